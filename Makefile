@@ -12,12 +12,14 @@ GAUDI_READY := $(GAUDI)/.ready
 
 # Choices for `make run`, `make plan`, `make tune`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
+# make bench ARGS=loading PICTURES=folder: the loaders, with a folder of JPEG files beside the generated ones.
 PROFILE ?=
 STUDY ?=
 DEVICE ?=
 DATASET ?=
 MODEL ?=
 CONFIG ?=
+PICTURES ?=
 ARGS ?=
 CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
 CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(CELLS) $(if $(DATASET),--dataset $(DATASET)) \
@@ -84,8 +86,8 @@ check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/mypy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
 
-bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json (PICTURES: your JPEG files)
+	@$(if $(PICTURES),FEEDRATE_BENCH_PICTURES='$(abspath $(PICTURES))') $(BIN)/python -m benchmarks $(ARGS)
 
 ledger: $(DEV_READY) ## Predict changes of settings, make them, and show the errors (15 minutes)
 	@$(BIN)/python -m benchmarks.ledger $(ARGS)

@@ -29,7 +29,7 @@ TRACES = Path(__file__).parent / "traces" / "steps.json"
 """Cell to the step times of each of its recorded runs, s: the timed window only."""
 STEPS, BLOCK = 40, 8
 """Steps of a simulated run, and of each stretch that is copied from a recorded one."""
-CELLS, STUDIES, LADDER = 4, 400, 22
+CELLS, STUDIES, LADDER = 4, 1_600, 22
 REPEATS = (2, 3, 5)
 LOWEST, HIGHEST = 93, 97
 """Coverage that is asked for, %."""
@@ -148,7 +148,7 @@ def winners() -> tuple[float, float, float]:
     the first, %; and how far the best exceeds the truth before and after its label is read, %."""
     rng, none = random.Random(SEED), Trouble()
     faster, above, told = [], [], []
-    for _ in range(STUDIES // 4):
+    for _ in range(STUDIES // 16):
         runs = study(rng, none, LADDER, 3)
         (base, *others), noise = rates_of(runs), noise_by_device(runs)[PLACE]
         found = [ratio_interval(cell, base, 0.95, noise, LADDER - 1) for cell in others]
@@ -165,7 +165,7 @@ def choices(gain: float, repeats: int, levels: int = 2, quiet: float = 0.2) -> d
     The last level is faster by `gain`; `quiet` is the noise over the recorded one.
     """
     rng, told = random.Random(SEED), {"simplest": 0, "other": 0, "undecided": 0}
-    for _ in range(STUDIES // (2 if levels == 2 else 10)):
+    for _ in range(STUDIES // (4 if levels == 2 else 40)):
         runs = study(rng, Trouble(), levels, repeats)
         for row in runs:
             row["samples_per_s"] = 100 * (row["samples_per_s"] / 100) ** quiet

@@ -6,6 +6,7 @@ FOLDER holds JPEG files.
 """
 
 import gc
+import importlib
 import io
 import random
 import subprocess
@@ -14,25 +15,21 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import psutil
-import simplejpeg
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.drain import BATCH, PX, Order, open_level, show
+from benchmarks.readers import READERS, Read, resizing, torchvision, usual
 from feedrate.config.settings import LoaderSettings
-from feedrate.config.spec import LIBRARIES
-from feedrate.core import plugins
+from feedrate.config.spec import missing_packages
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.path import open_path
-from feedrate.loading.pixels import crop_centre, resize_to, resized_size
 
 SMALL_PX, FILES, BATCHES, DRAINED = 200, 24, 60, 12
 PAIRS = 3
@@ -44,68 +41,6 @@ READY = 16
 """Batches that may be ready before the clock starts, at most."""
 SETTLE_S = 0.05
 """Workers have filled what they may prefetch."""
-Read = Callable[[list[Path]], list[torch.Tensor]]
-"""A reader of pictures: uint8 (1 or 3, PX, PX) each."""
-
-
-def resized(levels: torch.Tensor) -> torch.Tensor:
-    """The centre crop of (c, h, w), by torch's resize of bytes."""
-    return crop_centre(resize_to(levels, resized_size(*levels.shape[1:], PX)), PX)
-
-
-def usual(path: Path) -> torch.Tensor:
-    """simplejpeg and torch's resize of bytes: what a user of a loader library would write."""
-    return resized(decoded_only(path).permute(2, 0, 1))
-
-
-def decoded_only(path: Path) -> torch.Tensor:
-    """Only libjpeg-turbo, without a resize: no reader of whole files is faster."""
-    data = path.read_bytes()
-    grey = simplejpeg.decode_jpeg_header(data)[2] == "Gray"
-    return torch.from_numpy(simplejpeg.decode_jpeg(data, "GRAY" if grey else "RGB"))
-
-
-def pillow(path: Path) -> torch.Tensor:
-    """Pillow alone, in bytes: the decoder of WebDataset and LitData."""
-    with Image.open(path) as opened:
-        image = opened if opened.mode == "L" else opened.convert("RGB")
-        height, width = resized_size(image.height, image.width, PX)
-        small = np.array(image.resize((width, height), Image.Resampling.BICUBIC))
-    return crop_centre(torch.from_numpy(np.atleast_3d(small)).permute(2, 0, 1), PX)
-
-
-def torchvision(path: Path) -> torch.Tensor:
-    """torchvision's own decoder, and its resize, which is torch's."""
-    from torchvision.io import decode_image, read_file
-
-    return resized(decode_image(read_file(str(path))))
-
-
-def of_library(name: str, paths: list[Path]) -> list[torch.Tensor]:
-    """The decoder that a library's documentation advises, with one thread; colours are RGB."""
-    from feedrate.loading.libraries._feed import Work
-
-    order = [list(range(len(paths)))]
-    dataset: Any = SimpleNamespace(paths=paths, image_px=PX)
-    work = Work(dataset, order, len(paths), workers=1, ahead=1, seed=0, length=1)
-    ((_, pixels),) = plugins.load(LIBRARIES, name).best(work)
-    return list(pixels)
-
-
-def one_by_one(read: Callable[[Path], torch.Tensor]) -> Read:
-    """A reader of several pictures from one of a single picture."""
-    return lambda paths: [read(path) for path in paths]
-
-
-READERS: dict[str, Read] = {
-    "feedrate": one_by_one(lambda path: crop_of(path, path.read_bytes(), PX)),
-    "decoding alone": one_by_one(decoded_only),
-    "simplejpeg and torch": one_by_one(usual),
-    "Pillow": one_by_one(pillow),
-    "torchvision": one_by_one(torchvision),
-    "SPDL's FFmpeg": partial(of_library, "spdl"),
-    "DALI": partial(of_library, "dali"),
-}
 
 
 def spdl(dataset: PairDataset, order: Order) -> Iterator[Any]:
@@ -139,6 +74,23 @@ def opened(dataset: PairDataset, order: Order, **settings: Any) -> Iterator[Any]
     yield from open_path(DeviceAdapter(0, 1), loader).batches(dataset, order)
 
 
+class Pictures(Dataset[torch.Tensor]):
+    """A user's dataset with torchvision's decoder and resize."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        """A picture as uint8 (3, PX, PX)."""
+        return torchvision(self._paths[row]).expand(3, -1, -1)
+
+
+def in_torch(dataset: PairDataset, order: Order) -> Iterator[Any]:
+    """torchvision in the worker processes of PyTorch's DataLoader, as in its tutorials."""
+    importlib.import_module("torchvision")  # fails here and not in a worker
+    yield from DataLoader(Pictures(dataset.paths), batch_sampler=order, num_workers=THREADS)
+
+
 LOADERS: dict[str, Callable[[PairDataset, Order], Iterator[Any]]] = {
     "fork": partial(opened, start_method="fork"),
     "thread": partial(opened, start_method="thread"),
@@ -147,16 +99,31 @@ LOADERS: dict[str, Callable[[PairDataset, Order], Iterator[Any]]] = {
     "grain": partial(opened, library="grain"),
     "SPDL's FFmpeg": partial(opened, library="spdl", form="best"),
     "DALI": partial(opened, library="dali", form="best"),
+    "webdataset": partial(opened, library="webdataset"),
+    "litdata": partial(opened, library="litdata"),
+    "FFCV": partial(opened, library="ffcv"),
+    "FFCV's JPEG": partial(opened, library="ffcv", form="best"),
+    "torchvision": in_torch,
 }
 """feedrate's processes and threads, and the others."""
+NAMES = {"SPDL's FFmpeg": "spdl", "DALI": "dali", "FFCV": "ffcv", "FFCV's JPEG": "ffcv"}
+"""The loader library of a reader or a loader that has another name."""
+TORCHVISION = (
+    "torchvision is not installed here; install the one that belongs to this torch, from the same "
+    "index: pip install --no-deps $(grep ^torchvision requirements/cuda.lock)"
+)
 
 
-def working(name: str, work: Callable[[], object]) -> bool:
-    """Whether a library works here; if not, says why."""
+def working(name: str, work: Callable[[], object], *goals: str) -> bool:
+    """Whether a library works here; if not, says why, and which goals lack it."""
     try:
         work()
     except (ImportError, OSError, UnsupportedError) as error:
-        show("missing", library=name, why=str(error).splitlines()[0])
+        absent = missing_packages(NAMES.get(name, name))
+        if name == "torchvision" and isinstance(error, ModuleNotFoundError):
+            absent = TORCHVISION
+        why = absent or str(error).splitlines()[0]
+        show("missing", library=name, why=why, goals=goals)
         return False
     return True
 
@@ -187,8 +154,8 @@ def groups(
 
 
 def decode(name: str, paths: list[Path], readers: dict[str, Read]) -> None:
-    """Milliseconds of CPU time per picture of each reader, one after the other, and their pixels'
-    mean absolute difference to ours."""
+    """Milliseconds of CPU time per picture of each reader, one after the other, and of the resize
+    alone; and the readers' mean absolute difference to our pixels."""
     spent, pixels = {}, {}
     for reader, read in random.sample(list(readers.items()), len(readers)):
         pixels[reader] = read(paths[:1])[0].float()
@@ -197,7 +164,7 @@ def decode(name: str, paths: list[Path], readers: dict[str, Read]) -> None:
         spent[reader] = (time.process_time() - start_s) / len(paths) * 1e3
     del pixels["decoding alone"]
     off = {reader: float((one - pixels["feedrate"]).abs().mean()) for reader, one in pixels.items()}
-    show("decode", group=name, ms=spent, off=off)
+    show("decode", group=name, ms=spent | {"resizing alone": resizing(paths)}, off=off)
 
 
 def gather(dataset: PairDataset, seed: int) -> None:
@@ -242,8 +209,10 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def transport(name: str, prepared: Path) -> None:
-    """First batch, samples per second and memory of the process tree of one loader."""
+    """First batch, samples per second and memory of the process tree of one loader, which has made
+    a batch before: some write a file of their own first, or compile."""
     dataset = open_level(prepared, {"decode": "host"})
+    drain(iter(LOADERS[name](dataset, Order(len(dataset), 1, 1))), 1)
     gc.collect()
     start_s = time.perf_counter()
     batches = LOADERS[name](dataset, Order(len(dataset), DRAINED, 0))
@@ -270,7 +239,11 @@ def main(prepared: Path, work: Path, rounds: int, own: Path | None) -> None:
     """All measurements, in rounds."""
     found = list(groups(open_level(prepared, {"decode": "cache"}), work, own))
     one, loaders = found[0][1][:1], list(LOADERS)
-    readers = {name: read for name, read in READERS.items() if working(name, partial(read, one))}
+    readers = {
+        name: read
+        for name, read in READERS.items()
+        if working(name, partial(read, one), "decoding")
+    }
     for round_ in range(rounds):
         for name, paths in found:
             decode(name, paths, readers)
@@ -286,6 +259,7 @@ if __name__ == "__main__":
         case [prepared, "cache", seed]:
             gather(open_level(prepared, {"decode": "cache"}), int(seed))
         case [prepared, name, seed] if name in LOADERS:
-            working(name, partial(transport, name, prepared))
+            lacking = ("first batch", "memory") if name == "spdl" else ("first batch",)
+            working(name, partial(transport, name, prepared), *lacking)
         case [prepared, work, rounds, *folder]:
             main(prepared, Path(work), int(rounds), Path(*folder) if folder else None)

@@ -3,8 +3,13 @@
 import os
 import re
 
+import msgspec
 import pytest
 from mini_project import MINI
+
+from feed_builder import HOST, PACE, certificate
+from feedrate.core import paths
+from feedrate.core.files import write_json
 
 RUNS = "Runs of mini"
 
@@ -48,6 +53,21 @@ def test_what_is_done_is_not_planned_and_tells_how_long_the_rest_takes(edited):
     found = re.search(r"Training: [\d.]+ device-hours, about (\d+) s with one job at a time", text)
     assert found
     assert 1 < int(found[1]) < 99
+
+
+@pytest.mark.parametrize(("cores", "warned"), [(2, False), (2000, True)])
+def test_cells_that_cannot_be_fed_are_warned_of(project, cores, warned):
+    """A host with so many cores feeds 3.4 accelerators; the job here has those of this machine."""
+    pace = msgspec.structs.replace(PACE, device="cpu", label="CPU", model="bridgetower-tiny")
+    file = project.root / paths.CERTIFICATE.format(device=pace.device, model=pace.model)
+    write_json(file, msgspec.to_builtins(certificate(HOST, pace=pace, cores=cores)))
+    text = " ".join(plan(project).split())
+    assert ("cannot be fed" in text) is warned
+    if warned:
+        assert "1 cell of mini on cpu with `host` cannot be fed" in text
+        assert "1 accelerator needs 585 cores to be busy 90% of the time" in text
+        assert "it read `tiny`, these cells read `small`" in text
+        assert "with `workers: 1` the job uses 1 (" in text or os.cpu_count() == 1
 
 
 def test_on_a_cluster_each_rule_has_its_place_and_what_it_asks_for(project):

@@ -20,7 +20,7 @@ def test_recorded_runs_keep_the_noise_between_runs_of_their_cell():
 
 
 def test_shares_are_of_all_studies(monkeypatch):
-    monkeypatch.setattr(coverage, "STUDIES", 4)
+    monkeypatch.setattr(coverage, "STUDIES", 16)
     told = choices(0.1, REPEATS[0])
     assert sum(told.values()) == pytest.approx(100.0)
     assert told["simplest"] == 0.0, "a setting that is slower by 10% is not recommended"

@@ -13,7 +13,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2938, "73555994df72a8bdd3454b79b6b4ea6a5e9578127288262dd31cc0b2843a74d8")
+ALL_STUDIES = (2965, "91e537e48eff83180a48ed36a7619cda20c9d568d6741c7e124a9642de515a0c")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

@@ -113,6 +113,11 @@ def test_one_sample_in_some_is_enough_for_percentiles():
     assert rounds.STAGED // stages.EVERY >= parts.FEWEST
 
 
+def test_a_worker_hands_its_batches_over(events):
+    (stages,) = named(events, "stages")
+    assert stages["seconds"]["hand_over"] > 0
+
+
 def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypatch):
     calls, stage = [], Session._stage
 

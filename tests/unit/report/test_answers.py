@@ -175,7 +175,8 @@ def test_the_answer_of_a_ladder_is_what_fits_and_what_is_fastest(tmp_path, ladde
     found = answer(study_of(ladder), cells, "cpu")
     assert found.found
     assert found.headline == "CPU: a data-loader workers of 2 fits (decode = host)."
-    assert found.detail.startswith("decode = host: up to 2, fastest with 2 (14.30 samples/s)")
+    most = "decode = host: up to 2, fastest measured with 2 (14.30 samples/s)"
+    assert found.detail.startswith(most)
     assert failures(study_of(ladder), cells) == []
 
 
@@ -202,9 +203,24 @@ def test_the_answer_of_inference_is_the_lowest_latency_and_the_highest_throughpu
     assert found.found
     assert "565 ms" in found.headline
     assert found.headline.endswith("14.30 samples/s.")
+    assert "measured" in found.headline
     assert "with workers = 2" in found.detail
+    assert found.to_do == (
+        "Use workers = 2, decode = host. The runs do not tell its throughput from that of "
+        "workers = 1, decode = host. Latencies have no interval."
+    )
     assert "99th percentile" in found.detail
     assert "raining" not in found.headline + found.detail
+
+
+def test_a_throughput_that_the_intervals_set_apart_is_told_from_all_others(inference, cells):
+    sure = [
+        msgspec.structs.replace(cell, ci_low=cell.samples_per_s, ci_high=cell.samples_per_s)
+        for cell in cells
+        if cell.status == "ok"
+    ]
+    found = answer(inference, sure, "cpu")
+    assert found.to_do == "Use workers = 2, decode = host. Latencies have no interval."
 
 
 def test_the_answer_of_inference_names_its_level_where_there_are_several(inference, cells):

@@ -147,11 +147,21 @@ def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):
         first, cell="workers=0~decode=device", loader_samples_per_s=8000.0
     )
     others = [c for c in cells if c.levels["workers"] != 0]
-    said = found_in(project, inputs, cells=[first, fast, *others])["Loader-only throughput"]
+    rates = iter((7900.0, 8000.0, 8100.0))
+    runs = [
+        msgspec.structs.replace(run, loader_samples_per_s=next(rates))
+        if run.key == fast.key
+        else run
+        for run in inputs.runs(STUDY)
+    ]
+    both = [first, fast, *others]
+    said = found_in(project, inputs, cells=both, runs=runs)["Loader-only throughput"]
     assert said.startswith("With workers = 0")
-    assert f"the baseline 40.0 samples/s ({TIMES}1.00)" in said
-    assert f"decode = device 8,000 samples/s ({TIMES}200)" in said
+    assert f"the baseline 40.0 samples/s ({TIMES}1.00) and" in said
+    assert f"decode = device 8,000 samples/s ({TIMES}200, 196 to 204)" in said
     assert "14.8 samples/s" in said, "the model-only throughput"
+    said = found_in(project, inputs, cells=both, runs=[])["Loader-only throughput"]
+    assert f"decode = device 8,000 samples/s ({TIMES}200, no interval: single runs)" in said
 
 
 def test_a_single_decode_path_is_not_compared(project, inputs):

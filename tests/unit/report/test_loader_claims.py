@@ -1,29 +1,44 @@
 """Where a statement about a loader's speed begins to hold, and what is said where it is unknown."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from feedrate.config.errors import ConfigError
 from feedrate.config.study import LoaderClaim
-from feedrate.report.tables.loader_claims import measured_ratios, other_pixels, where_it_holds
+from feedrate.config.values import read_rows
+from feedrate.report.tables.loader_claims import (
+    _statement,
+    measured_ratios,
+    other_pixels,
+    outcome,
+    where_it_holds,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
-def claim(ratio=2.0, workers=32):
+def claim(ratio=2.0, workers=32, storage="not stated", rates="loader", cores="not stated"):
     return LoaderClaim(
         id="c",
         text="Twice as fast",
         loader="other",
         over="torch",
         ratio=ratio,
+        rates=rates,
         workers=workers,
+        cores=cores,
+        storage=storage,
         edition="2025-01",
         source="s",
     )
 
 
-def run(loader, workers, repeat, rate):
+def run(loader, workers, repeat, rate, trained=None):
     levels = {"loader": loader, "workers": workers}
-    return SimpleNamespace(levels=levels, repeat=repeat, loader_samples_per_s=rate)
+    rates = {"loader_samples_per_s": rate, "samples_per_s": trained}
+    return SimpleNamespace(levels=levels, repeat=repeat, **rates)
 
 
 def test_ratios_are_of_the_same_repeat_and_range_over_them():
@@ -39,6 +54,7 @@ def test_ratios_are_of_the_same_repeat_and_range_over_them():
         ({1: (2.0, 2.0), 2: (2.5, 2.5)}, 2, "Holds from 1 worker on."),
         ({1: (1.0, 1.1), 2: (1.1, 1.2)}, 32, "up to 2 workers. Beyond that, this machine"),
         ({1: (1.0, 1.1), 2: (1.1, 1.2)}, 2, "Does not hold with its own 2 workers."),
+        ({1: (1.0, 1.1)}, "not stated", "up to 1 worker. Beyond that, this machine"),
         ({2: (1.0, 3.0)}, 32, "the repeats disagree"),
         ({1: (2.0, 2.1), 2: (1.0, 1.1)}, 32, "Holds only with 1 worker."),
     ],
@@ -68,3 +84,55 @@ def test_a_rate_with_other_pixels_does_not_count(one, other, counts):
         for name, distance in (("other", one), ("torch", other))
     ]
     assert (other_pixels(claim(), cells) == "") is counts
+
+
+SLOWER = [run("torch", 1, 1, 100.0, 40.0), run("other", 1, 1, 300.0, 41.0)]
+
+
+@pytest.mark.parametrize("storage", ["memory", "local disk", "not stated"])
+def test_a_claim_about_local_files_is_compared(storage):
+    assert outcome(claim(storage=storage), SLOWER, []) == "Holds from 1 worker on."
+
+
+def test_a_claim_about_another_storage_is_not_decided():
+    told = outcome(claim(ratio=20.0, storage="cloud storage"), SLOWER, [])
+    assert told == "Cannot tell: it is about cloud storage, which is not measured here."
+
+
+def test_a_claim_about_training_is_judged_by_training():
+    assert measured_ratios(claim(rates="training"), SLOWER) == {1: (41 / 40, 41 / 40)}
+    assert "Does not hold" in outcome(claim(ratio=1.28, rates="training"), SLOWER, [])
+
+
+def test_what_a_source_does_not_state_is_shown():
+    shown = str(_statement(claim(workers="not stated", cores=12, rates="training"), SLOWER, []))
+    assert "workers not stated, 12 cores, storage not stated" in shown
+    assert "other / torch, in training" in shown
+    assert "1 worker, cores not stated, local disk" in str(
+        _statement(claim(workers=1, storage="local disk"), SLOWER, [])
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "storage"), [("", "memory"), ("many", "memory"), (1, "AWS S3"), (1, "")]
+)
+def test_a_regime_is_stated_or_said_to_be_missing(tmp_path, workers, storage):
+    columns = "id,text,loader,over,ratio,rates,workers,cores,storage,edition,source"
+    row = f"c,Fast,other,torch,2,loader,{workers},not stated,{storage},2025-01,s"
+    (tmp_path / "claims.csv").write_text(f"{columns}\n{row}\n")
+    with pytest.raises(ConfigError, match=r"workers|storage"):
+        read_rows(tmp_path / "claims.csv", LoaderClaim)
+
+
+def test_the_project_s_claims_are_decided_by_what_they_are_about():
+    rows = read_rows(ROOT / "config/published/loader-claims.csv", LoaderClaim)
+    claims = {row.id: row for row in rows}
+    assert {name for name, one in claims.items() if one.storage == "cloud storage"} == {
+        "litdata-training",
+        "litdata-webdataset",
+        "webdataset-cloud",
+    }
+    assert claims["webdataset-disk"].storage == "local disk"
+    assert [name for name, one in claims.items() if one.rates == "training"] == ["dali-training"]
+    assert claims["ffcv-96"].workers == "not stated"
+    assert claims["ffcv-96"].cores == 96

@@ -9,6 +9,7 @@ from report_samples import STUDY, make_project, study_of, with_study, write_resu
 from feedrate.config.study import Factor, LoaderClaim, Table
 from feedrate.core import paths
 from feedrate.core.files import write_json
+from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs
 
@@ -37,7 +38,7 @@ def ladder(study):
 def test_a_setting_to_use_and_what_to_do_next(study, inputs):
     assert (
         "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
-        "the loader; a faster device or lower precision would gain." in said(study, inputs)
+        "the loader: the device hardly waits for it." in said(study, inputs)
     )
 
 
@@ -53,21 +54,49 @@ def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs)
         assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
 
 
+@pytest.mark.parametrize("verdict", sorted(TO_DO))
+def test_no_verdict_says_what_would_gain(verdict):
+    words = f"{TO_DO[verdict]} {VERDICTS.get(verdict, '')}"
+    assert not re.search(r"\bgains?\b|\bwould\b", words)
+
+
 def test_a_study_of_inference_says_which_setting_is_for_what(study, inputs):
     words = said(replace(study, task="inference"), inputs)
-    assert "the lowest latency is 722 ms and the highest throughput is 11.20" in words
-    assert "Use workers = 0." in words
+    assert "the lowest latency measured is 722 ms and the highest throughput 11.20" in words
+    assert "Nothing to do: there is one setting." in words
+
+
+def set_apart(inputs, **changes):
+    """Give each rate an interval of 0.1%, or other `changes`."""
+    cells = [
+        replace(c, ci_low=0.999 * c.samples_per_s, ci_high=1.001 * c.samples_per_s)
+        if c.status == "ok"
+        else c
+        for c in inputs.cells(STUDY)
+    ]
+    inputs.cells = lambda _: [replace(c, **changes) for c in cells]
+    return inputs
 
 
 def test_a_ladder_says_whether_the_largest_is_the_fastest(ladder, tmp_path, project):
-    files = write_results(tmp_path, project, bad=bad("out_of_memory", 16))
-    assert "Use 2, which is also the fastest (14.30 samples/s)." in said(ladder, Inputs(files))
+    inputs = Inputs(write_results(tmp_path, project, bad=bad("out_of_memory", 16)))
+    assert "Use 2, the fastest measured (14.30 samples/s); the runs do not tell it from 1." in said(
+        ladder, inputs
+    )
+    words = said(ladder, set_apart(inputs))
+    assert "Use 2, which is also the fastest (14.30 samples/s)." in words
 
 
 def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
     words = said(ladder, inputs)
-    assert "Use 2, the fastest (14.30 samples/s): larger ones fit, but gain nothing." in words
-    assert "Memory was not full with 16" in words
+    assert "the runs do not tell it from 1. Memory was not full with 16" in words
+    words = said(ladder, set_apart(inputs))
+    assert "Use 2, the fastest (14.30 samples/s): larger ones fit, but are slower." in words
+
+
+def test_a_ladder_of_single_runs_tells_no_fastest(ladder, inputs):
+    words = said(ladder, set_apart(inputs, ci_low=None, ci_high=None))
+    assert "the runs do not tell it from 0, 1 and 16." in words
 
 
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):
@@ -108,23 +137,40 @@ def of_storage(study, inputs, **changes):
 
 def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
     words = of_storage(study, inputs)
-    assert "CPU: 11.20 samples/s with workers = 0 and decode = host." in words
-    assert "workers = 1 ms reaches 126% of that with decode = host" in words
-    assert "Nothing to do: none is measurably slower." in words
+    assert "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and decode = host." in words
+    reached = (
+        "workers = 1 ms reaches 126% of that with decode = host: 14.10 samples/s (13.96 to 14.24)"
+    )
+    assert reached in words
+    assert "Nothing to do: none is slower." in words
 
 
-def test_storage_without_intervals_is_undecided(study, inputs):
-    words = of_storage(study, inputs, ci_low=None)
-    assert "Single runs, no interval." in words
-    assert "Repeat them" in words
+def test_storage_of_single_runs_says_so(study, inputs):
+    assert "Single runs, no interval. Undecided" in of_storage(study, inputs, ci_low=None)
 
 
 def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
     of_storage(study, inputs)
     factors = study.factors | {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
     found = answer_of(replace(study, factors=factors), inputs.cells(STUDY), "cpu")
-    assert found.headline == "CPU: 11.20 samples/s with workers = 0 and decode = host."
+    assert found.headline.startswith("CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and")
     assert len(found.cells) == 4
+
+
+@pytest.mark.parametrize("unknown", [{"ci_low": None}, {"ci_low": 1.0, "ci_high": 20.0}])
+def test_storage_that_the_runs_do_not_tell_apart_is_undecided(study, inputs, unknown):
+    words = of_storage(study, inputs, **unknown)
+    assert "Undecided: the runs do not tell 1, 2 and 16 from 0. Repeat them" in words
+
+
+def test_storage_that_is_slower_is_named(study, inputs):
+    slow = {"samples_per_s": 5.0, "ci_low": 4.9, "ci_high": 5.1}
+    cells = [
+        replace(one, **slow) if one.levels["workers"] == 16 and one.status == "ok" else one
+        for one in inputs.cells(STUDY)
+    ]
+    inputs.cells = lambda _: cells
+    assert "nothing here hides workers = 16." in of_storage(study, inputs)
 
 
 def test_scaling_needs_several_numbers_of_devices(study, inputs):
@@ -147,7 +193,8 @@ def test_scaling_gives_the_share_of_linear(tmp_path):
 
 def test_statements_of_loaders_authors_are_counted(study, inputs):
     claim = {"text": "T", "source": "S", "edition": "E", "ratio": 2.0, "id": "one"}
-    loaders = [LoaderClaim(loader="a", over="b", **claim)]
+    claim |= dict.fromkeys(("workers", "cores", "storage"), "not stated")
+    loaders = [LoaderClaim(loader="a", over="b", rates="loader", **claim)]
     factors = {"loader": study.factors["decode"], "workers": study.factors["workers"]}
     cells = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.cells(STUDY)]
     runs = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.runs(STUDY)]

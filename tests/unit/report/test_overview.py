@@ -120,7 +120,7 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
     minute, rest = (re.sub("<[^>]*>", "", part) for part in article.split("</section>", 1))
     assert (
         "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
-        "the loader; a faster device or lower precision would gain." in minute
+        "the loader: the device hardly waits for it." in minute
     )
     assert "Claims of the source: no data here 1" in minute
     assert "Our own questions: holds 1" in minute

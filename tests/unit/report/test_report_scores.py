@@ -160,25 +160,29 @@ def points(project, cells, rows):
 def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
     departing = cell(loss_shift=0.5, loss_seeds=0.1, loss_departs=True)
     found = points(project, [departing, cell(loss_shift=0.01)], ROWS)
-    assert "1, host" in found["Different quality"]
-    assert "Equal quality" not in found
+    said = found[findings.LOSSES]
+    assert said.startswith("A warning, not a test: the loss of 1, host differs from the baseline's")
     assert "20.0 s" in found["Cost of scoring"]
     assert "2 models" in found["Cost of scoring"]
 
 
 def test_findings_say_that_no_loss_departs(project):
     found = points(project, [cell(loss_shift=0.01, loss_seeds=0.1)], [])
-    assert "1 setting compared" in found["Equal quality"]
-    assert {"Equal quality", "Different quality"}.isdisjoint(points(project, [cell()], []))
+    assert found[findings.LOSSES] == (
+        "None differs from the baseline's by more than the effect of seeds (1 setting compared). "
+        "This is no test of equality."
+    )
+    assert not re.search("(?i)equal quality|same quality", " ".join([*found, *found.values()]))
+    assert findings.LOSSES not in points(project, [cell()], [])
 
 
 def test_losses_that_are_equal_by_construction_are_no_equal_quality(project):
     same = cell(loss_shift=0.0, loss_seeds=0.1, loss_identical=True)
     found = points(project, [same, same], [])
-    assert "Equal quality" not in found
+    assert findings.LOSSES not in found
     assert found["Equal losses"].startswith("The losses of 2 settings equal the baseline's bit by")
     found = points(project, [same, cell(loss_shift=0.01, loss_seeds=0.1)], [])
-    assert "1 setting compared" in found["Equal quality"]
+    assert "1 setting compared" in found[findings.LOSSES]
     assert "1 setting equal" in found["Equal losses"]
 
 
@@ -204,11 +208,11 @@ def test_a_setting_that_departs_is_flagged_next_to_its_speed_in_every_table(tmp_
     inputs = edited(tmp_path, project, "cells.csv", depart)
     for kind in ("equal", "training", "cells"):
         page = table(project, inputs, kind)
-        flags = re.findall(r"different quality: [^<]*", page)
+        flags = re.findall(r"losses depart: [^<]*", page)
         assert flags, kind
         assert all("+0.500" in flag and "0.100" in flag for flag in flags)
-        assert "different quality" not in page.split(">2, host<")[1].split("</tr>")[0]
-    assert "as the baseline" in verdicts(table(project, inputs, "equal"))["2, host"]
+        assert "losses depart" not in page.split(">2, host<")[1].split("</tr>")[0]
+    assert "no test of equality" in verdicts(table(project, inputs, "equal"))["2, host"]
 
 
 @pytest.mark.parametrize("kind", ["equal", "training"])
@@ -231,7 +235,7 @@ def verdicts(page):
     return {line[0]: line[-1] for line in cells if len(line) > 2}
 
 
-def test_the_table_of_equal_quality_tells_equal_batches_from_equal_learning(tmp_path, project):
+def test_the_table_of_losses_tells_equal_batches_from_equal_learning(tmp_path, project):
     def same(row):
         row.update(loss_shift="0.0", loss_seeds="0.1", loss_departs="false", loss_identical="true")
 
@@ -240,7 +244,7 @@ def test_the_table_of_equal_quality_tells_equal_batches_from_equal_learning(tmp_
     assert "within the effect of seeds" not in page
 
 
-def test_the_table_of_equal_quality_knows_the_baseline(project, inputs):
+def test_the_table_of_losses_knows_the_baseline(project, inputs):
     found = verdicts(table(project, inputs, "equal"))
     assert found.pop("0, host") == "the baseline"
     assert all("two repeats" in one for one in found.values())

@@ -219,6 +219,13 @@ def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
     assert "<td>-1.8%</td>" in page
 
 
+def test_a_fit_that_does_not_stand_says_so(project, inputs):
+    path = inputs.path("fit.csv")
+    rows = [row | {"reading": ""} for row in read_csv(path, FIT) if row["device"] == "h100"]
+    write_csv(path, with_factors(FIT, {"workers": [1], "decode": ["host"]}), rows)
+    assert "This fit does not stand" in table(project, inputs, "fit")
+
+
 def test_each_fit_of_a_device_is_the_heading_of_its_own_cells(project, inputs):
     path = inputs.path("fit.csv")
     rows = read_csv(path, FIT)
@@ -273,7 +280,8 @@ def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
     ours = page[page.index("Gaudi2") :]
     cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:8]]
     assert cells[0] == "2"  # the largest that fits
-    assert cells[4] == "2"  # which is the fastest too
+    assert cells[4] == "2"  # which is the fastest measured too
+    assert "2<small>the runs do not tell it from 1</small>" in ours
     assert cells[6] == "16"
     assert "Not tried: less was too much." in ours
     assert "none" in page[page.index("CPU") : page.index("Gaudi2")]

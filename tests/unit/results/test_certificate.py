@@ -2,49 +2,15 @@
 
 import msgspec
 import pytest
-from feed_builder import CACHE, HOST, answer, feeding
 from msgspec import UNSET
 
+from feed_builder import CACHE, HOST, PACE, answer, certificate, feeding
 from feedrate.config.errors import ConfigError
 from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.jobs.feed import Level
-from feedrate.results.certificate import (
-    NOT_COVERED,
-    Certificate,
-    Pace,
-    judge,
-    page,
-    read_certificates,
-    shortfalls,
-)
+from feedrate.results.certificate import NOT_COVERED, judge, page, read_certificates, shortfalls
 from tiny_spec import tiny_spec
-
-PACE = Pace(
-    device="h100",
-    label="H100",
-    accelerators=8,
-    model="bridgetower-large",
-    batch_size=48,
-    step_s=[0.64],
-    source="row: 600 samples/s on 8",
-)
-
-
-def certificate(*fed, pace=PACE, **changed):
-    found = answer(*fed, **changed)
-    return Certificate(
-        pace=pace,
-        dataset="generated",
-        data_digest="0",
-        started_at="2026-11-23T09:00:00+00:00",
-        ended_at="2026-11-23T09:03:00+00:00",
-        commit="abc",
-        machine={"host": "here"},
-        protocol={"busy": 0.9},
-        host=found,
-        levels=list(judge(found, pace)),
-    )
 
 
 def test_the_rate_limit_gives_fractions_and_the_runs_whole_numbers():
@@ -52,11 +18,10 @@ def test_the_rate_limit_gives_fractions_and_the_runs_whole_numbers():
     assert found.drained == pytest.approx(230 / 67.5)
     assert found.feeds == pytest.approx(4 * 0.77 / 0.9)
     assert (found.fed, found.limited_by) == (3, "cores")
-    more, whole = found.needs
-    assert (more.accelerators, whole.accelerators) == (4, 8)
-    assert more.cores == pytest.approx(2 * 4 / (4 * 0.77 / 0.9))
-    assert more.disk_mb_per_s == pytest.approx(4 * 67.5 * 0.1)
-    assert more.memory_gb_per_s == pytest.approx(4 * 67.5 * (0.1 + 4 + 0.6) * 1e-3)
+    assert not found.at_least
+    assert found.cores == pytest.approx(2 / (4 * 0.77 / 0.9))
+    assert found.disk_mb_per_s == pytest.approx(67.5 * 0.1)
+    assert found.memory_gb_per_s == pytest.approx(67.5 * (0.1 + 4 + 0.6) * 1e-3)
 
 
 def test_the_fraction_is_no_less_than_what_was_fed():
@@ -94,6 +59,20 @@ def test_a_page_says_how_many_are_fed_and_what_more_need():
     assert "differ" not in text
 
 
+def test_a_page_says_at_least_where_no_number_was_too_many():
+    """The search ends at 64 accelerators, whatever the host could feed."""
+    limit = feeding(60, 0.0, 6750.0)
+    most = msgspec.structs.replace(HOST, limit=limit, runs=[feeding(64, 0.99, 4800.0)])
+    (found,) = judge(answer(most), PACE)
+    assert (found.at_least, found.fed, found.feeds) == (True, 64, pytest.approx(100.0))
+    text = page(certificate(most))
+    assert "This host feeds at least 64 H100s (emulated)" in text
+    assert "A drain predicted 100.0." in text
+    assert "differ by more than one" not in text
+    few = msgspec.structs.replace(most, limit=feeding(60, 0.0, 4000.0))
+    assert next(judge(answer(few), PACE)).feeds == 64.0, "more were fed than a drain predicted"
+
+
 def test_a_page_does_not_promise_that_cores_help_where_they_are_not_the_limit():
     limit = feeding(1, 0.0, 230.0, cores_busy=0.5, io_waited=0.5, cpu_s=1 / 230)
     text = page(certificate(msgspec.structs.replace(HOST, limit=limit)))
@@ -113,8 +92,8 @@ def test_a_whole_job_that_is_fed_needs_nothing():
     assert "90% utilisation with `host`." in page(certificate(HOST, pace=pace))
 
 
-def cells(decode="host", library=UNSET, **changed):
-    loader = {"decode": decode, "library": library}
+def cells(decode="host", library=UNSET, workers=0, **changed):
+    loader = {"decode": decode, "library": library, "workers": workers}
     spec = tiny_spec(model={"size": "large"}, loader=loader)
     spec = msgspec.structs.replace(spec, device="h100", kind="cuda", count=8)
     return [msgspec.structs.replace(spec, **changed)]
@@ -125,6 +104,45 @@ def test_plans_are_warned_of_cells_that_cannot_be_fed():
     assert len(found) == 1
     assert found[0].startswith("Warning: 2 cells of study on h100 with `host` cannot be fed: ")
     assert "8 accelerators need 5 cores to be busy 90% of the time, the job has 4" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("workers", "count", "cores", "used"),
+    [
+        (1, 8, 6, ""),
+        (1, 4, 8, ""),
+        (1, 2, 4, ""),
+        (1, 8, 4, "the job has 4 ("),
+        (2, 8, 4, "the job has 4 ("),
+    ],
+)
+def test_a_worker_uses_one_core(workers, count, cores, used):
+    specs = cells(workers=workers, count=count)
+    warned = "".join(shortfalls(specs, {"h100": cores}, [certificate(HOST)]))
+    assert bool(warned) is bool(used)
+    assert used in warned
+
+
+def test_too_few_workers_are_named():
+    """An accelerator needs 1.2 cores: one worker for each is not enough, on any number of cores."""
+    slow = msgspec.structs.replace(HOST, runs=[feeding(1, 0.97, 60.0), feeding(2, 0.75, 110.0)])
+    specs = cells(workers=1) + cells(workers=2) + cells()
+    (warning,) = shortfalls(specs, {"h100": 100}, [certificate(slow)])
+    assert warning.startswith("Warning: 1 cell of study")
+    assert "8 accelerators need 10 cores" in warning
+    assert "with `workers: 1` the job uses 8 (" in warning
+
+
+def test_another_dataset_is_named():
+    (same,) = shortfalls(cells(), {"h100": 4}, [certificate(HOST)])
+    assert same.endswith("(feed certificate of here, 2026-11-23; emulated).")
+    (other,) = shortfalls(cells(), {"h100": 4}, [certificate(HOST, dataset="photos")])
+    assert other.endswith("; emulated; it read `photos`, these cells read `tiny`).")
+
+
+def test_one_accelerator_needs_in_the_singular():
+    (warning,) = shortfalls(cells(count=1), {"h100": 1}, [certificate(HOST, cores=8)])
+    assert "1 accelerator needs 3 cores" in warning
 
 
 def test_a_library_has_a_certificate_of_its_own():

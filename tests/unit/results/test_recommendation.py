@@ -38,7 +38,10 @@ def test_a_difference_that_does_not_matter_costs_no_worker(tmp_path):
     records = [*runs_of(0, [100.00, 100.01]), *runs_of(2, [100.02, 100.03])]
     cells = cells_of(tmp_path, records)
     assert chosen(cells) == [W0]
-    assert "less than 3% below the best" in cells[W0]["recommendation"]
+    assert (
+        "less than 3% below the best, 2 workers (100 samples/s) (the best of 2 that may be equal: "
+        "by chance about 0.0% too high); " in cells[W0]["recommendation"]
+    )
 
 
 def test_where_the_runs_do_not_decide_there_is_no_answer_but_what_would_decide(tmp_path):
@@ -242,7 +245,9 @@ def test_without_workers_the_smallest_change_is_recommended(tmp_path):
     cells = cells_of(tmp_path, rows, studies={"loading": study})
     assert [name for name, cell in cells.items() if cell["recommended"]] == [W0]
     assert cells[W0]["recommendation"] == (
-        "Use workers = 0: 9.985 samples/s, less than 3% below the best, workers = 1 (10 samples/s)."
+        "Use workers = 0: 9.985 samples/s, less than 3% below the best, "
+        "workers = 1 (10 samples/s) (the best of 2 that may be equal: by chance about 0.0% too "
+        "high)."
     )
 
 

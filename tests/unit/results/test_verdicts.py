@@ -78,6 +78,24 @@ def test_a_short_wait_with_a_fast_loader_and_no_model_alone_is_not_input_bound()
     assert name(data_wait_share=0.12, loader=5.0, model=None) == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "undecided"),
+        ({"data_wait_share": 0.01, "copy_wait_share": 0.11}, "undecided"),
+        ({"loader": 1.05}, "input-bound"),
+        ({"loader_workers": 0}, "input-bound"),
+    ],
+)
+def test_on_a_cpu_too_a_fast_loader_in_parallel_is_not_called_the_limit(changes, expected):
+    """12% wait beside a loader five times as fast, and nothing measured of the model alone."""
+    cell = {"data_wait_share": 0.12, "loader": 5.0, "model": None} | changes
+    assert name(**cell, device_kind="cpu") == expected
+    once = {"model_ratio": 1.1, "model_ratio_low": None, "model_ratio_high": None}
+    verdict = cell_verdict(row(**cell, device_kind="cpu") | once, Thresholds(), 80.0)
+    assert verdict.name == expected
+
+
 def test_without_the_model_alone_a_loader_without_headroom_is_the_limit():
     """Ranks that share weights cannot compute alone, but their loader can be measured."""
     assert name(data_wait_share=0.4, loader=1.05, model=None) == "input-bound"
@@ -137,6 +155,9 @@ def test_the_slow_rank_is_named():
 
 def test_an_exchange_that_explains_the_loss_is_the_limit():
     assert name(world_size=4, model=1.2, exchange=5.0) == "communication-bound"
+    # By the estimate it takes 11% of a step, and 20% are lost; by the interval up to 26%.
+    assert name(world_size=4, model=1.25, exchange=8.0, half_width=0.08) == "mixed"
+    assert name(world_size=4, model=1.25, exchange=8.0, half_width=0.01) == "communication-bound"
     assert name(world_size=4, model=1.2, exchange=50.0) == "mixed"
     assert name(world_size=4, model=1.4) == "communication-bound"
 

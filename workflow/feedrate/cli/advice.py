@@ -225,7 +225,8 @@ def predict_published(published: FitSettings, out: Path) -> None:
 
 def predictions(settings: FitSettings) -> Iterator[str]:
     """A line per edition and device without a published rate, with its prediction; then a line per
-    published rate of the same edition, with the error of its prediction."""
+    published rate of the same edition, with the error of its prediction. A fit that does not stand
+    predicts nothing."""
     best: dict[tuple[str, str, int], Row] = {
         (row["origin"], row["device"], row["world_size"]): row
         for row in sorted(fit_rows([], settings), key=lambda row: row["samples_per_s"])
@@ -241,10 +242,18 @@ def predictions(settings: FitSettings) -> Iterator[str]:
         return f"{count} x {settings.labels.get(device, device)}"
 
     for (origin, device, count), row in best.items():
-        if device not in {one.device for one in published}:
+        if device in {one.device for one in published}:
+            continue
+        if row["reading"]:
             yield _prediction(devices(device, count), count / row["tc_s"], row, origin)
+        else:
+            yield (
+                f"No prediction for {devices(device, count)} with decode: device: the loader model "
+                f"does not stand against its {origin} rates."
+            )
     for one in published:
-        if row := best.get((f"published {one.edition}", one.device, one.count), {}):
+        row = best.get((f"published {one.edition}", one.device, one.count), {})
+        if row.get("reading"):
             found = one.count / row["tc_s"]
             yield (
                 f"The same prediction for {devices(one.device, one.count)} is {rate(found)} "

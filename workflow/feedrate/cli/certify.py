@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
@@ -38,32 +39,25 @@ from feedrate.results.record import read_record
 
 LIMIT_S = 3600.0
 """The longest measurement, s."""
-EXAMPLE = "python -m feedrate certify --device h100 --model bridgetower-large"
-
-Paced = tuple[Pace, Settings]
-"""A pace, and the settings that it was reached with."""
+Found = tuple[str, Settings, list[float]]
+"""What gives a pace and what it says, the settings, and each step's time without data wait, s."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
     parser.add_argument("--model", help="name and size, such as bridgetower-large")
-    parser.add_argument(
-        "--pace",
-        help="the published row (its id) or the run (its folder) that gives the pace; default: "
-        "this project's fastest run of the model on the device, else the fastest published row",
-    )
-    parser.add_argument(
-        "--library",
-        action="append",
-        help="a loader library beside the decode paths; default: all that are installed",
-    )
+    pace = "id of a published row or folder of a run; default: the fastest own run, else row"
+    parser.add_argument("--pace", help=pace)
+    library = "a loader library beside the decode paths; default: all that are installed"
+    parser.add_argument("--library", action="append", help=library)
 
 
 def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Measure, and print and write the certificate; return the exit code."""
     if len(options.device or ()) != 1 or not options.model:
-        raise UsageError(f"name one --device and one --model, as in: {EXAMPLE}")
+        example = "python -m feedrate certify --device h100 --model bridgetower-large"
+        raise UsageError(f"name one --device and one --model, as in: {example}")
     given = check_call(options, others)
     project = with_all_studies(Path(), check_configuration(options, ()))
     pace, settings = choose(project, options.device[0], options.model, options.pace)
@@ -73,8 +67,8 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     if (code := run_snakemake(arguments, held_back=True)) or given.dryrun:
         return code
     out = Path(paths.CERTIFICATE.format(device=pace.device, model=pace.model))
-    spec, levels = feed_spec(project, pace, settings), (*PATHS, *library_levels(options.library))
-    made = measure(pace, spec, levels, manifest, out.parent / "runs")
+    levels = *PATHS, *library_levels(options.library)
+    made = measure(pace, feed_spec(project, pace, settings), levels, manifest, out.parent / "runs")
     text = certificate.page(made)
     write_text(out.with_suffix(".txt"), text)
     write_json(out, msgspec.to_builtins(made))
@@ -82,43 +76,51 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     return 0
 
 
-def choose(project: Project, device: str, model: str, named: str | None) -> Paced:
-    """The pace that `named` gives, or the default. Raises UsageError if there is none."""
-    found = [list(measured(project, device)), list(published(project, device))]
-    of_model = [[one for one in some if one[0].model == model] for some in found]
-    known = {one[0].source.partition(": ")[0]: one for some in of_model for one in some}
-    if named is not None and known:
-        if named.rstrip("/") not in known:
-            raise UsageError(f"--pace {named}: not among: {', '.join(known)}")
-        return known[named.rstrip("/")]
-    for some in of_model:
-        if some:
-            return max(some, key=lambda one: one[0].samples_per_s)
-    models = ", ".join(sorted({one[0].model for some in found for one in some})) or "none"
-    raise UsageError(
-        f"--model {model}: it has no published rate and no finished run on {device}; those that "
-        f"have: {models}"
+def choose(project: Project, device: str, model: str, named: str | None) -> tuple[Pace, Settings]:
+    """The pace that `named` gives, or the default, and the settings that it was reached with.
+    Raises UsageError if there is none."""
+    found = [*measured(device), *published(project, device)]
+    known = {one[0].partition(": ")[0]: one for one in found if one[1].model.label == model}
+    if not known:
+        models = ", ".join(sorted({settings.model.label for _, settings, _ in found})) or "none"
+        raise UsageError(
+            f"--model {model}: it has no published rate and no finished run on {device}; those "
+            f"that have: {models}"
+        )
+    own = [name for name in known if "/" in name]  # a folder, and not the id of a row
+    fastest = min(
+        own or known, key=lambda one: fmean(known[one][2]) / known[one][1].train.batch_size
     )
+    name = named.rstrip("/") if named else fastest
+    if name not in known:
+        raise UsageError(f"--pace {named}: not among: {', '.join(known)}")
+    source, settings, step_s = known[name]
+    entry = project.devices[device]
+    pace = Pace(
+        device=device,
+        label=entry.label or device,
+        accelerators=entry.count,
+        model=model,
+        batch_size=settings.train.batch_size,
+        step_s=step_s,
+        source=source,
+    )
+    return pace, settings
 
 
-def published(project: Project, device: str) -> Iterator[Paced]:
+def published(project: Project, device: str) -> Iterator[Found]:
     """The published rates of training on a device; of several editions, the headline's."""
     for name, study in project.studies.items():
-        rows = [
-            row
-            for row in (project.published[name] if study.task == "training" else ())
-            if row.device == device and row.metric == "samples_per_s"
-        ]
+        told = project.published[name] if study.task == "training" else ()
+        rows = [one for one in told if (one.device, one.metric) == (device, "samples_per_s")]
         for row in [one for one in rows if one.headline] or rows:
             settings = published_settings(project, name, row)
-            source = (
-                f"{row.id}: {row.value:,g} samples/s on {row.count}, {row.edition}, {row.source}"
-            )
-            step_s = [settings.train.batch_size * row.count / row.value]
-            yield _paced(project, device, settings, step_s, source)
+            says = f"{row.value:,g} samples/s on {row.count}, {row.edition}, {row.source}"
+            step_s = settings.train.batch_size * row.count / row.value
+            yield f"{row.id}: {says}", settings, [step_s]
 
 
-def measured(project: Project, device: str) -> Iterator[Paced]:
+def measured(device: str) -> Iterator[Found]:
     """The recorded steps of this project's own runs on a device, without their data wait."""
     pattern = paths.RECORD.format(study="*", device=device, cell="*", repeat="*")
     for file in sorted(Path().glob(pattern)):
@@ -129,24 +131,8 @@ def measured(project: Project, device: str) -> Iterator[Paced]:
         steps = [one for one in read_run_events(file.parent)[0].steps if not one.warmup]
         batches = settings.train.gradient_accumulation
         step_s = [(one.step_s - one.data_wait_s) / batches for one in steps]
-        source = f"{file.parent}: {len(steps)} recorded steps of rank 0, without their data wait"
-        yield _paced(project, device, settings, step_s, source)
-
-
-def _paced(
-    project: Project, device: str, settings: Settings, step_s: list[float], source: str
-) -> Paced:
-    entry = project.devices[device]
-    pace = Pace(
-        device=device,
-        label=entry.label or device,
-        accelerators=entry.count,
-        model=settings.model.label,
-        batch_size=settings.train.batch_size,
-        step_s=step_s,
-        source=source,
-    )
-    return pace, settings
+        says = f"{len(steps)} recorded steps of rank 0, without their data wait"
+        yield f"{file.parent}: {says}", settings, step_s
 
 
 def feed_spec(project: Project, pace: Pace, settings: Settings) -> RunSpec:
@@ -182,9 +168,9 @@ def measure(
     pace: Pace, spec: RunSpec, levels: Sequence[Level], manifest: Path, folder: Path
 ) -> Certificate:
     """Feed emulated accelerators, with `folder` for the job. Raises TuningError if it fails."""
-    request = msgspec.json.encode(Request(step_s=pace.step_s, levels=tuple(levels))).decode()
-    data, started = manifest.parent.absolute(), datetime.now(UTC)
-    options = ["--data", str(data), "--request", request]
+    request, started = Request(step_s=pace.step_s, levels=tuple(levels)), datetime.now(UTC)
+    options = ["--data", str(manifest.parent.absolute())]
+    options += ["--request", msgspec.json.encode(request).decode()]
     run_ranks(spec, "feed", folder.absolute(), options, "the feed certificate", LIMIT_S)
     answer = msgspec.json.decode((folder / ANSWER).read_bytes(), type=Answer)
     return Certificate(

@@ -285,6 +285,9 @@ def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: 
                 found.known(f"{key}.{name}", level, factor.levels, "its levels")
 
 
+NotStated = Literal["not stated"]
+
+
 class LoaderClaim(Strict, kw_only=True):
     """One row of a study's `published_loaders` files: what a library's authors say of its speed,
     with the regime in which they measured it."""
@@ -294,9 +297,10 @@ class LoaderClaim(Strict, kw_only=True):
     loader: Annotated[Name, about("Level of the factor `loader` that it is about.")]
     over: Annotated[Name, about("The level that it is compared with.")]
     ratio: Annotated[Positive, about("Rate of `loader` over that of `over`.")]
-    workers: Annotated[Count | None, about("Worker processes or threads.")] = None
-    cores: Annotated[Count | None, about("Cores of the source's machine.")] = None
-    storage: str = ""
+    rates: Annotated[Literal["loader", "training"], about("Of which rates it is a ratio.")]
+    workers: Annotated[Count | NotStated, about("Worker processes or threads.")]
+    cores: Annotated[Count | NotStated, about("Cores of the source's machine.")]
+    storage: Literal["memory", "local disk", "cloud storage", NotStated]
     picture_px: Annotated[str, about("Size of its pictures, in words.")] = ""
     pixels: Annotated[str, about("What is delivered: size and type, in words.")] = ""
     edition: Annotated[str, about("As YYYY-MM; of an undated source, when it was read.")]

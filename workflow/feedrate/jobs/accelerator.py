@@ -1,7 +1,6 @@
 """Emulated accelerators: processes that take batches from real loaders at a pace.
 
-Each has a loader of its own, as a rank has in training. Reading, decoding, tokens and hand-over to
-the process are real; only the computing is replaced by waiting.
+Each has a loader of its own, as a rank has in training. Only the computing is replaced by waiting.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,10 +37,7 @@ class Feeding(Strict, frozen=True, kw_only=True):
     busy: Annotated[list[float], about("Share of time for which each was busy.")]
     window_s: float
     cpu_s: Annotated[float, about("CPU seconds per sample, of all processes.")]
-    cores_busy: Annotated[
-        float | None,
-        about("Share of the cores' time that was used, by whomever; null: the kernel counts none."),
-    ]
+    cores_busy: Annotated[float | None, about("Share of the cores' time in use; null: unknown.")]
     io_waited: Annotated[float, about("Share of time in which a process waited for a disk.")]
 
     @property
@@ -129,7 +125,11 @@ def measure(
     end_s = begin_s + max(WINDOW_S, WINDOW_STEPS * pace_s / BUSY, sum(step_s))
     for pipe in pipes:
         pipe.send(end_s)
-    before, after = (_load_at(time_s) for time_s in (begin_s, end_s))
+    loads = []
+    for time_s in (begin_s, end_s):
+        sleep(max(0.0, time_s - perf_counter()))
+        loads.append(host_load())
+    before, after = loads
     used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
     rate, busy, wall_s = 0.0, [], end_s - begin_s
     for steps in [window(_hear(pipe), begin_s, end_s, round_size) for pipe in pipes]:
@@ -155,11 +155,6 @@ def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int)
     if not inside:
         raise FeedError(f"an accelerator got no whole batch in {end_s - begin_s:.0f} s")
     return inside[: len(inside) // round_size * round_size] or inside
-
-
-def _load_at(time_s: float) -> dict[str, float]:
-    sleep(max(0.0, time_s - perf_counter()))
-    return host_load()
 
 
 def _hear(pipe: Connection) -> Any:

@@ -1,7 +1,5 @@
 """The loader-only throughput of one loader after the other, measured on one rank for
-`feedrate tune`.
-
-All ranks of a job run this at the same time, so that they share the host as in training.
+`feedrate tune`. All ranks of a job run this at the same time: they share the host as in training.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,13 +49,12 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A decode path that does not work here, or not with this number of workers."""
+    """A decode path that does not work here, or not with this number of workers or more."""
 
     decode: Decode
     why: str
     scaled: bool = False
     workers: int = 0
-    """The number of workers with which it was tried; higher ones were not tried."""
 
 
 class Drained(msgspec.Struct, frozen=True):
@@ -113,8 +110,7 @@ def candidates(cores: int, kind: Kind) -> Iterator[Candidate]:
     no more workers."""
     workers = [n for n in WORKERS if n <= cores]
     yield from (Candidate("reference", n) for n in workers)
-    yield from (Candidate("host", n) for n in workers)
-    yield from (Candidate("host", n, scaled=True) for n in workers)
+    yield from (Candidate("host", n, scaled) for scaled in (False, True) for n in workers)
     yield from (Candidate("cache", n) for n in workers if n <= 2)
     reading = "workers" not in ignored_settings("device", kind)
     yield Candidate("device", min(2, max(workers)) if reading else 0)
@@ -131,38 +127,21 @@ def drains(
 
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
-    refused, psnr_db = set[tuple[Decode, bool]](), dict[tuple[Decode, bool], float | None]()
+    refused = set[tuple[Decode, bool]]()
     fewest = min(int(word) for word in meet("cores", str(cores)))
     for number, one in enumerate(candidates(fewest, spec.kind)):
-        level = one.decode, one.scaled
         meet(f"loader{number}")
-        if level in refused:
+        if (one.decode, one.scaled) in refused:
             continue
         try:
-            measured = _measure(
-                spec, prepared, built, device, one, with_pixels=level not in psnr_db
-            )
+            yield _measure(spec, prepared, built, device, one)
         except Exception as error:  # a decode path that fails must not end the others
-            refused.add(level)
+            refused.add((one.decode, one.scaled))
             yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
-        else:
-            psnr_db.setdefault(level, measured.get("psnr_db"))
-            samples = measured["samples"]
-            yield Loader(
-                one.decode,
-                one.workers,
-                samples_per_s=samples / measured["wall_s"],
-                startup_s=measured["startup_s"],
-                cpu_s=measured["cpu_s"] / samples,
-                scaled=one.scaled,
-                psnr_db=psnr_db[level],
-            )
 
 
-def _measure(
-    spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
-) -> dict[str, Any]:
-    """The result of `ceilings.drain` for a loader; `with_pixels` adds `psnr_db`."""
+def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate) -> Loader:
+    """The rate of a loader, and how close its pixels are to the reference's."""
     from feedrate.jobs.ceilings import drain
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.path import distance, open_path
@@ -172,5 +151,14 @@ def _measure(
     path = open_path(device, changed.settings.loader)
     dataset = make_dataset(changed, prepared, built, "train")
     size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
-    pixels = {"psnr_db": distance(dataset, path).psnr_db} if with_pixels else {}
-    return drain(path, dataset, size, seed, DRAIN_S, device) | pixels
+    psnr_db = distance(dataset, path).psnr_db
+    found = drain(path, dataset, size, seed, DRAIN_S, device)
+    return Loader(
+        one.decode,
+        one.workers,
+        found["samples"] / found["wall_s"],
+        found["startup_s"],
+        found["cpu_s"] / found["samples"],
+        one.scaled,
+        psnr_db,
+    )

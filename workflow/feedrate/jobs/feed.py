@@ -5,11 +5,11 @@ it finds the largest number of accelerators that it keeps busy for the share `BU
 """
 
 import math
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -51,11 +51,10 @@ class Level(Strict, frozen=True):
         words = (self.library, "best" if self.best else self.decode, "scaled" * self.scaled)
         return " ".join(filter(None, words))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Its settings of `loader`."""
-        form = {"library": self.library or UNSET, "form": "best" if self.best else UNSET}
-        return {"decode": self.decode, "scaled_decode": self.scaled} | form
+    def change(self, spec: RunSpec, **values: Any) -> RunSpec:
+        """A run with its settings of `loader`, and other `values` of it."""
+        values |= {"library": self.library or UNSET, "form": "best" if self.best else UNSET}
+        return spec.changed("loader", decode=self.decode, scaled_decode=self.scaled, **values)
 
 
 PATHS = (*map(Level, get_args(Decode)), Level("host", scaled=True))
@@ -78,6 +77,12 @@ class Fed(Strict, frozen=True, kw_only=True):
     refused: str = ""
     limit: Annotated[Feeding | None, about("Without pauses: the cores' rate limit.")] = None
     runs: Annotated[list[Feeding], about("In the order in which their numbers were tried.")] = []
+
+    @property
+    def tried(self) -> str:
+        """How busy the least busy accelerator was, by their number."""
+        runs = sorted(self.runs, key=lambda run: run.accelerators)
+        return ", ".join(f"{run.accelerators} busy {min(run.busy):.1%}" for run in runs)
 
 
 class Answer(Strict, frozen=True, kw_only=True):
@@ -110,8 +115,7 @@ def feed_accelerators(run: Path, data: Path, request: Request) -> None:
     fed = []
     for level in request.levels:
         fed.append(host.certify(level, request))
-        tried = (f"{one.accelerators} busy {min(one.busy):.0%}" for one in fed[-1].runs)
-        tell("feedrate certify", f"{level.name}: {', '.join(tried) or 'refused'}")
+        tell("feedrate certify", f"{level.name}: {fed[-1].tried or 'refused'}")
     answer = Answer(cores=host.cores, fed=fed, **host.sizes(), copy_bytes_per_s=host.copy_rate())
     write_json(run / ANSWER, msgspec.to_builtins(answer))
 
@@ -157,7 +161,7 @@ class Host:
 
     def refusals(self, level: Level) -> Iterator[str]:
         """Why a decode path gets no certificate, before its dataset is opened."""
-        settings = self._spec.changed("loader", workers=1, **level.settings).settings
+        settings = level.change(self._spec, workers=1).settings
         yield from library_faults(settings.loader)
         if level.decode == "device":
             yield "pictures are decoded on the accelerator, and the accelerators are emulated"
@@ -168,20 +172,18 @@ class Host:
         """The rows as the decode path reads them."""
         from feedrate.jobs.job_setup import make_dataset
 
-        spec = self._spec.changed("loader", **level.settings)
-        return make_dataset(spec, self._prepared, self._built, "train")
+        return make_dataset(level.change(self._spec), self._prepared, self._built, "train")
 
     def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
         """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
         from feedrate.jobs.ceilings import EndlessBatches
         from feedrate.loading.path import open_path
 
-        workers = math.ceil(self.cores / count)
-        changed = self._spec.changed("loader", workers=workers, **level.settings)
-        path = open_path(self._device, changed.settings.loader)
-        size, seed = changed.settings.train.batch_size, changed.seed
-        orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
-        return feed(path, dataset, orders, step_s, workers)
+        workers, size = math.ceil(self.cores / count), self._spec.settings.train.batch_size
+        settings = level.change(self._spec, workers=workers).settings
+        seeds = range(self._spec.seed, self._spec.seed + count)
+        orders = [EndlessBatches(len(dataset), size, seed) for seed in seeds]
+        return feed(open_path(self._device, settings.loader), dataset, orders, step_s, workers)
 
     def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""
@@ -192,12 +194,9 @@ class Host:
         for path in paths:
             with Image.open(path) as opened:
                 pictures.append(opened.width * opened.height * len(opened.getbands()))
-        return {
-            "rows": len(dataset),
-            "file_bytes": fmean(path.stat().st_size for path in paths),
-            "picture_bytes": fmean(pictures),
-            "crop_bytes": float(math.prod(dataset.shape)),
-        }
+        files = fmean(path.stat().st_size for path in paths)
+        sizes = {"file_bytes": files, "picture_bytes": fmean(pictures)}
+        return sizes | {"rows": len(dataset), "crop_bytes": float(math.prod(dataset.shape))}
 
     def copy_rate(self) -> float:
         """Bytes/s that all cores read and write when they copy memory; the best of five. Call it
@@ -206,12 +205,8 @@ class Host:
 
         torch.set_num_threads(self.cores)
         source = torch.ones(COPIED_BYTES, dtype=torch.uint8)
-        target, times_s = torch.zeros_like(source), []
-        for _ in range(5):
-            start_s = perf_counter()
-            target.copy_(source)
-            times_s.append(perf_counter() - start_s)
-        return 2 * COPIED_BYTES / min(times_s)
+        target = torch.zeros_like(source)
+        return 2 * COPIED_BYTES / min(timeit.repeat(lambda: target.copy_(source), number=1))
 
 
 def decodes(dataset: Any) -> bool:
@@ -219,13 +214,13 @@ def decodes(dataset: Any) -> bool:
     from feedrate.loading.pixels import NOTHING
     from feedrate.loading.stages import Recorder
 
-    recorder, times = Recorder(workers=0), []
+    recorder, decoded = Recorder(workers=0), True
     recorder.attach(0)
     for _ in range(2):
         with recorder.recording():
             dataset.read(0, NOTHING)
-        times.append("decode" in recorder.spans(1, 1))
-    return all(times)
+        decoded = decoded and "decode" in recorder.spans(1, 1)
+    return decoded
 
 
 def search(run: Callable[[int], Feeding], first: int, most: int) -> Iterator[Feeding]:

@@ -28,7 +28,7 @@ FEW = 4
 """Settings that a headline names."""
 VERDICTS = {
     "input-bound": "This setting is input-bound: data loading limits it.",
-    "compute-bound": "This setting is compute-bound: faster data loading would gain little.",
+    "compute-bound": "This setting is compute-bound: it hardly waits for data.",
     "memory-pressed": "This setting is memory-limited: the device's memory is nearly full.",
     "launch-bound": "This setting is launch-bound: the host launches work too slowly.",
     "core-bound": "This setting is core-bound: loader and model share too few CPU cores.",
@@ -37,16 +37,17 @@ VERDICTS = {
 }
 """The meaning of a verdict for the user of a setting."""
 TO_DO = {
-    "input-bound": "Load faster before you buy a faster device.",
-    "compute-bound": "Keep the loader; a faster device or lower precision would gain.",
+    "input-bound": "Try faster loading before a faster device.",
+    "compute-bound": "Keep the loader: the device hardly waits for it.",
     "memory-pressed": "Free memory before you raise the batch.",
-    "launch-bound": "Compile the model or raise the batch.",
-    "core-bound": "Give the job more CPU cores.",
+    "launch-bound": "Try to compile the model, or a larger batch.",
+    "core-bound": "Try more CPU cores.",
     "rank-bound": "Find what slows that rank.",
-    "communication-bound": "Exchange gradients less often, or over a faster link.",
-    "mixed": "Improve loading and computing: neither alone gains much.",
+    "communication-bound": "Try to exchange gradients less often, or over a faster link.",
+    "mixed": "Read the figures of its verdict: no single cause limits it.",
 }
-"""What to do next, by the verdict of the recommended setting."""
+"""What to do next, by the verdict of the recommended setting. A verdict does not say what would
+help."""
 NOT_DECIDED = "Repeat it, because what limits it is not decided."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."
 
@@ -194,7 +195,8 @@ def _largest_that_fits(
     for line in ladder_lines(study, cells, factor, device):
         if line.largest and line.fastest:
             large, fast = (level_text(p.levels[factor]) for p in (line.largest, line.fastest))
-            sentence = f"up to {large}, fastest with {fast} ({text.rate(line.fastest.value)})"
+            rate = text.rate(line.fastest.value)
+            sentence = f"up to {large}, fastest measured with {fast} ({rate})"
             fitting.append((large, text.levels_text(line.others), sentence, line))
     if not fitting:
         to_do = "Free memory, or choose a smaller model."
@@ -212,10 +214,20 @@ def _use_of_memory(line: Line, factor: str) -> str:
     large, fast = (point and point.levels[factor] for point in (line.largest, line.fastest))
     rate = text.rate(line.best)
     use = f"Use {large}, which is also the fastest ({rate})."
-    if fast != large:
-        use = f"Use {fast}, the fastest ({rate}): larger ones fit, but gain nothing."
+    if unsure := not_told(line, factor):
+        use = f"Use {fast}, the fastest measured ({rate}); {unsure}."
+    elif fast != large:
+        use = f"Use {fast}, the fastest ({rate}): larger ones fit, but are slower."
     beyond = f" Memory was not full with {large}: add larger levels to find the limit."
     return use + beyond * (line.out_of_memory is None)
+
+
+def not_told(line: Line, factor: str) -> str:
+    """From which levels the runs do not tell the fastest one; empty if they tell it from all."""
+    fast = line.fastest and line.fastest.row
+    rivals = fast.rivals(point.row for point in line.valid if point.row) if fast else []
+    levels = text.listed(level_text(cell.levels[factor]) for cell in rivals)
+    return f"the runs do not tell it from {levels}" if rivals else ""
 
 
 # Studies of inference
@@ -237,27 +249,38 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
             for cell in (quick, busy)
         ]
         return (
-            f"median latency {text.seconds(quick.step_time_median_s)} (99th percentile "
+            f"lowest median latency {text.seconds(quick.step_time_median_s)} (99th percentile "
             f"{text.seconds(quick.step_time_p99_s)}) with {settings[0]}; "
-            f"{text.rate(busy.samples_per_s)} with {settings[1]}."
+            f"highest throughput {text.rate(busy.samples_per_s)} with {settings[1]}."
         )
 
     base = level_text(study.baseline[first])
     main = groups.get(base) or next(iter(groups.values()))
     where = f" with {first} = {level_text(main[0].levels[first])}" if len(groups) > 1 else ""
-    lowest, highest = text.seconds(min(map(_latency_s, main))), text.rate(max(map(_rate, main)))
     quick, busy = min(main, key=_latency_s), max(main, key=_rate)
-    names = [name_of(study, cell) for cell in (quick, busy)]
-    to_do = f"Use {names[0]} for single requests, and {names[1]} for many."
-    if quick is busy:
-        to_do = f"Use {names[0]}." if len(cells) > 1 else "Nothing to do: there is one setting."
+    lowest, highest = text.seconds(_latency_s(quick)), text.rate(_rate(busy))
     return Answer(
-        f"{study.label(cells[0].device)}: the lowest latency is {lowest} and the highest "
-        f"throughput is {highest}{where}.",
+        f"{study.label(cells[0].device)}: the lowest latency measured is {lowest} and the highest "
+        f"throughput {highest}{where}.",
         " ".join(f"{level}: {sentence(group)}" for level, group in groups.items()),
-        to_do,
+        _for_requests(study, main, quick, busy),
         [quick, busy],
     )
+
+
+def _for_requests(
+    study: StudySettings, cells: Sequence[CellRow], quick: CellRow, busy: CellRow
+) -> str:
+    """Which of these settings to use, and what the runs do not tell."""
+    if len(cells) == 1:
+        return "Nothing to do: there is one setting."
+    use = f"Use {name_of(study, quick)} for single requests, and {name_of(study, busy)} for many."
+    if quick is busy:
+        use = f"Use {name_of(study, quick)}."
+    rivals = busy.rivals(cells)
+    names = text.listed(name_of(study, cell) for cell in rivals)
+    unsure = f" The runs do not tell its throughput from that of {names}." * bool(rivals)
+    return f"{use}{unsure} Latencies have no interval."
 
 
 def _latency_s(cell: CellRow) -> float:

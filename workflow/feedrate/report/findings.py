@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from statistics import mean, median
+from statistics import mean
 from typing import NamedTuple
 
 from feedrate.jobs.events import NOT_TRIED
@@ -17,14 +17,14 @@ from feedrate.report.answers import (
 )
 from feedrate.report.groups import group_name
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
+from feedrate.report.loader_alone import Said, loader_rates
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import DECODE, WORKERS, apart
+from feedrate.results.settings import apart
 
-Said = tuple[str, Sequence[CellOf]]
-"""A sentence, and the cells or runs that it rests on."""
+LOSSES = "Losses beside the baseline's"
 
 
 class Finding(NamedTuple):
@@ -89,7 +89,7 @@ def _of_device(
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
         "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": _out_of_memory(study, cells, device),
-        "Loader-only throughput": _loader_rates(study, speed),
+        "Loader-only throughput": loader_rates(study, speed, runs),
         "Other recommendations": _other_recommendations(study, speed, device),
         "What limits each setting": _limits(study, good),
         "Ceilings below the rate": _below_rate(study, good),
@@ -103,7 +103,7 @@ def _of_device(
 
 
 def _equal_losses(cells: Iterable[CellRow]) -> Finding:
-    """Settings whose losses are the baseline's by construction, which shows no equal quality."""
+    """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical]
     return Finding(
         "Equal losses",
@@ -119,10 +119,11 @@ def _quality(cells: Iterable[CellRow]) -> Finding:
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
-        return Finding("Different quality", f"The loss of {other} differs {departs}.", compared)
+        said = f"A warning, not a test: the loss of {other} differs {departs}."
+        return Finding(LOSSES, said, compared)
     count = text.count(len(compared), "setting")
-    none = f"No loss differs {departs} ({count} compared)." if compared else ""
-    return Finding("Equal quality", none, compared)
+    none = f"None differs {departs} ({count} compared). This is no test of equality."
+    return Finding(LOSSES, none if compared else "", compared)
 
 
 def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
@@ -151,37 +152,6 @@ def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) 
     more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
     ran_out = f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result"
     return f"{ran_out}{more * bool(skipped)}.", mine
-
-
-def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """The loader-only throughput of each decode path, where a study compares several; else empty.
-
-    Only cells with as many workers as the baseline are compared.
-    """
-    factors = {factor.sets: name for name, factor in study.factors.items()}
-    if DECODE not in factors:
-        return "", ()
-    workers = factors.get(WORKERS, "")
-    alone: dict[str, CellRow] = {}
-    base: float | None = None
-    for cell in cells:
-        rate, count = cell.loader_samples_per_s, cell.levels.get(workers)
-        if rate and count == study.baseline.get(workers):
-            others = {name: v for name, v in cell.levels.items() if name != workers}
-            alone[text.levels_text(notable(study, others)) or "the baseline"] = cell
-            base = rate if cell.levels == study.baseline else base
-    if len(alone) < 2 or base is None:
-        return "", ()
-    rates = {name: cell.loader_samples_per_s for name, cell in alone.items()}
-    listed = text.listed(
-        f"{name} {text.number(rate, 3)} samples/s ({text.TIMES}{text.number(rate / base, 3)})"
-        for name, rate in rates.items()
-    )
-    alike = f"With {workers} = {study.baseline[workers]}: " if workers else ""
-    sentences = [f"{alike}{listed}."]
-    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
-        sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
-    return " ".join(sentences), [*alone.values()]
 
 
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:

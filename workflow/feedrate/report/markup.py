@@ -173,11 +173,11 @@ def _cell_rows(
 
 
 def loss_flag(cell: CellRow) -> str:
-    """The loss's distance from the baseline's, where seeds do not explain it; else empty."""
+    """The loss's distance from the baseline's, where it exceeds the effect of seeds; else empty."""
     if not cell.loss_departs or cell.loss_shift is None or cell.loss_seeds is None:
         return ""
     return (
-        f"different quality: loss {cell.loss_shift:+.3f} from the baseline's, "
+        f"losses depart: {cell.loss_shift:+.3f} from the baseline's, "
         f"effect of seeds {cell.loss_seeds:.3f}"
     )
 

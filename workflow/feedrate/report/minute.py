@@ -104,12 +104,10 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
     if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else recommended_cell(study, mine, device)
         if best:
-            interval = text.interval(best.ci_low, best.ci_high)
-            value = f"{text.rate(best.samples_per_s)}{f' ({interval})' * bool(interval)}"
             limit = best.verdict or "undecided"
             to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
             rest = f" with {name_of(study, best)}, {limit}: use it, and {to_do}"
-            return Line(label, value, [best], rest)
+            return Line(label, _with_interval(best), [best], rest)
         if undecided := left_open(good, device):
             between = list(undecided.values())[-1]  # those that the answer is about
             slow, fast = (pick(between, key=_rate) for pick in (min, max))
@@ -137,19 +135,23 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
-        f"{text.share(_rate(cell) / _rate(base))} of that with {others(cell)}"
+        f"{text.share(_rate(cell) / _rate(base))} of that with {others(cell)}: "
+        f"{_with_interval(cell)}"
         for level, cell in best.items()
     )
-    measured_once = any(None in (cell.ci_low, cell.ci_high) for cell in (base, *best.values()))
-    slower = [k for k, cell in best.items() if not measured_once and cell.ci_high < base.ci_low]
-    to_do = "Nothing to do: none is measurably slower."
+    usual = level_text(base.levels[factor])
+    slower = [level for level, cell in best.items() if not base.rivals([cell])]
+    alike = [k for k, cell in best.items() if base.rivals([cell]) and cell.rivals([base])]
+    to_do = "Nothing to do: none is slower."
     if slower:
         to_do = f"Bring the files nearer: nothing here hides {factor} = {text.listed(slower)}."
-    start = f"{text.rate(_rate(base))} with {factor} = {level_text(base.levels[factor])}"
-    headline = f"{study.label(base.device)}: {start} and {others(base)}."
-    detail = f"{reached}.{' Single runs, no interval.' * measured_once}"
-    todo = REPEAT if measured_once else to_do
-    return Answer(headline, detail, todo, [base, *best.values()])
+    elif alike:
+        to_do = f"Undecided: the runs do not tell {text.listed(alike)} from {usual}. {REPEAT}"
+    start = f"{_with_interval(base)} with {factor} = {usual} and {others(base)}"
+    known = all(cell.ci_low is not None for cell in (base, *best.values()))
+    detail = reached + ("." if known else ". Single runs, no interval.")
+    shown = [base, *best.values()]
+    return Answer(f"{study.label(base.device)}: {start}.", detail, to_do, shown)
 
 
 def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:
@@ -183,6 +185,11 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
     where = f"from {few} to {many} devices with {name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     return Line("Scaling", text.ratio(gain), [group[few], group[many]], rest)
+
+
+def _with_interval(cell: CellRow) -> str:
+    interval = text.interval(cell.ci_low, cell.ci_high)
+    return f"{text.rate(cell.samples_per_s)}{f' ({interval})' * bool(interval)}"
 
 
 def _rate(cell: CellRow) -> float:

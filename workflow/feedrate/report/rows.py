@@ -1,5 +1,6 @@
 """The inputs of a page: rows of result files, steps of runs, and scores of models."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -83,6 +84,12 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     task: str = "training"
     runs: int = 0
     ok_runs: int = 0
+
+    def rivals(self, cells: Iterable["CellRow"]) -> list["CellRow"]:
+        """The other cells that the runs do not show to be slower than this one: the intervals of
+        both rates overlap, or one is missing."""
+        low, highs = self.ci_low or 0.0, ((c, c.ci_high or math.inf) for c in cells)
+        return [cell for cell, high in highs if cell is not self and high >= low]
 
 
 @with_columns(columns.RUNS)

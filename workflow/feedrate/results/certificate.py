@@ -52,24 +52,22 @@ class Pace(Strict, kw_only=True):
         return self.batch_size / fmean(self.step_s)
 
 
-class Need(Strict, kw_only=True):
-    """What a number of accelerators take of the host at `BUSY`."""
-
-    accelerators: int
-    cores: Annotated[float, about("In all, if the rate grows with the cores.")]
-    disk_mb_per_s: Annotated[float, about("Of files that are not in the page cache, 1e6 bytes/s.")]
-    memory_gb_per_s: Annotated[float, about("Least memory traffic of loading, 1e9 bytes/s.")]
-
-
 class Certified(Strict, kw_only=True):
-    """The result of a decode path."""
+    """The result of a decode path; the last three fields are what each accelerator needs."""
 
     measured: Fed
     drained: Annotated[float, about("Accelerators, predicted by a drain.")] = 0.0
-    feeds: Annotated[float, about("Accelerators, from the rate limit; 0 if refused.")] = 0.0
+    feeds: Annotated[
+        float, about("Accelerators, from the rate limit; 0 if refused; see `at_least`.")
+    ] = 0.0
     fed: Annotated[int, about("Largest measured number, each busy enough.")] = 0
+    at_least: Annotated[bool, about("No number was too many: `feeds` is from the drain.")] = False
     limited_by: Limit = ""
-    needs: Annotated[list[Need], about("Of one more, and of the entry's whole job.")] = []
+    cores: Annotated[float, about("If the rate grows with the cores.")] = 0.0
+    disk_mb_per_s: Annotated[
+        float, about("Of files that are not in the page cache, 1e6 bytes/s.")
+    ] = 0.0
+    memory_gb_per_s: Annotated[float, about("Least memory traffic, 1e9 bytes/s.")] = 0.0
 
 
 class Certificate(Strict, kw_only=True):
@@ -92,35 +90,34 @@ class Certificate(Strict, kw_only=True):
 
 def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
     """The result of each decode path from its measurements."""
+    rate = BUSY * pace.samples_per_s
     for fed in answer.fed:
         if fed.limit is None:
             yield Certified(measured=fed)
             continue
         drained = count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size)
-        most, feeds = count_limit(fed, drained)
+        most = max((run.accelerators for run in fed.runs if run.fed), default=0)
+        unfed = {run.accelerators: min(run.busy) for run in fed.runs if not run.fed}
+        feeds = max(most, min(unfed) * unfed[min(unfed)] / BUSY if unfed else drained)
+        # How many pixels a scaled decoder makes is unknown.
+        pictures = 0 if fed.level.scaled else answer.picture_bytes
+        moved_bytes = answer.file_bytes + 2 * pictures + 2 * answer.crop_bytes
         yield Certified(
             measured=fed,
             drained=drained,
             feeds=feeds,
             fed=most,
-            limited_by=limit_of(fed.limit, moved_bytes(fed, answer) / answer.copy_bytes_per_s),
-            needs=[need(answer, pace, fed, feeds, n) for n in (most + 1, pace.accelerators)],
+            at_least=not unfed,
+            limited_by=limit_of(fed.limit, moved_bytes / answer.copy_bytes_per_s),
+            cores=answer.cores / feeds,
+            disk_mb_per_s=rate * answer.file_bytes / 1e6,
+            memory_gb_per_s=rate * moved_bytes / 1e9,
         )
-
-
-def count_limit(fed: Fed, drained: float) -> tuple[int, float]:
-    """The largest number that is fed, and how many are, from the first number that is not; without
-    one as `drained` says."""
-    most = max((run.accelerators for run in fed.runs if run.fed), default=0)
-    unfed = {run.accelerators: run for run in fed.runs if not run.fed}
-    if not unfed:
-        return most, drained
-    return most, max(most, min(unfed) * min(unfed[min(unfed)].busy) / BUSY)
 
 
 def limit_of(limit: Feeding, copied_s: float) -> Limit:
     """What the host had none left of while a loader was drained; `copied_s`: the time in which it
-    copies the bytes of a sample."""
+    copies the bytes that a sample moves at least."""
     if limit.cores_busy is None:
         return "unknown"
     if limit.cores_busy >= SATURATED:
@@ -128,24 +125,6 @@ def limit_of(limit: Feeding, copied_s: float) -> Limit:
     if limit.io_waited >= WAITED:
         return "disk"
     return "memory bandwidth" if limit.samples_per_s * copied_s >= COPYING else "unknown"
-
-
-def moved_bytes(fed: Fed, answer: Answer) -> float:
-    """The least bytes a sample moves in memory: the file is read, decoded pixels are written and
-    read (how many a scaled decoder makes is unknown), and so is what the model takes."""
-    pictures = 0 if fed.level.scaled else answer.picture_bytes
-    return answer.file_bytes + 2 * pictures + 2 * answer.crop_bytes
-
-
-def need(answer: Answer, pace: Pace, fed: Fed, feeds: float, accelerators: int) -> Need:
-    """What so many accelerators need with this decode path, of which the host feeds `feeds`."""
-    rate = accelerators * BUSY * pace.samples_per_s
-    return Need(
-        accelerators=accelerators,
-        cores=answer.cores * accelerators / feeds,
-        disk_mb_per_s=rate * answer.file_bytes / 1e6,
-        memory_gb_per_s=rate * moved_bytes(fed, answer) / 1e9,
-    )
 
 
 def page(made: Certificate) -> str:
@@ -158,47 +137,44 @@ def page(made: Certificate) -> str:
         f"Pace: {pace.samples_per_s:.4g} samples/s, batches of {pace.batch_size}; {pace.source}",
         f"Data: {made.dataset}, {host.rows} rows, {host.file_bytes / 1e3:.0f} kB a file; real "
         "files, decoding, tokens and hand-over",
-        *(line for one in made.levels for line in ("", *_lines(one, made))),
+        *(line for one in made.levels for line in ("", *_lines(one, pace, host))),
         "",
         f"Not covered: {'; '.join(made.not_covered)}.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _lines(one: Certified, made: Certificate) -> Iterator[str]:
+def _lines(one: Certified, pace: Pace, host: Answer) -> Iterator[str]:
     """The sentences about a decode path."""
-    fed, pace, cores, name = one.measured, made.pace, made.host.cores, one.measured.level.name
+    fed, name, whole, more = one.measured, one.measured.level.name, pace.accelerators, one.fed + 1
     if fed.limit is None:
         yield f"No certificate for `{name}`: {fed.refused}."
         return
-    more, whole = one.needs
-    missing, further = math.ceil(whole.cores - cores), ""
-    if one.fed < whole.accelerators:
-        further = f"; {whole.accelerators} need {missing} more core{'s' * (missing != 1)}"
+    missing, further = math.ceil(whole * one.cores - host.cores), ""
+    if one.fed < whole:
+        further = f"; {whole} need {missing} more core{'s' * (missing != 1)}"
         if one.limited_by != "cores" or missing <= 0:
             further = f"; its limit is {one.limited_by}, and more cores may not help"
+    feeds = f"at least {one.fed}" if one.at_least else f"{one.feeds:.1f}"
     yield (
-        f"This host feeds {one.feeds:.1f} {pace.label}s (emulated) of {pace.model} at {BUSY:.0%} "
+        f"This host feeds {feeds} {pace.label}s (emulated) of {pace.model} at {BUSY:.0%} "
         f"utilisation with `{name}`{further}."
     )
-    tried = sorted(fed.runs, key=lambda run: run.accelerators)
-    shares = ", ".join(f"{run.accelerators} busy {min(run.busy):.1%}" for run in tried)
-    rate = one.feeds * BUSY * pace.samples_per_s
     yield (
-        f"  Rate limit: {rate:.4g} samples/s (by {one.limited_by}). "
-        f"Measured: {shares} (the least busy). A drain predicted {one.drained:.1f}."
+        f"  Rate limit: {one.feeds * BUSY * pace.samples_per_s:.4g} samples/s (by "
+        f"{one.limited_by}). Measured: {fed.tried} (the least busy). A drain predicted "
+        f"{one.drained:.1f}."
     )
     yield (
-        f"  For {more.accelerators}: {more.cores:.2g} cores, {more.disk_mb_per_s:.3g} MB/s of "
-        f"files not in the page cache, at least {more.memory_gb_per_s:.2g} GB/s of memory (copies "
-        f"here: {made.host.copy_bytes_per_s / 1e9:.2g})."
+        f"  For {more}: {more * one.cores:.2g} cores, {more * one.disk_mb_per_s:.3g} MB/s of files "
+        f"not in the page cache, at least {more * one.memory_gb_per_s:.2g} GB/s of memory (copies "
+        f"here: {host.copy_bytes_per_s / 1e9:.2g})."
     )
-    if abs(int(one.drained) - one.fed) > 1:
+    if not one.at_least and abs(int(one.drained) - one.fed) > 1:
         yield "  Measured and predicted number differ by more than one; trust the measured one."
-    windows = (fed.limit, *tried)
-    busy = [(run, run.cores_busy) for run in windows if run.cores_busy is not None]
-    others = max((b - run.cpu_s * run.samples_per_s / cores for run, b in busy), default=0.0)
-    if others > DISTURBED:
+    busy = [(run, run.cores_busy) for run in (fed.limit, *fed.runs) if run.cores_busy is not None]
+    used = (share - run.cpu_s * run.samples_per_s / host.cores for run, share in busy)
+    if (others := max(used, default=0.0)) > DISTURBED:
         yield f"  Disturbed: other work took up to {others:.0%} of the cores; measure again."
 
 
@@ -211,24 +187,33 @@ def read_certificates(root: Path) -> list[Certificate]:
 def shortfalls(
     specs: Iterable[RunSpec], cores: Mapping[str, int], certificates: Sequence[Certificate]
 ) -> Iterator[str]:
-    """A warning for each study, device and decode path whose planned cells cannot be fed by a job's
-    `cores`, by device. Workers do not count: fewer get even less."""
-    cells = Counter(
-        (spec.study, spec.device, spec.count, spec.settings.model.label, Level.of(loader).name)
-        for spec in specs
-        if spec.repeat == 1 and spec.task == "training" and spec.device in cores
-        for loader in [spec.settings.loader]
-    )
-    for (study, device, count, model, name), number in cells.items():
-        for made in certificates:
-            feeds = {one.measured.level.name: one.feeds for one in made.levels}.get(name)
-            if not feeds or (made.pace.device, made.pace.model) != (device, model):
-                continue
-            needed = math.ceil(made.host.cores * count / feeds)
-            if needed > cores[device]:
-                yield (
-                    f"Warning: {number} cell{'s' * (number != 1)} of {study} on {device} with "
-                    f"`{name}` cannot be fed: {count} accelerators need {needed} cores to be busy "
-                    f"{BUSY:.0%} of the time, the job has {cores[device]} (feed certificate of "
-                    f"{made.machine['host']}, {made.started_at[:10]}; emulated)."
-                )
+    """Warnings of planned cells that cannot be fed by a job's `cores`, by device; a worker uses no
+    more than one of them."""
+    known = {
+        (made.pace.device, made.pace.model, one.measured.level): (made, one)
+        for made in certificates
+        for one in made.levels
+        if one.feeds
+    }
+    short = Counter[str]()
+    for spec in specs:
+        loader, count, level = spec.settings.loader, spec.count, Level.of(spec.settings.loader)
+        found = known.get((spec.device, spec.settings.model.label, level))
+        planned = spec.repeat == 1 and spec.task == "training" and spec.device in cores
+        if found is None or not planned:
+            continue
+        (made, one), has = found, cores[spec.device]
+        needed, used = math.ceil(count * one.cores), min(has, count * loader.workers or has)
+        if needed <= used:
+            continue
+        need = f"{count} accelerators need" if count > 1 else "1 accelerator needs"
+        few = f"with `workers: {loader.workers}` the job uses" if used < has else "the job has"
+        of = f"feed certificate of {made.machine['host']}, {made.started_at[:10]}; emulated"
+        if made.dataset != spec.dataset:
+            of += f"; it read `{made.dataset}`, these cells read `{spec.dataset}`"
+        short[
+            f"{spec.study} on {spec.device} with `{level.name}` cannot be fed: {need} {needed} "
+            f"cores to be busy {BUSY:.0%} of the time, {few} {used} ({of})."
+        ] += 1
+    for rest, number in short.items():
+        yield f"Warning: {number} cell{'s' * (number != 1)} of {rest}"

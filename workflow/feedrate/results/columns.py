@@ -123,7 +123,7 @@ CELLS = (
     *_of_cells("mfu", "skipped_updates"),
     _number("loss_shift", "loss_end over the baseline cell's: mean over common repeats."),
     _number("loss_seeds", "Effect of the seed on loss_end: a range over repeats."),
-    _flag("loss_departs", "Whether the shift exceeds loss_seeds: the setting learns differently."),
+    _flag("loss_departs", "Whether the shift exceeds loss_seeds: a warning, not a test."),
     _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
     _text("below_rate", "Ceilings that lie below the rate beyond their interval, by `;`."),

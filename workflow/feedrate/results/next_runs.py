@@ -44,11 +44,11 @@ def extend(project: Project) -> int:
     if project.config.repeats != "auto":
         return 0
     tables = {paths.CELLS_CSV: CELLS, paths.CLAIMS_CSV: CLAIMS, paths.RESULTS_CSV: RUNS}
-    rows = [
+    cells, claims, runs = (
         [row for study in project.studies for row in _read(file, study, columns)]
         for file, columns in tables.items()
-    ]
-    repeats = next_repeats(project, *rows, _gated(project))
+    )
+    repeats = next_repeats(project, cells, claims, runs, _gated(project))
     if more := len(repeats.items() - project.further.items()):
         write_json(paths.REPEATS, repeats)
     return more

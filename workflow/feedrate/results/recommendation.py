@@ -139,7 +139,7 @@ class _Choice:
             text += f", the best of {len(self._cells)} settings{self._luck()}"
         else:
             effect = f"{100 * (self._matters - 1):.3g}%"
-            text += f", less than {effect} below the best, {self._told(self._best)}"
+            text += f", less than {effect} below the best, {self._told(self._best)}{self._luck()}"
         return text + self._cores(cell)
 
     def _luck(self) -> str:

@@ -85,7 +85,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         return "communication-bound", "There is little wait, but the ranks together are slower"
     if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
         return "core-bound", "Loader and model share too few cores: each alone is faster"
-    explained = _synchronous(cell) or _loader_explains(loader, lines, serial)
+    explained = _loader_explains(loader, lines, serial) or _waits_in_turn(cell, model)
     if long and (faster or (faster is None and explained)):
         return "input-bound", "The device waits for data"
     if memory_share >= lines.memory_pressed_share and not long:
@@ -144,6 +144,13 @@ def _synchronous(cell: Row) -> bool:
     return cell.get("device_kind") == "cpu"
 
 
+def _waits_in_turn(cell: Row, model: Estimate | None) -> bool:
+    """Whether a long wait is a loss by itself: of a process that computes and waits in turn. Beside
+    a parallel loader the model alone must have been measured, if not told from the line."""
+    measured = model is not None and model.low is not None
+    return _synchronous(cell) and (_serial(cell) or measured)
+
+
 def _wait(cell: Row) -> float:
     """Share of the time spent waiting for data; copies count where nothing else runs meanwhile."""
     copies = cell.get("copy_wait_share") or 0.0 if _synchronous(cell) else 0.0
@@ -166,11 +173,12 @@ def _loader_explains(loader: Estimate | None, lines: Thresholds, serial: bool) -
 
 def _exchange_explains(parts: dict[str, Any], lines: Thresholds) -> bool:
     """Whether exchanging gradients explains why the model alone is faster: the exchange alone takes
-    at least half of the time that is lost or, where it was not measured, the loss is large."""
+    at least half of the time that is lost or, where it was not measured, the loss is large. The
+    intervals count at the ends that are against it."""
     model, exchange = parts["model"], parts["exchange"]
     if exchange is None or exchange.high is None:
         return bool(_above(model, lines.headroom))
-    return bool(1 / exchange.high >= (1 - 1 / model.value) / 2)
+    return bool(1 / exchange.high >= (1 - 1 / model.high) / 2)
 
 
 def _above(ratio: Estimate | None, line: float) -> bool | None:

@@ -1,4 +1,4 @@
-"""The loss at the end beside the baseline's: does a faster setting teach the model as much?"""
+"""The loss at the end beside the baseline's: a warning where a faster setting learns otherwise."""
 
 from feedrate.report import text
 from feedrate.report.markup import SPEED, Field, Markup, cell_table, join, loss_flag, small
@@ -17,14 +17,14 @@ UNKNOWN = (
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell, by device."""
 
-    def quality(cell: CellRow) -> str:
+    def reading(cell: CellRow) -> str:
         if cell.levels == settings.baseline_of(cell.levels):
             return "the baseline"
         if cell.loss_shift is None:
             return UNKNOWN
         if cell.loss_identical:
             return "equal bit by bit, because the batches are the same: says nothing about quality"
-        return loss_flag(cell) or "same as the baseline, within the effect of seeds"
+        return loss_flag(cell) or "differs by no more than the effect of seeds: no test of equality"
 
     columns: dict[str, Field] = {
         **SPEED,
@@ -33,7 +33,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         ),
         "Difference from the baseline": lambda cell: _signed(cell.loss_shift, "+"),
         "Effect of seeds": lambda cell: _signed(cell.loss_seeds),
-        "Quality": quality,
+        "What this says": reading,
     }
     cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]
     return cell_table(settings, cells, columns, class_="last-text")

@@ -2,6 +2,7 @@
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.answers import not_told
 from feedrate.report.lines import Line, Point, ladder_lines
 from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
 from feedrate.report.params import PageSettings
@@ -21,7 +22,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         "Its throughput (samples/s)",
         "Its peak memory (GiB)",
         "Its allocator retries",
-        f"Fastest {label}",
+        f"Fastest {label} measured",
         "Its throughput (samples/s)",
         "Out of memory from",
     ]
@@ -44,13 +45,18 @@ def _row(line: Line, factor: str) -> Markup:
     return row(
         name,
         _level(largest, factor),
-        record_link(text.number(largest.value), cell),
+        _rate(largest),
         text.number(cell.peak_memory_gib if cell else None, 3),
         text.integer(cell.allocator_retries if cell else None),
-        _level(fastest, factor),
-        record_link(text.number(fastest.value), fastest.row),
+        join(_level(fastest, factor), small(not_told(line, factor))),
+        _rate(fastest),
         limit,
     )
+
+
+def _rate(point: Point) -> Markup:
+    number = record_link(text.number(point.value), point.row)
+    return join(number, small(text.interval(point.low, point.high)))
 
 
 def _level(point: Point | None, factor: str) -> str:

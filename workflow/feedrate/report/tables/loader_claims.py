@@ -1,6 +1,8 @@
 """What authors say of their loader's speed, with our ratios: from how many workers on it holds."""
 
-from feedrate.config.study import LoaderClaim
+from typing import get_args
+
+from feedrate.config.study import LoaderClaim, NotStated
 from feedrate.report import text
 from feedrate.report.markup import Markup, group_row, join, row, small, table
 from feedrate.report.params import PageSettings
@@ -11,6 +13,9 @@ ORDER = 45
 
 TOLERANCE = 0.05
 """Share by which a measured ratio may be below the claimed one: `claim_tolerance` of studies."""
+NOT_STATED = get_args(NotStated)[0]
+STORAGES = ("memory", "local disk", NOT_STATED)
+"""Storages of statements that the rates here can decide; they are of local files."""
 EQUAL_PIXELS = 0.5
 """Levels of 255 by which the pixels of two loaders that do equal work may differ on average."""
 
@@ -38,13 +43,16 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
         f"{workers}: {text.ratio(low)}" + f" to {text.ratio(high)}" * (high > low)
         for workers, (low, high) in found.items()
     ]
+    counts = {"worker": claim.workers, "core": claim.cores}
     regime = [
-        text.count(claim.workers, "worker") if claim.workers else "workers not stated",
-        text.count(claim.cores, "core") if claim.cores else "cores not stated",
-        *filter(None, (claim.storage, claim.picture_px, claim.pixels)),
+        f"{noun}s {value}" if isinstance(value, str) else text.count(value, noun)
+        for noun, value in counts.items()
     ]
+    regime.append(f"storage {NOT_STATED}" if claim.storage == NOT_STATED else claim.storage)
+    regime += filter(None, (claim.picture_px, claim.pixels))
     about = join(claim.text, small(f"{claim.source}, {claim.edition}"), small(", ".join(regime)))
-    here = join("; ".join(shown) or text.DASH, small(f"{claim.loader} / {claim.over}"))
+    rates = f"{claim.loader} / {claim.over}" + ", in training" * (claim.rates == "training")
+    here = join("; ".join(shown) or text.DASH, small(rates))
     behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
     claimed = join(text.ratio(claim.ratio), small(claim.note))
     return row(about, claimed, here, outcome(claim, runs, cells), of=behind if found else [])
@@ -52,16 +60,19 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
 
 def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
     """Where a statement holds on a device with these valid runs, or why it cannot be told."""
+    if claim.storage not in STORAGES:
+        return f"Cannot tell: it is about {claim.storage}, which is not measured here."
     return other_pixels(claim, cells) or where_it_holds(claim, measured_ratios(claim, runs), cells)
 
 
 def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
-    """The ratio of both loaders' rates alone, of runs of the same repeat, by workers."""
+    """The ratio of both loaders' rates, alone or in training, in the same repeat, by workers."""
+    rate = "samples_per_s" if claim.rates == "training" else "loader_samples_per_s"
     rates: dict[tuple[str, int], dict[int, float]] = {}
     for run in runs:
         at = str(run.levels["loader"]), int(run.levels["workers"])
-        if run.loader_samples_per_s and run.repeat:
-            rates.setdefault(at, {})[run.repeat] = run.loader_samples_per_s
+        if getattr(run, rate) and run.repeat:
+            rates.setdefault(at, {})[run.repeat] = getattr(run, rate)
     found: dict[int, Ratio] = {}
     for workers in sorted({workers for _, workers in rates}):
         one, other = (rates.get((name, workers), {}) for name in (claim.loader, claim.over))
@@ -89,7 +100,7 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
         return "Cannot tell: the repeats disagree."
     most = max(found)
     answer = f"Does not hold with up to {text.count(most, 'worker')}."
-    beyond = claim.workers is None or claim.workers > most
+    beyond = isinstance(claim.workers, str) or claim.workers > most
     return answer + " Beyond that, this machine cannot decide." * beyond
 
 

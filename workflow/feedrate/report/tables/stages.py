@@ -31,17 +31,15 @@ def _stage(stage: str) -> Field:
     return told
 
 
-def _time(column: str) -> Field:
-    return lambda cell: text.seconds(getattr(cell, column))
-
-
-STAGES = {one.replace("_", " ").capitalize(): _stage(one) for one in get_args(Stage)}
+COLUMNS: dict[str, Field] = {
+    **{one.capitalize(): _stage(one) for one in GROUPS},
+    **{one.replace("_", " ").capitalize(): _stage(one) for one in get_args(Stage)},
+}
 """A stage that no run told apart has no column."""
-TOGETHER = {one.capitalize(): _stage(one) for one in GROUPS}
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell: the median step, what fetches and prepares, and the stages."""
-    columns = {"Step, median": _time("step_time_median_s"), **TOGETHER, **STAGES}
-    optional = (*TOGETHER, *STAGES)
-    return cell_table(settings, inputs.cells(settings.study), columns, optional=optional)
+    columns: dict[str, Field] = {"Step, median": lambda cell: text.seconds(cell.step_time_median_s)}
+    cells = inputs.cells(settings.study)
+    return cell_table(settings, cells, columns | COLUMNS, optional=COLUMNS)

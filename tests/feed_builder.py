@@ -1,9 +1,10 @@
-"""Measurements of emulated accelerators, with whatever a test wants otherwise."""
+"""Measurements of emulated accelerators and certificates, with whatever a test wants otherwise."""
 
 from typing import Any
 
 from feedrate.jobs.accelerator import Feeding
 from feedrate.jobs.feed import Answer, Fed, Level
+from feedrate.results.certificate import Certificate, Pace, judge
 
 
 def feeding(count: int, busy: float, rate: float, **changed: Any) -> Feeding:
@@ -31,3 +32,31 @@ def answer(*fed: Fed, **changed: Any) -> Answer:
         "crop_bytes": 3e5,
     }
     return Answer(fed=list(fed), **values | {"copy_bytes_per_s": 1e10} | changed)
+
+
+PACE = Pace(
+    device="h100",
+    label="H100",
+    accelerators=8,
+    model="bridgetower-large",
+    batch_size=48,
+    step_s=[0.64],
+    source="row: 600 samples/s on 8",
+)
+
+
+def certificate(*fed: Fed, pace: Pace = PACE, dataset: str = "tiny", **changed: Any) -> Certificate:
+    """What these measurements say at a pace."""
+    found = answer(*fed, **changed)
+    return Certificate(
+        pace=pace,
+        dataset=dataset,
+        data_digest="0",
+        started_at="2026-11-23T09:00:00+00:00",
+        ended_at="2026-11-23T09:03:00+00:00",
+        commit="abc",
+        machine={"host": "here"},
+        protocol={"busy": 0.9},
+        host=found,
+        levels=list(judge(found, pace)),
+    )

@@ -1,0 +1,105 @@
+"""Readers of JPEG files: ours, those of other libraries, and the parts of the work alone."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import simplejpeg
+import torch
+from PIL import Image
+
+from benchmarks.drain import PX
+from feedrate.config.spec import LIBRARIES
+from feedrate.core import plugins
+from feedrate.loading.decoders.host import crop_of
+from feedrate.loading.pixels import crop_centre, resize_to, resized_size
+
+Read = Callable[[list[Path]], list[torch.Tensor]]
+"""A reader of pictures: uint8 (1 or 3, PX, PX) each."""
+
+
+def resized(levels: torch.Tensor) -> torch.Tensor:
+    """The centre crop of (c, h, w), by torch's resize of bytes."""
+    return crop_centre(resize_to(levels, resized_size(*levels.shape[1:], PX)), PX)
+
+
+def usual(path: Path) -> torch.Tensor:
+    """simplejpeg and torch's resize of bytes: what a user of a loader library would write."""
+    return resized(decoded_only(path).permute(2, 0, 1))
+
+
+def decoded_only(path: Path) -> torch.Tensor:
+    """Only libjpeg-turbo, without a resize: no reader of whole files is faster."""
+    data = path.read_bytes()
+    grey = simplejpeg.decode_jpeg_header(data)[2] == "Gray"
+    return torch.from_numpy(simplejpeg.decode_jpeg(data, "GRAY" if grey else "RGB"))
+
+
+def pillow(path: Path) -> torch.Tensor:
+    """Pillow alone, in bytes: the decoder of WebDataset and LitData."""
+    with Image.open(path) as opened:
+        image = opened if opened.mode == "L" else opened.convert("RGB")
+        height, width = resized_size(image.height, image.width, PX)
+        small = np.array(image.resize((width, height), Image.Resampling.BICUBIC))
+    return crop_centre(torch.from_numpy(np.atleast_3d(small)).permute(2, 0, 1), PX)
+
+
+def torchvision(path: Path) -> torch.Tensor:
+    """torchvision's own decoder, and its resize, which is torch's."""
+    from torchvision.io import decode_image, read_file
+
+    return resized(decode_image(read_file(str(path))))
+
+
+def of_library(name: str, paths: list[Path]) -> list[torch.Tensor]:
+    """The decoder that a library's documentation advises, with one thread; colours are RGB."""
+    from feedrate.loading.libraries._feed import Work
+
+    order = [list(range(len(paths)))]
+    dataset: Any = SimpleNamespace(paths=paths, image_px=PX)
+    work = Work(dataset, order, len(paths), workers=1, ahead=1, seed=0, length=1)
+    ((_, pixels),) = plugins.load(LIBRARIES, name).best(work)
+    return list(pixels)
+
+
+def one_by_one(read: Callable[[Path], torch.Tensor]) -> Read:
+    """A reader of several pictures from one of a single picture."""
+    return lambda paths: [read(path) for path in paths]
+
+
+READERS: dict[str, Read] = {
+    "feedrate": one_by_one(lambda path: crop_of(path, path.read_bytes(), PX)),
+    # Nothing is kept: each picture is decoded to the memory of the one before, as in whole readers.
+    "decoding alone": one_by_one(lambda path: decoded_only(path)[:1, :1].clone()),
+    "simplejpeg and torch": one_by_one(usual),
+    "Pillow": one_by_one(pillow),
+    "torchvision": one_by_one(torchvision),
+    "SPDL's FFmpeg": partial(of_library, "spdl"),
+    "DALI": partial(of_library, "dali"),
+}
+
+
+def resizing(paths: list[Path]) -> float:
+    """Milliseconds of CPU time per picture of torch's resize of exactly the pixels that the crop
+    keeps, in one piece and just written, as a decoder leaves them.
+
+    torch is fast only with 3 or 4 channels, so a grey picture is resized as 4 channels of a quarter
+    of its width: the same work.
+    """
+    spent_s = 0.0
+    for path in paths:
+        levels = decoded_only(path)
+        side = min(levels.shape[:2])
+        kept = crop_centre(levels.permute(2, 0, 1), side).permute(1, 2, 0).contiguous()
+        if kept.shape[2] == 1:
+            kept = kept[:, : side // 4 * 4].reshape(side, side // 4, 4)
+        size = [PX, PX * kept.shape[1] // side]
+        pixels = kept[None].permute(0, 3, 1, 2)
+        start_s = time.process_time()
+        torch.nn.functional.interpolate(pixels, size=size, mode="bicubic", antialias=True)
+        spent_s += time.process_time() - start_s
+    return spent_s / len(paths) * 1e3

@@ -1,0 +1,167 @@
+"""The goals beside other libraries: from measured numbers to figures, notes and verdicts."""
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from benchmarks import loading, peers, readers
+from benchmarks.figure import Figure
+from benchmarks.loading import cache, decoding, goals
+from PIL import Image
+
+from feedrate.config.spec import missing_packages
+
+not_cached = missing_packages.__wrapped__
+MS = {"feedrate": 3.2, "usual": 3.4, "other": 3.0, "decoding alone": 2.5, "resizing alone": 0.3}
+OFF = {"feedrate": 0.0, "usual": 0.1, "other": 3.0}
+
+
+def rounds(**ms):
+    """Two rounds; the first was disturbed."""
+    return [{"ms": {name: 2 * one for name, one in MS.items()}, "off": OFF}] + [
+        {"ms": MS | ms, "off": OFF}
+    ]
+
+
+def test_decoding_is_compared_with_the_best_reader_of_equal_pixels():
+    found = decoding("large", rounds(feedrate=2.8))
+    assert found.name == "decoding, large: time of usual", "the other's pixels differ"
+    assert found.value == pytest.approx(3.4 / 2.8)
+    assert found.holds
+    assert found.note == "2.80 ms; usual 3.40, other 3.00; libjpeg-turbo alone 2.50"
+
+
+def test_a_missed_goal_of_decoding_says_what_could_still_be_gained():
+    found = decoding("large", rounds())
+    assert not found.holds
+    # 3.4 / 1.15 is 2.96 ms, 2.5 of them are for the decoder.
+    assert "leaves 0.46 ms for all but decoding, which takes us 0.70" in found.note
+    assert found.note.endswith("the kept crop alone 0.30: 0.40 ms could still be gained")
+
+
+def test_a_goal_of_decoding_may_be_out_of_reach():
+    found = decoding("large", rounds(**{"resizing alone": 0.5}))
+    assert found.note.endswith("the kept crop alone 0.50: out of reach with this decoder")
+
+
+def test_noise_gives_no_floor_above_what_is_spent():
+    found = decoding("large", rounds(feedrate=2.957, **{"resizing alone": 0.5}))
+    assert not found.holds
+    assert "takes us 0.46" in found.note
+    assert found.note.endswith("alone 0.50: out of reach with this decoder")
+
+
+def test_the_cache_is_compared_pair_by_pair():
+    pairs = [{"limit_s": 0.001 * n, "wall_s": 0.002, "cpu_s": 0.003} for n in range(1, 10)]
+    found = cache(2, pairs)
+    assert (found.name, found.value) == ("cache, 2 workers: of one index_select", 2.5)
+    assert found.note == (
+        "1.00 to 4.00 (96%); a batch takes 2.00 ms, 3.00 ms of CPU time, the index_select 5.00 ms"
+    )
+    assert found.holds
+    assert not cache(2, [one | {"wall_s": 0.01} for one in pairs]).holds
+
+
+def figure(name, value, note=""):
+    return Figure(name, value, 1.0, "x", note)
+
+
+def missing(library, why, *names):
+    return {"what": "missing", "library": library, "why": why, "goals": list(names)}
+
+
+def test_goals_are_met_or_missed_with_reasons():
+    figures = [
+        figure("decoding, folder", 1.2, "2 ms"),
+        figure("cache, 0 workers", 0.5),
+        figure("memory, fork", 0.5),
+        figure("first batch, fork", 1.5, "0.3 s"),
+        figure("first batch, thread", 0.9),
+    ]
+    told = goals(figures, [missing("DALI", "install it", "first batch")]).splitlines()
+    assert told[2:] == [
+        "decoding >= 1.15 x best other   missed: decoding, folder 1.20: 2 ms",
+        "cache >= 0.95 of index_select   met",
+        "memory <= 1.10 x spdl-core's    met",
+        "first batch <= any other's      missed: first batch, fork 1.50: 0.3 s",
+        f"{'':32}Not compared: DALI.",
+    ]
+
+
+def test_a_met_goal_names_whom_it_was_not_compared_with():
+    told = goals([figure("first batch, fork", 0.9)], [missing("DALI", "no", "first batch")])
+    assert "first batch <= any other's      met. Not compared: DALI." in told
+
+
+def test_a_goal_that_was_not_measured_tells_the_commands():
+    absent = [
+        missing("spdl", "pip install spdl", "first batch", "memory"),
+        missing("SPDL's FFmpeg", "pip install spdl", "first batch"),
+        missing("DALI", "pip install dali", "decoding"),
+        missing("DALI", "pip install dali", "first batch"),
+    ]
+    told = goals([], absent)
+    assert "memory <= 1.10 x spdl-core's    not measured: pip install spdl\n" in told
+    assert f"not measured: pip install spdl\n{'':32}pip install dali\n" in told
+    assert "PICTURES=FOLDER" in told, "no folder was given"
+
+
+def test_every_library_is_asked_for_its_first_batch():
+    loaders = {"spdl", "torchdata", "grain", "webdataset", "litdata", "FFCV", "FFCV's JPEG"}
+    assert loaders | {"SPDL's FFmpeg", "DALI", "torchvision"} == {*peers.LOADERS} - {
+        "fork",
+        "thread",
+    }
+
+
+@pytest.mark.parametrize("name", ["torchvision", *peers.NAMES, "spdl", "grain"])
+def test_what_is_not_installed_comes_with_its_command(name, monkeypatch):
+    told = []
+
+    def absent():
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(peers, "show", lambda what, **numbers: told.append(numbers))
+    monkeypatch.setattr(peers, "missing_packages", not_cached)
+    monkeypatch.setattr("importlib.metadata.version", not_installed)
+    assert not peers.working(name, absent, "first batch")
+    assert "pip install --no-deps" in told[0]["why"]
+    assert told[0]["goals"] == ("first batch",)
+
+
+def not_installed(name):
+    raise PackageNotFoundError(name)
+
+
+def test_figures_are_made_of_what_is_printed(capsys):
+    said = [
+        missing("DALI", "install it", "decoding"),
+        {"what": "decode", "group": "large", **rounds()[1]},
+        {"what": "transport", "loader": "fork", "first_s": 0.1, "tree_mib": 90, "per_s": 2},
+        {"what": "transport", "loader": "thread", "first_s": 0.3, "tree_mib": 120, "per_s": 2},
+        {"what": "transport", "loader": "spdl", "first_s": 0.2, "tree_mib": 100, "per_s": 1},
+        {"what": "transport", "loader": "FFCV", "first_s": 0.4, "tree_mib": 500, "per_s": 1},
+    ]
+    found = {one.name: one for one in loading.beside_others(said)}
+    assert found["first batch, fork: of spdl's time"].value == 0.5
+    assert found["first batch, thread: of spdl's time"].note == "0.30 s; spdl 0.20, FFCV 0.40"
+    assert found["memory, thread: of spdl-core's process tree"].value == 1.2
+    assert "DALI does not take part: install it" in capsys.readouterr().out
+
+
+def test_torchvision_reads_in_worker_processes(tmp_path, monkeypatch):
+    """A stand-in decodes: torchvision is not among the project's packages."""
+    Image.new("RGB", (400, 300)).save(tmp_path / "picture.jpg")
+    monkeypatch.setattr(peers.importlib, "import_module", lambda name: None)
+    monkeypatch.setattr(peers, "torchvision", readers.usual)
+    pairs = SimpleNamespace(paths=[tmp_path / "picture.jpg"])
+    (batch,) = peers.in_torch(pairs, [[0, 0]])
+    assert batch.shape == (2, 3, readers.PX, readers.PX)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_the_resize_alone_is_timed_in_colour_and_grey(tmp_path, mode):
+    path: Path = tmp_path / "picture.jpg"
+    Image.effect_noise((1201, 900), 60).convert(mode).save(path)
+    assert 0 < readers.resizing([path]) < 1000
