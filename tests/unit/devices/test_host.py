@@ -172,6 +172,11 @@ def test_libraries_of_both_releases_of_cuda_are_recorded(monkeypatch, cuda):
     assert host.host_facts()["packages"] == installed
 
 
+def test_packages_of_loader_libraries_are_recorded(monkeypatch):
+    monkeypatch.setattr(host.importlib.metadata, "version", lambda name: f"of {name}")
+    assert {"ffcv", "numba", "spdl-core"} <= host.host_facts()["packages"].keys()
+
+
 def test_counters_of_the_host(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "PROC", tmp_path)
     assert host.host_load() == {}

@@ -143,6 +143,18 @@ def test_an_undecided_device_says_between_which_settings_and_what_would_decide(p
     assert "repeats: auto" in found.detail
 
 
+def test_undecided_settings_are_named_by_all_levels_in_which_they_differ(project, cells):
+    host = undecided(cells, (0, 1), "Undecided.")
+    device = [
+        msgspec.structs.replace(c, cell=c.cell.replace("host", "device"))
+        for c in host
+        if c.open and c.levels["workers"] == 0
+    ]
+    headline = answer(study_of(project), [*host, *device], "cpu").headline
+    assert headline.count("decode = host") == 2
+    assert headline.count("decode = device") == 1
+
+
 def test_many_undecided_settings_are_counted(project, cells):
     five = [c for c in cells if c.status == "ok"] * 2
     found = answer(study_of(project), undecided(five, (0, 1, 2, 16), "Undecided."), "cpu")

@@ -45,6 +45,13 @@ def test_every_item_of_a_study_has_its_caption(path):
         assert (CAPTIONS / f"{item.caption}.rst").is_file()
 
 
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_no_question_of_ours_has_a_second_margin(path):
+    """The smallest effect is the margin already."""
+    claims = load(path, Study).claims
+    assert [one.id for one in claims if one.of == "ours" and 0 < (one.no_less_than or 1) < 1] == []
+
+
 def test_the_first_page_includes_the_article_unchanged(tmp_path, monkeypatch):
     """As Snakemake does: Jinja, then docutils, then JSON in a script element."""
     monkeypatch.chdir(tmp_path)

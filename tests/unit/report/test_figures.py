@@ -110,6 +110,14 @@ def test_throughput_shows_here_and_published_and_what_failed(many):
     assert any("not supported on cpu" in word.lower() for word in words)
 
 
+def test_each_line_of_a_device_is_named_by_its_levels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("gaudi2",))
+    words = " ".join(said(figure(project, Inputs(write_results(tmp_path, project)), "throughput")))
+    assert "decode = host" in words
+    assert "baseline" not in words
+
+
 def test_throughput_without_measurements_still_shows_the_published(tmp_path, project):
     bad = {("cpu", workers): "failed" for workers in RATES}
     inputs = Inputs(write_results(tmp_path, project, bad=bad))

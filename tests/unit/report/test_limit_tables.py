@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from report_samples import STUDY, TIMES, study_of, table
+from report_samples import STUDY, TIMES, figure, study_of, table
 
 from feedrate.config.study import SourceProtocol
 from feedrate.jobs.events import Step
@@ -19,6 +19,16 @@ def test_ceilings_have_their_intervals(project, inputs):
     assert f"{TIMES}1.05<small>1.04 to 1.06</small>" in row
     assert "compute-bound" in row
     assert "All-reduce" not in page
+
+
+def test_a_rate_alone_is_the_records_whatever_its_ratio_to_training(project, inputs, monkeypatch):
+    """The ratio is to blocks of the same rounds, the throughput is the window's."""
+    ratio = {"model_ratio": 0.91, "model_ratio_low": 0.8, "model_ratio_high": 1.04}
+    cells = [replace(cell, **ratio, model_samples_per_s=37.13) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    row = table(project, inputs, "ceilings").split(">1, host<")[1].split("</tr>")[0]
+    assert "<small>37.13 samples/s</small>" in row
+    assert "model only: 37.13 samples/s" in figure(project, inputs, "answer")
 
 
 def test_a_ceiling_below_training_is_marked_and_bounds_nothing(project, inputs, monkeypatch):
@@ -51,6 +61,14 @@ def test_a_stage_that_is_not_split_is_no_dash(project, inputs, monkeypatch):
     assert "not split" in page
     assert ">Resize<" in page
     assert ">Decode<" not in page
+
+
+def test_groups_of_stages_that_were_not_told_apart_are_no_dash(project, inputs, monkeypatch):
+    known = {"stage_decode_s": 0.02, "stage_not_split": "open;read;resize"}
+    cells = [replace(cell, **known) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    row = table(project, inputs, "stages").split(">1, host<")[1].split("</tr>")[0]
+    assert row.count("not split") == 5, "three stages, fetching and preparing"
 
 
 def trace(steps, per_epoch):

@@ -84,6 +84,7 @@ def test_speedups_over_a_devices_own_baseline_and_over_another_device(shown, inp
     )
     assert own["CPU, here"][0].low is None
     assert own["H100, published"][2].value == pytest.approx(602.1 / 336.5)
+    assert own["Gaudi2, published, decode = host"][0].value == 1, "beside another line of it"
     assert own["Gaudi2, published, decode = device"][2].value == pytest.approx(847.7 / 601.5)
     across = lines.device_speedups(shown, cells, "workers")
     assert list(across) == ["Gaudi2 over H100, published"]

@@ -10,7 +10,7 @@ from feedrate.config.study import Factor, LoaderClaim, Table
 from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.report.answers import TO_DO, VERDICTS
-from feedrate.report.minute import minute
+from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs
 
 
@@ -40,6 +40,18 @@ def test_a_setting_to_use_and_what_to_do_next(study, inputs):
         "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
         "the loader: the device hardly waits for it." in said(study, inputs)
     )
+
+
+def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs):
+    cells = [
+        replace(one, recommended=False, open="Undecided." * (one.levels["workers"] in (1, 2)))
+        for one in inputs.cells(STUDY)
+    ]
+    inputs.cells = lambda _: cells
+    page = minute([study], inputs)
+    assert "14.10 to 14.30 samples/s" in page
+    for workers in (1, 2):
+        assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
 
 
 @pytest.mark.parametrize("verdict", sorted(TO_DO))
@@ -125,9 +137,24 @@ def of_storage(study, inputs, **changes):
 
 def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
     words = of_storage(study, inputs)
-    assert "11.20 samples/s (11.09 to 11.31) with workers = 0 and decode = host; " in words
-    assert "workers = 1 reaches 126% with decode = host: 14.10 samples/s (13.96 to 14.24)" in words
+    assert "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and decode = host." in words
+    reached = (
+        "workers = 1 ms reaches 126% of that with decode = host: 14.10 samples/s (13.96 to 14.24)"
+    )
+    assert reached in words
     assert "Nothing to do: none is slower." in words
+
+
+def test_storage_of_single_runs_says_so(study, inputs):
+    assert "Single runs, no interval. Undecided" in of_storage(study, inputs, ci_low=None)
+
+
+def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
+    of_storage(study, inputs)
+    factors = study.factors | {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
+    found = answer_of(replace(study, factors=factors), inputs.cells(STUDY), "cpu")
+    assert found.headline.startswith("CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and")
+    assert len(found.cells) == 4
 
 
 @pytest.mark.parametrize("unknown", [{"ci_low": None}, {"ci_low": 1.0, "ci_high": 20.0}])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from report_rows import RATES
 from report_samples import (
     EVIL,
@@ -121,7 +122,8 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
         "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
         "the loader: the device hardly waits for it." in minute
     )
-    assert "Claims: holds" in minute
+    assert "Claims of the source: no data here 1" in minute
+    assert "Our own questions: holds 1" in minute
     assert "What limits each setting" in rest
     minute = broken.partition("</section>")[0]
     said = re.sub("<[^>]*>", "", minute)
@@ -167,7 +169,7 @@ def test_every_number_leads_to_a_record_and_a_commit(article):
 def test_unknown_facts_leave_no_empty_rows(article):
     assert "<code></code>" not in article
     assert "cpu_governor" not in article
-    assert "load_1min 0.2" in article
+    assert "load 1min 0.2" in article
 
 
 def test_failures_come_before_the_answer(broken):
@@ -235,6 +237,25 @@ def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
     page = provenance.provenance(study, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page
+
+
+def test_only_repeats_are_interleaved(project, inputs):
+    study, runs = study_of(project), inputs.runs(STUDY)
+    assert "3 repeats, interleaved" in provenance.provenance(study, runs)
+    setups = {name: replace(one, repeats=1) for name, one in study.setups.items()}
+    page = provenance.provenance(replace(study, setups=setups), runs)
+    assert "1 repeat<" in page
+
+
+def test_the_code_and_the_packages_of_all_runs_are_listed(project, inputs):
+    runs = [replace(one, source_digest=f"{n}" * 64) for n, one in enumerate(inputs.runs(STUDY)[:2])]
+    path = Path(runs[1].record)
+    record = json.loads(path.read_text())
+    record["provenance"]["packages"] = {"torch": "2.14.0", "ffcv": "1.0.2"}
+    path.write_text(json.dumps(record))
+    page = provenance.provenance(study_of(project), runs)
+    assert "000000000000; 111111111111" in page
+    assert "ffcv 1.0.2, torch 2.13.0, torch 2.14.0, transformers 5.23.0" in page
 
 
 def auto(project):

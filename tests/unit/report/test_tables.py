@@ -18,7 +18,7 @@ from report_samples import (
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Table
 from feedrate.report import text
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.report.tables import training
 from feedrate.results.columns import CELLS, FIT, with_factors
 from feedrate.results.tables import read_csv, write_csv
@@ -178,6 +178,38 @@ def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs
     assert "no data here" in page
     assert f"<td>{TIMES}1.79</td>" in page
     assert f"{TIMES}1.28<small>1.25 to 1.30</small><small>CPU</small>" in page
+
+
+def test_a_column_that_is_empty_for_all_claims_is_left_out(project, inputs, monkeypatch):
+    heads = ("Printed by the source", "From its table")
+    assert all(head in table(project, inputs, "claims") for head in heads)
+    ours = [one for one in inputs.rows("claims.csv", ClaimRow, STUDY) if one.of == "ours"]
+    monkeypatch.setattr(Inputs, "rows", lambda *_: ours)
+    page = table(project, inputs, "claims")
+    assert not any(head in page for head in heads)
+    assert "Measured here" in page
+    assert 'colspan="3"' in page
+
+
+def test_the_columns_of_speedups_are_levels_below_one_heading(project, inputs):
+    page = table(project, inputs, "speedup")
+    assert page.count("data-loader workers") == 1
+    assert '<th scope="col">16</th>' in page
+
+
+def test_only_downloaded_data_are_said_not_to_have_changed_since(project, inputs):
+    path = inputs.path("data_report.json")
+    report = json.loads(path.read_text())
+
+    def page(**changes):
+        path.write_text(json.dumps(report | changes))
+        return table(project, inputs, "data")
+
+    assert "generated (generated)" not in page()
+    assert "hanged since" not in page()
+    assert "hanged since" in page(source="hub")
+    assert "a.jpg" in page(changed_since_fetch=["a.jpg"])
+    assert "generated (hub)" in page(source="hub")
 
 
 def test_the_fit_shows_both_constants_and_each_residual(project, inputs):

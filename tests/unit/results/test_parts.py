@@ -125,6 +125,26 @@ def test_tails_are_those_of_the_slowest_rank():
     assert (few.read_p95_s, few.spans["read"]["p95_s"]) == (None, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("told", "not_split", "expected"),
+    [
+        (("open", "read", "decode"), ("resize",), (2.0, 1.0)),
+        (("read", "decode"), ("open",), (1.0, 1.0)),
+        (("open", "read", "decode", "tokenise"), ("resize", "collate"), (2.0, 2.0)),
+        # Pixels that are read and resized at once; a library that reads while it decodes.
+        (("read", "tokenise"), ("resize", "collate"), (None, None)),
+        (("decode", "tokenise"), ("open", "read", "resize", "collate"), (None, None)),
+        (("decode",), ("open", "read"), (None, None)),
+        (("open", "read"), ("decode", "resize", "tokenise", "collate"), (None, None)),
+    ],
+)
+def test_fetching_is_told_from_preparing_only_where_their_stages_are(told, not_split, expected):
+    seconds = dict.fromkeys(told, 1.0)
+    events = RankEvents(stages=Stages(rank=0, steps=5, seconds=seconds, not_split=[*not_split]))
+    found = stages({0: events})
+    assert (found.fetch_s, found.prepare_s) == expected
+
+
 def counted(rank, cores, used_s, busy_s=8.0, whole_s=8.0):
     """A rank that used `used_s` of the time of its cores, which were busy for `busy_s`."""
     counters = {"cores_s": whole_s, "cores_busy_s": busy_s, "job_cpu_s": used_s}

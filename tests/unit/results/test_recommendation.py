@@ -110,6 +110,28 @@ def test_single_runs_that_noise_could_swap_are_undecided(tmp_path):
     assert chosen(cells_of(tmp_path, records, studies={"loading": strict})) == [W1]
 
 
+def test_what_single_runs_leave_open_is_an_assumption_and_no_measured_ratio(tmp_path):
+    told = cells_of(tmp_path, [*runs_of(0, [95.0]), *runs_of(1, [100.0])])[W0]["open"]
+    assert "their ratio is " not in told
+    assert "would decide" not in told
+    assert "taken to differ by up to 10%" in told
+    assert "at least 2 runs of each" in told
+
+
+def test_settings_are_recommended_within_each_storage(tmp_path):
+    factors = {
+        "workers": Factor(sets="loader.workers", levels=[0, 1]),
+        "decode": Factor(sets="loader.storage", levels=["host", "device"]),
+    }
+    rates = {("host", 0): 10.0, ("host", 1): 20.0, ("device", 0): 30.0, ("device", 1): 50.0}
+    records = [make_record(rate, spec=make_spec(w, at)) for (at, w), rate in rates.items()]
+    study = collect_study(factors=factors)
+    cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
+    assert chosen(cells) == [W1, "workers=1~decode=device"]
+    assert cells[W1]["recommendation"].startswith("Use decode = host, 1 worker")
+    assert cells["workers=1~decode=device"]["speedup"] == 5, "the baseline's storage stays"
+
+
 def test_single_runs_whose_steps_vary_are_undecided_however_far_apart(tmp_path):
     rough = {"block_noise": 0.2}
     records = [*runs_of(0, [70.0], **rough), *runs_of(1, [100.0], **rough)]
@@ -185,7 +207,7 @@ def test_of_several_ways_with_workers_one_is_recommended(tmp_path):
     # Both are as fast; the one whose workers alone differ is the smaller change.
     assert [c for c, row in cells.items() if row["recommended"]] == [W2]
     assert cells[W2]["recommendation"].startswith(
-        "Use 2 workers per rank: 20.02 samples/s, less than 3% below the best, "
+        "Use decode = host, 2 workers per rank: 20.02 samples/s, less than 3% below the best, "
         "decode = device, no worker (20.12 samples/s); "
     )
 
@@ -223,7 +245,7 @@ def test_without_workers_the_smallest_change_is_recommended(tmp_path):
     cells = cells_of(tmp_path, rows, studies={"loading": study})
     assert [name for name, cell in cells.items() if cell["recommended"]] == [W0]
     assert cells[W0]["recommendation"] == (
-        "Use the baseline: 9.985 samples/s, less than 3% below the best, "
+        "Use workers = 0: 9.985 samples/s, less than 3% below the best, "
         "workers = 1 (10 samples/s) (the best of 2 that may be equal: by chance about 0.0% too "
         "high)."
     )

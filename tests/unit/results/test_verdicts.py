@@ -223,6 +223,19 @@ def test_the_reason_gives_the_figures():
     assert "16 workers per rank share 2 cores" in found(**crowded, world_size=8).why
 
 
+def test_a_ratio_is_to_training_in_the_same_rounds_or_to_the_window_without_rounds():
+    assert "the rate of training in the same rounds" in found().why
+    once = {f"{part}_ratio{end}": None for part in ("model", "loader") for end in ("", "_low")}
+    assert "the rate of the window" in cell_verdict(row() | once, Thresholds(), 80.0).why
+
+
+def test_the_rule_that_decides_without_the_model_alone_is_the_reason():
+    fast = found(model=1.1, loader=60.0, half_width=0.05, device_kind="cpu")
+    assert fast.why.startswith("Loading takes hardly any time of the cores")
+    serial = found(model=1.1, half_width=0.05, device_kind="cpu", loader_workers=0)
+    assert serial.why.startswith("Loading hardly adds to the step")
+
+
 def test_a_decoder_on_the_device_is_never_called_serial():
     threads = found(loader_workers=0, decodes_on_device=True)
     assert "serial" not in threads.why

@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from feedrate.config.devices import Machine
-from feedrate.config.spec import KINDS
+from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
 from feedrate.core.processes import core_wait_s, cpu_time_s
 from feedrate.devices.base import adapter_class
@@ -223,10 +223,11 @@ def firmware() -> dict[str, str]:
 
 
 def _packages() -> dict[str, str]:
-    """The installed versions of PACKAGES and of the packages that device kinds declare."""
+    """The installed versions of PACKAGES and of what device kinds and loader libraries declare."""
     of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
+    of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
     found = {}
-    for name in (*PACKAGES, *(name for names in of_kinds for name in names)):
+    for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

@@ -1,13 +1,15 @@
 """The answer of a study for one device: a headline, and a sentence with the numbers behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import rows, text
+from feedrate.report.groups import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow
+from feedrate.results.settings import apart
 
 
 class Answer(NamedTuple):
@@ -73,7 +75,7 @@ def answer(
         return Answer(f"{label}: use {levels}.", _throughput(study, best), to_do, [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
-        names = _settings([notable(study, cell.levels) for cell in between])
+        names = several(study, [cell.levels for cell in between])
         few = names if len(between) <= FEW else text.count(len(between), "setting")
         hint = "With repeats: auto in config.yaml, as many are made as are needed."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
@@ -93,15 +95,6 @@ def answer(
 def name_of(study: StudySettings, cell: CellRow) -> str:
     """A cell's name in a sentence."""
     return text.levels_text(notable(study, cell.levels))
-
-
-def _settings(cells: Sequence[Mapping[str, Level]]) -> str:
-    """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor."""
-    values = {name: [level_text(cell.get(name, "")) for cell in cells] for name in cells[0]}
-    varied = [name for name, found in values.items() if len(set(found)) > 1]
-    if len(varied) != 1 or any(cell.keys() != cells[0].keys() for cell in cells):
-        return text.listed(map(text.levels_text, cells))
-    return ", ".join(f"{k} = {text.listed(dict.fromkeys(found))}" for k, found in values.items())
 
 
 def ladder_factor(study: StudySettings) -> str | None:
@@ -124,13 +117,14 @@ def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) 
 
 
 def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
-    """The recommended cell of a device. Of factors that no comparison crosses, the last level with
-    a recommendation counts."""
+    """The recommended cell of a device. Of factors that are `apart`, the last level with a
+    recommendation counts."""
     chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
-    order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
+    names = apart(study.factors, study.within)
+    order = {name: [*map(level_text, study.factors[name].levels)] for name in names}
 
     def rank(cell: CellRow) -> list[int]:
-        texts = {name: level_text(cell.levels[name]) for name in study.within}
+        texts = {name: level_text(cell.levels[name]) for name in names}
         return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
 
     return max(chosen, key=rank, default=None)

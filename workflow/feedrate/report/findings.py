@@ -2,11 +2,9 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from functools import partial
 from statistics import mean
 from typing import NamedTuple
 
-from feedrate.config.values import level_text
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.answers import (
@@ -17,13 +15,14 @@ from feedrate.report.answers import (
     recommendation,
     recommended_cell,
 )
+from feedrate.report.groups import group_name
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.loader_alone import Said, loader_rates
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import WORKERS
+from feedrate.results.settings import apart
 
 LOSSES = "Losses beside the baseline's"
 
@@ -83,7 +82,8 @@ def _of_device(
 ) -> dict[str, Said]:
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     best = None if ladder_factor(study) else recommendation(study, cells, device)
-    undecided = left_open(good, device) if best else {}
+    told = best or apart(study.factors, study.within)  # else the answer tells what is undecided
+    undecided = left_open(good, device) if told else {}
     speed = () if is_about_quality(study) else good
     return {
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
@@ -155,10 +155,10 @@ def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) 
 
 
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
-    """The recommended cells at the other levels of factors that no comparison crosses."""
+    """The recommended cells at the other levels of the factors that are `apart`."""
     best = recommended_cell(study, cells, device)
     others = [c for c in cells if c.device == device and c.recommended and c is not best]
-    if best is None or not others or not study.within:
+    if best is None or not others:
         return "", ()
     told = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
     return f"{'; '.join(told)}.", others
@@ -173,7 +173,8 @@ def _limits(study: StudySettings, cells: Sequence[CellRow]) -> Said:
         wait = f" (waiting for data {bound}{text.share(max(waits))} of the time)" if waits else ""
         verb = "is" if len(group) == 1 else "are"
         words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
-        parts.append(f"{_group_name(study, group)} {verb} {words.get(verdict, verdict)}{wait}")
+        name = group_name(study, group, judged)
+        parts.append(f"{name} {verb} {words.get(verdict, verdict)}{wait}")
     return f"{'; '.join(parts)}." if parts else "", judged
 
 
@@ -181,29 +182,11 @@ def _below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The ceilings that do not bound the rate: something slows the part when it runs alone."""
     below = [cell for cell in cells if cell.below_rate]
     parts = [
-        f"the {text.listed(names.split(';'))} alone at {_group_name(study, group)}"
+        f"the {text.listed(names.split(';'))} alone at {group_name(study, group, cells)}"
         for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
     ]
-    why = "Slower than training, so no ceiling of it"
+    why = "Slower alone than in training, and therefore no ceiling"
     return f"{why}: {'; '.join(parts)}." if parts else "", below
-
-
-def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor are
-    grouped, by the factor that makes the fewest groups."""
-
-    def others(cell: CellRow, factor: str) -> str:
-        rest = {name: level for name, level in cell.levels.items() if name != factor}
-        return text.levels_text(notable(study, rest))
-
-    groups = {name: text.grouped(cells, partial(others, factor=name)) for name in study.factors}
-    workers = next((n for n, f in study.factors.items() if f.sets == WORKERS), None)
-    factor = min(groups, key=lambda name: (len(groups[name]), name != workers))
-    return "; ".join(
-        f"{rest}{' with ' * bool(rest)}{factor} = "
-        + text.listed(level_text(cell.levels[factor]) for cell in group)
-        for rest, group in groups[factor].items()
-    )
 
 
 def _noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
@@ -309,9 +292,13 @@ def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     found = []
     for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
-        verdicts = [claim.verdict for claim in group]
-        counted = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in VERDICTS)
         rests = [*itertools.chain(*(claim.compared for claim in group))]
-        found.append(Finding(whose, f"{len(group)} in all: {counted}.", rests))
+        found.append(Finding(whose, f"{len(group)} in all: {outcomes(group)}.", rests))
     ratios = f"{agree} of {len(printed)} agree with the source's own table."
     return [*found, Finding("Printed ratios", ratios * bool(printed))]
+
+
+def outcomes(claims: Sequence[ClaimRow]) -> str:
+    """`holds 2, refuted 1`."""
+    verdicts = [claim.verdict for claim in claims]
+    return ", ".join(f"{one} {verdicts.count(one)}" for one in VERDICTS if one in verdicts)

@@ -1,7 +1,5 @@
-"""Cells in the order of the study, as lines along one factor, with their names and speed-ups.
-
-Measured and published numbers are treated alike.
-"""
+"""Cells in the order of the study, as lines along one factor, with their names and speed-ups;
+measured and published numbers alike."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -235,9 +233,10 @@ def unsupported_note(study: StudyContext, device: str) -> str:
 # Names of cells
 
 
-def differing(study: StudyContext, levels: dict[str, Level]) -> dict[str, Level]:
-    """The levels that differ from the baseline."""
-    return {k: v for k, v in levels.items() if v != study.baseline.get(k)}
+def differing(study: StudyContext, levels: dict[str, Level], *beside: Line) -> dict[str, Level]:
+    """The levels that differ from the baseline, or from those of a line `beside` them."""
+    known = (study.baseline, *(line.others for line in beside))
+    return {k: v for k, v in levels.items() if any(v != one.get(k) for one in known)}
 
 
 def notable(study: StudyContext, levels: dict[str, Level]) -> dict[str, Level]:
@@ -248,10 +247,10 @@ def notable(study: StudyContext, levels: dict[str, Level]) -> dict[str, Level]:
     return {k: v for k, v in levels.items() if k in always or v != study.baseline.get(k)}
 
 
-def line_name(study: StudyContext, line: Line, *details: str) -> str:
-    """The device, then `details`, then the other levels that differ from the baseline."""
-    parts = [study.label(line.device), *details, levels_text(differing(study, line.others))]
-    return ", ".join(filter(None, parts))
+def line_name(study: StudyContext, line: Line, lines: Sequence[Line], *details: str) -> str:
+    """The device, then `details`, then the levels that tell the line from others of the device."""
+    levels = differing(study, line.others, *(one for one in lines if one.device == line.device))
+    return ", ".join(filter(None, [study.label(line.device), *details, levels_text(levels)]))
 
 
 def point_status(line: Line, point: Point) -> str:
@@ -312,14 +311,14 @@ def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str
         base = known.get((line.device, level_key(study.baseline_of(point.levels))))
         return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high, cells=(row, base))
 
-    published = published_lines(study, factor)
+    ours, published = tried_lines(study, cells, factor), published_lines(study, factor)
     every = ((line.device, point) for line in published for point in line.points)
     bases = {device: point for device, point in every if point.levels == study.baseline}
     return {
-        line_name(study, line, "here"): [measured(line, point) for point in line.points]
-        for line in tried_lines(study, cells, factor)
+        line_name(study, line, ours, "here"): [measured(line, point) for point in line.points]
+        for line in ours
     } | {
-        line_name(study, line, "published"): [
+        line_name(study, line, published, "published"): [
             _ratio(line, point, bases.get(line.device)) for point in line.points
         ]
         for line in published
@@ -334,7 +333,7 @@ def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) 
     measured = tried_lines(study, cells, factor)
     groups = {"here": measured, "published": published_lines(study, factor)}
     return {
-        f"{study.label(one.device)} over {line_name(study, other, origin)}": [
+        f"{study.label(one.device)} over {line_name(study, other, group, origin)}": [
             _ratio(one, point, base) for point, base in zip(one.points, other.points, strict=True)
         ]
         for origin, group in groups.items()

@@ -21,15 +21,14 @@ from feedrate.report.answers import (
     name_of,
     recommended_cell,
 )
-from feedrate.report.findings import failed, failures
+from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs, as_run
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs, QualityRow, as_run
 from feedrate.report.tables.loader_claims import outcome
-from feedrate.results.claims import VERDICTS
+from feedrate.results.settings import STORAGE
 
-STORAGE = "loader.storage"
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
 
@@ -51,10 +50,10 @@ def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
     for study in studies:
         cells = inputs.cells(study.study)
         claims = inputs.rows("claims.csv", ClaimRow, study.study)
-        verdicts = [claim.verdict for claim in claims]
-        counts = [f"{one} {verdicts.count(one)}" for one in VERDICTS if one in verdicts]
-        told = f"Claims: {', '.join(counts)}" * bool(counts)
-        counted = record_link(told, *(c for one in claims for c in one.compared), at="")
+        counted = [
+            record_link(f"{whose}: {outcomes(of)}", *(c for one in of for c in one.compared), at="")
+            for whose, of in text.grouped(claims, lambda claim: claim.whose).items()
+        ]
         bad = failures(study, cells)
         told = failed(len(bad)) * bool(bad)
         lost = record_link(told, *(cell for one in bad for cell in one.cells), at="")
@@ -63,17 +62,15 @@ def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
             for one in _lines(study, inputs, cells)
         )
         heading = el("b", el("a", study.title, href=f"#{study.study}"))
-        items.append(el("li", heading, el("ul", *lines), small(lost), small(counted)))
+        items.append(el("li", heading, el("ul", *lines), *map(small, (lost, *counted))))
     return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
 
 
 def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> Iterator[Line]:
-    storage = next((k for k, factor in study.factors.items() if factor.sets == STORAGE), None)
     scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
     for device in study.measured:
         mine = [cell for cell in cells if cell.device == device]
-        stored = _storage(study, storage, mine) if storage else None
-        yield stored or _of_device(study, mine, device, answer(study, cells, device, scores))
+        yield _of_device(study, mine, device, answer_of(study, cells, device, scores))
         if study.loaders and any(cell.status == "ok" for cell in mine):
             yield _statements(study, inputs, mine, device)
     if any(table.kind == "scaling" for table in study.tables):
@@ -89,30 +86,43 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
         yield Line("Runs of others", value, [*map(as_run, imported)], f". {to_do}")
 
 
+def answer_of(
+    study: StudySettings, cells: Sequence[CellRow], device: str, scores: Sequence[QualityRow] = ()
+) -> Answer:
+    """The answer for a device: `answer`, or where the study compares storages, theirs."""
+    mine = [cell for cell in cells if cell.device == device]
+    return _storage(study, mine) or answer(study, cells, device, scores)
+
+
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
-    asks_for_speed = study.task == "training" and not is_about_quality(study)
+    stored = any(factor.sets == STORAGE for factor in study.factors.values())
+    other = is_about_quality(study) or ladder_factor(study) or stored
     words = found.headline.partition(": ")[2]
-    if asks_for_speed and not ladder_factor(study):
+    if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else recommended_cell(study, mine, device)
         if best:
             limit = best.verdict or "undecided"
             to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
             rest = f" with {name_of(study, best)}, {limit}: use it, and {to_do}"
             return Line(label, _with_interval(best), [best], rest)
-        if left_open(good, device):
-            slow, fast = (pick(good, key=_rate) for pick in (min, max))
+        if undecided := left_open(good, device):
+            between = list(undecided.values())[-1]  # those that the answer is about
+            slow, fast = (pick(between, key=_rate) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
-            return Line(label, value, [fast], f", {words.rstrip('.')}: {_lower(REPEAT)}")
-    detail = "" if found.found else f" {found.detail}"
+            return Line(label, value, [slow, fast], f", {words.rstrip('.')}: {_lower(REPEAT)}")
+    detail = f" {found.detail}" * (stored or not found.found)
     return Line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
 
 
-def _storage(study: StudySettings, factor: str, mine: Sequence[CellRow]) -> Line | None:
+def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     """How much of the rate with the baseline's storage each other storage reaches, every one with
     its fastest setting. None where there is no such pair."""
+    factor = next((name for name, one in study.factors.items() if one.sets == STORAGE), None)
+    if factor is None:
+        return None
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     groups = text.grouped(good, lambda cell: level_text(cell.levels[factor]))
     best = {level: max(group, key=_rate) for level, group in groups.items()}
@@ -124,7 +134,8 @@ def _storage(study: StudySettings, factor: str, mine: Sequence[CellRow]) -> Line
         return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
 
     reached = "; ".join(
-        f"{factor} = {level} reaches {text.share(_rate(cell) / _rate(base))} with {others(cell)}: "
+        f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
+        f"{text.share(_rate(cell) / _rate(base))} of that with {others(cell)}: "
         f"{_with_interval(cell)}"
         for level, cell in best.items()
     )
@@ -136,9 +147,11 @@ def _storage(study: StudySettings, factor: str, mine: Sequence[CellRow]) -> Line
         to_do = f"Bring the files nearer: nothing here hides {factor} = {text.listed(slower)}."
     elif alike:
         to_do = f"Undecided: the runs do not tell {text.listed(alike)} from {usual}. {REPEAT}"
-    rest = f" with {factor} = {usual} and {others(base)}; {reached}. {to_do}"
+    start = f"{_with_interval(base)} with {factor} = {usual} and {others(base)}"
+    known = all(cell.ci_low is not None for cell in (base, *best.values()))
+    detail = reached + ("." if known else ". Single runs, no interval.")
     shown = [base, *best.values()]
-    return Line(study.label(base.device), _with_interval(base), shown, rest)
+    return Answer(f"{study.label(base.device)}: {start}.", detail, to_do, shown)
 
 
 def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:

@@ -17,10 +17,10 @@ from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import text
-from feedrate.report.answers import Answer, answer
+from feedrate.report.answers import Answer
 from feedrate.report.findings import Finding, failed, failures, findings
 from feedrate.report.markup import OVERVIEW, SAFE, Markup, el, join, link, record_link
-from feedrate.report.minute import minute
+from feedrate.report.minute import answer_of, minute
 from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
@@ -94,7 +94,7 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
     """The question, the answer for each device, the leading figure and the findings."""
     cells = inputs.cells(study.study)
     scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
-    answers = [answer(study, cells, device, scores) for device in study.measured]
+    answers = [answer_of(study, cells, device, scores) for device in study.measured]
     fits = inputs.rows("fit.csv", FitRow, study.study)
     claims = inputs.rows("claims.csv", ClaimRow, study.study)
     found = findings(study, cells, inputs.runs(study.study), fits, claims, scores)

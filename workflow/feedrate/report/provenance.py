@@ -5,6 +5,7 @@ number to its record, spec, environment and raw lines.
 """
 
 import base64
+import contextlib
 import itertools
 import json
 import zlib
@@ -47,7 +48,8 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
 
 
 def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
-    """Machine, software, data and protocol; where the runs differ, all values are listed."""
+    """Machine, software, data and protocol. Where the runs differ, all values are listed; what only
+    records tell is the first valid run's, but for the packages."""
     record = _first_record(runs)
     known = record.provenance if record else Provenance()
     setup, state = study.setups.get(device), known.machine_before
@@ -66,17 +68,19 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
         "Python": " on ".join(filter(None, (known.python, known.platform))),
-        "Packages": ", ".join(f"{name} {version}" for name, version in known.packages.items()),
+        "Packages": ", ".join(_packages(runs)),
         "Commit": _distinct(run.commit for run in runs),
-        "Source digest": known.source_digest[:12],
-        "Machine state before the run": ", ".join(
-            f"{name} {value}" for name, value in state.items() if value not in ("", None)
+        "Source digest": _distinct(run.source_digest[:12] for run in runs),
+        "Machine before the first run": ", ".join(
+            f"{name.replace('_', ' ').replace('cpu', 'CPU').replace('mhz', 'MHz')} {value}"
+            for name, value in state.items()
+            if value not in ("", None)
         ),
         "Measured": _times(runs),
     }
     lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
     if known.command:
-        lines.append(wide_row("Command", el("code", known.command), 2))
+        lines.append(wide_row("Command of the first run", el("code", known.command), 2))
     return table(("Property", ""), lines, "texts")
 
 
@@ -181,6 +185,16 @@ def _first_record(runs: Sequence[RunRow]) -> Record | None:
     return None
 
 
+def _packages(runs: Sequence[RunRow]) -> list[str]:
+    """The packages of all runs whose records can be read; of different versions each."""
+    found: set[str] = set()
+    for run in runs:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            known = json.loads(Path(run.record).read_bytes())["provenance"]["packages"]
+            found |= {f"{name} {version}" for name, version in known.items()}
+    return sorted(found)
+
+
 def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
     granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
     host = f" of the host's {known.cores_of_host}" if granted and known.cores_of_host else ""
@@ -193,7 +207,8 @@ def _protocol(setup: Setup | None, step: str) -> str:
         return ""
     return (
         f"{text.count(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
-        f"{text.count(setup.repeats, 'repeat')}, interleaved"
+        + text.count(setup.repeats, "repeat")
+        + ", interleaved" * (setup.repeats > 1)
     )
 
 

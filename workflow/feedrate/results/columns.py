@@ -159,7 +159,7 @@ CLAIMS = (
     _number("recomputed_from_published", "The same ratio of the source's own table."),
     _text("published_verdict", "consistent or not: whether the two agree as far as printed."),
     _number("measured", "The ratio of our medians."),
-    _number("ci_low", "Lower end of its interval."),
+    _number("ci_low", "Lower end of its t-interval on the logarithm."),
     _number("ci_high", "Upper end of it."),
     _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
     _text("why", "The verdict's reason in a sentence."),

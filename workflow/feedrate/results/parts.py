@@ -99,12 +99,21 @@ def stages(ranks: Ranks) -> Stages:
             slowest[name] = max(spans, key=lambda one: float(one["p95_s"]))
             enough = slowest[name]["count"] >= FEWEST
             known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
+    not_split = list(dict.fromkeys(stage for one in told for stage in one.not_split))
     for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
         seconds = [one for part in parts if (one := known[f"{part}_s"]) is not None]
-        known[field] = sum(seconds) if seconds else None
+        known[field] = sum(seconds) if seconds and not _mixed(not_split, known) else None
     fields = {name: one for name, one in known.items() if name in Stages.__struct_fields__}
-    not_split = list(dict.fromkeys(stage for one in told for stage in one.not_split))
     return Stages(**fields, not_split=not_split, spans=slowest)
+
+
+def _mixed(not_split: Sequence[str], known: Mapping[str, float | None]) -> bool:
+    """Whether fetching and preparing may be in each other's stages: both have a stage that was not
+    told from another, or all of fetching, or the first of preparing (which is then in reading)."""
+    lost = {*not_split}
+    first = next((s for s in PREPARING if s in lost or known[f"{s}_s"] is not None), None)
+    both = not (lost.isdisjoint(FETCHING) or lost.isdisjoint(PREPARING))
+    return both or first in lost or lost.issuperset(FETCHING)
 
 
 def of_known(combine: Callable[[list[Any]], Any]) -> Callable[[Iterable[Any]], Any]:

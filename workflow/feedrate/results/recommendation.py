@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedrate.config.values import cell_name, level_text
-from feedrate.results.settings import CollectStudy
+from feedrate.results.settings import CollectStudy, apart
 from feedrate.results.statistics import (
     REPEATABILITY,
     Noise,
@@ -29,8 +29,8 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
     """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study.
 
     A row has the RATES of its ok runs. The cells of a device are compared with each other, within
-    each level of the `within` factors. Nothing is recommended where a device has only one setting,
-    and in inference, where throughput is not all that counts.
+    each level of the factors that are `apart`. Nothing is recommended where a device has only one
+    setting, and in inference, where throughput is not all that counts.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     own = [cell for cell in cells if not cell.get("measured_as")]
@@ -39,7 +39,7 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
         cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
         choice = tried[cell["device"]] > 1 and cell.get("task") != "inference"
         if choice and cell["status"] == "ok" and not cell.get("measured_as"):
-            within = cell_name({factor: cell[factor] for factor in study.within})
+            within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
             groups.setdefault((cell["device"], within), []).append(cell)
     for group in groups.values():
         _Choice(group, study, noise[group[0]["study"], group[0]["device"]]).make()
@@ -60,6 +60,8 @@ class _Choice:
         self._cells = sorted(cells, key=self._cost)
         self._best = max(cells, key=lambda cell: cell["samples_per_s"])
         self._matters = 1 + lines.smallest_effect
+        varied = {f for f in study.factors if len({level_text(cell[f]) for cell in cells}) > 1}
+        self._named = varied.union(apart(study.factors, study.within)) - {self._workers}
 
     def make(self) -> None:
         """Recommend the simplest cell that no other may beat by the smallest effect or more.
@@ -100,13 +102,16 @@ class _Choice:
         """Say in the rows of a cell and its rivals what is undecided between them."""
         fastest = max(rivals, key=lambda other: other["samples_per_s"])
         needed = max(self._repeats(cell, other) for other in rivals)
-        about = "about" if self._repeated and needed < MOST_REPEATS else "at least"
+        about = "about" if needed < MOST_REPEATS else "at least"
         low, high = self._over(fastest, cell)
         many = f" and {len(rivals) - 1} more" * (len(rivals) > 1)
-        text = (
-            f"Undecided between {self._told(cell)} and {self._told(fastest)}{many}: their ratio is "
-            f"{low:.3f} to {high:.3f}; {about} {needed} repeats of each would decide."
-        )
+        both = f"{self._told(cell)} and {self._told(fastest)}{many}"
+        ends = f"{low:.3f} to {high:.3f}"
+        told = f"their ratio is {ends}; {about} {needed} repeats of each would decide"
+        if not self._repeated:
+            share = f"single runs are taken to differ by up to {self._noise.sd * REPEATABILITY:.0%}"
+            told = f"{share}, so the ratio may be {ends}; at least {needed} runs of each are needed"
+        text = f"Undecided between {both}: {told}."
         for one in (cell, *rivals):
             one |= {"open": text, "repeats_to_decide": max(needed - len(one[RATES]), 1)}
 
@@ -149,8 +154,9 @@ class _Choice:
         return f"{self._name(cell) or 'the baseline'} ({cell['samples_per_s']:.4g} samples/s)"
 
     def _name(self, cell: Row) -> str:
-        """The levels that differ from the baseline, and the workers: `decode = host, 2 workers`."""
-        levels = [f"{f} = {level_text(v)}" for f, v in self._changed(cell).items()]
+        """The levels that tell a cell from others, and the workers: `decode = host, 2 workers`."""
+        named = self._named.union(self._changed(cell))
+        levels = [f"{f} = {level_text(cell[f])}" for f in self._study.factors if f in named]
         if self._workers:
             few = cell[self._workers]
             levels.append(f"{few or 'no'} worker{'s' * (few > 1)}")

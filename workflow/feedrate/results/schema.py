@@ -215,8 +215,8 @@ class Stages(Strict, kw_only=True):
     backward_s: Annotated[Number, value("s", "Backward pass.")] = None
     exchange_s: Annotated[Number, value("s", "Exchange of gradients, if told apart.")] = None
     optimizer_s: Annotated[Number, value("s", "Optimizer's update.")] = None
-    fetch_s: Annotated[Number, value("s", "Loader: open and read together.")] = None
-    prepare_s: Annotated[Number, value("s", "Loader: all of its stages after read.")] = None
+    fetch_s: Annotated[Number, value("s", "Loader: open and read, if told from the rest.")] = None
+    prepare_s: Annotated[Number, value("s", "Loader: its stages after read, likewise.")] = None
     not_split: Annotated[
         list[str], value("", "Stages that the loader cannot tell from another, by `;`.", "same")
     ] = []

@@ -4,7 +4,7 @@ Each rule gets one plain dict, so that it runs again when, and only when, someth
 changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,14 @@ WORKERS = "loader.workers"
 
 DECODE = "loader.decode"
 """The setting that chooses where and how images are decoded."""
+
+STORAGE = "loader.storage"
+"""The setting that says where the files are. That is given, so nobody chooses among its levels."""
+
+
+def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
+    """The factors at each level of which a setting is recommended."""
+    return [name for name, one in factors.items() if name in within or one.sets == STORAGE]
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ DEVICE_BUSY = 0.90
 COPIES_SHOW = 0.01
 """Share of the time from which the sentence gives the time of copies."""
 
+READY = "The data are ready before the device asks for them"
+
 
 class Verdict(NamedTuple):
     """The limit of a cell, and the reason in a sentence."""
@@ -91,7 +93,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if wait > lines.compute_bound_wait_share and not long:
         return "mixed", "Loading and computing both cost time"
     if faster is None and _nothing_else(cell, loader, lines):
-        return _computes(cell)
+        return _computes(cell, "Loading takes hardly any time of the cores")
     if faster is None:
         return "undecided", _open("model", model, lines.replay_gain)
     if long or faster:
@@ -106,10 +108,9 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     return _computes(cell)
 
 
-def _computes(cell: Row) -> tuple[Name, str]:
+def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
     """The limit of a cell without wait whose model alone is no faster. On a CPU the host does not
     launch work for another device."""
-    ready = "The data are ready before the device asks for them"
     reason = "Loading hardly adds to the step" if _serial(cell) else ready
     busy = cell.get("device_busy_share")
     if busy is None:
@@ -200,10 +201,11 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     found = [f"{wait:.1%} of the time is spent waiting for batches"]
     if (copying := cell.get("copy_wait_share") or 0.0) >= COPIES_SHOW:
         found.append(f"{copying:.1%} copying them to the device")
-    if parts["model"]:
-        found.append(f"the model alone runs at {_times(parts['model'])} the measured rate")
-    if parts["loader"]:
-        found.append(f"the loader alone at {_times(parts['loader'])}")
+    told = ((name, parts[name]) for name in ("model", "loader"))
+    if alone := [f"the {name} alone runs at {_times(one)}" for name, one in told if one]:
+        rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
+        of = "training in the same rounds" if rounds else "the window"
+        found.append(f"{' and '.join(alone)} the rate of {of}")
     if _serial(cell):
         found.append("with no worker the loader is serial, so its time adds to the model's")
     if cell["oversubscribed"]:
@@ -213,7 +215,8 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     if (full := cell.get("cores_busy_share")) is not None:
         found.append(f"the job keeps its cores busy {full:.0%} of the time")
     if (cell.get("cores_waited_share") or 0.0) >= CORES_WAITED:
-        found.append(f"its threads wait {cell['cores_waited_share']:.0%} of theirs for a free core")
+        waited = f"{cell['cores_waited_share']:.0%} of the time in which its threads could run"
+        found.append(f"in {waited}, they waited for a core")
     if used := _over(cell["peak_memory_gib"], has_gib):
         held = _over(cell.get("reserved_memory_gib"), has_gib)
         also = "" if held is None else f" (the allocator holds {held:.0%})"

@@ -103,13 +103,14 @@ def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> N
 
 
 def _alone(rows: Iterable[tuple[int, CellRow]], part: str) -> Rates:
-    """The rate of a part alone at each level: its ratio to training, times the training rate."""
+    """The rate of a part alone at each level, with the relative interval of its ratio to training
+    in the same rounds."""
     found: Rates = {}
     for place, row in rows:
-        if row.samples_per_s and (ratio := ratios(asdict(row))[part]):
-            rate = row.samples_per_s
-            low, high = (end and end * rate for end in (ratio.low, ratio.high))
-            found[place] = Estimate(ratio.value * rate, low, high)
+        rate = getattr(row, f"{part}_samples_per_s")
+        if rate and row.samples_per_s and (ratio := ratios(asdict(row))[part]):
+            low, high = (end and end / ratio.value * rate for end in (ratio.low, ratio.high))
+            found[place] = Estimate(rate, low, high)
     return found
 
 

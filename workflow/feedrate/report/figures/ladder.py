@@ -27,7 +27,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     ratios = {"height_ratios": heights, "width_ratios": [1.7, 1]}
     figure, panels = canvas.new(0.3 + sum(heights), len(lines), 2, gridspec_kw=ratios)
     for line, speed, memory in zip(lines, panels[::2], panels[1::2], strict=True):
-        speed.set_title(line_name(settings, line))
+        speed.set_title(line_name(settings, line, lines))
         points = _tried(line)
         names = [level_text(point.levels[factor]) for point in points]
         canvas.row_axis(speed, names)

@@ -31,7 +31,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     if not lines:
         return canvas.statement("No cell has a valid result, so there is no latency to draw.")
     apart = next((name for name in settings.factors if name != factor), None)
-    names = list(dict.fromkeys(_series(settings, line, apart) for line in lines))
+    names = list(dict.fromkeys(_series(settings, line, apart, lines) for line in lines))
 
     def title_of(line: Line) -> str:
         label = settings.label(line.device)
@@ -45,7 +45,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     for number, (title, whole) in enumerate(rows.items()):
         axes = panels[2 * number : 2 * number + 2]
         group = at_levels(whole, lambda point: point.tried)
-        looks = [canvas.style(names.index(_series(settings, line, apart))) for line in group]
+        series = [_series(settings, line, apart, lines) for line in group]
+        looks = [canvas.style(names.index(one)) for one in series]
         axes[0].set_title(canvas.wrap(title, 40))
         latencies = [replace(one, points=[_latency(p) for p in one.points]) for one in group]
         parts = {"latency (ms)": latencies, "samples/s": group}
@@ -88,6 +89,6 @@ def _latency(point: Point) -> Point:
     return replace(point, value=median_ms, low=median_ms, high=p99_ms)
 
 
-def _series(settings: PageSettings, line: Line, apart: str | None) -> str:
+def _series(settings: PageSettings, line: Line, apart: str | None, lines: Sequence[Line]) -> str:
     others: dict[str, Level] = {name: at for name, at in line.others.items() if name != apart}
-    return text.levels_text(differing(settings, others)) or "baseline settings"
+    return text.levels_text(differing(settings, others, *lines)) or "measured"

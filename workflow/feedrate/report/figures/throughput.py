@@ -11,6 +11,7 @@ from feedrate.report.lines import (
     at_levels,
     differing,
     imported_lines,
+    line_name,
     published_lines,
     tried_lines,
     unsupported_note,
@@ -77,7 +78,7 @@ def _panel(
                 _cross(axes, place, index, word, look.color)
         if line.valid:
             alone = len(lines) == 1 and not line.published
-            name = "measured" if alone else _name(settings, line)
+            name = "measured" if alone else _name(settings, line, lines)
             labels.append((line.valid[-1].value or 0.0, name, look.color))
     canvas.end_labels(axes, len(levels) - 0.7, labels)
 
@@ -89,8 +90,8 @@ def _cross(axes: canvas.Axes, place: int, index: int, word: str, color: str) -> 
     canvas.label(axes, word, (place, y), (7, 0), color=color)
 
 
-def _name(settings: PageSettings, line: Line) -> str:
-    others = text.levels_text(differing(settings, line.others)).replace(", ", ",\n")
+def _name(settings: PageSettings, line: Line, lines: Sequence[Line]) -> str:
+    """What tells a line from others of its panel: of published numbers also the device."""
     if line.published:
-        return ",\n".join(filter(None, (settings.label(line.device), others)))
-    return others or "baseline settings"
+        return line_name(settings, line, lines).replace(", ", ",\n")
+    return text.levels_text(differing(settings, line.others, *lines)).replace(", ", ",\n")

@@ -13,15 +13,16 @@ ORDER = 130
 
 
 def _alone(part: str) -> Field:
-    """The ratio of a part alone to training, with its interval, and its rate."""
+    """The ratio of a part alone to training in the same rounds, with its interval; and its rate."""
 
     def field(cell: CellRow) -> Markup | str:
         ratio = ratios(asdict(cell))[part]
         if ratio is None:
             return text.DASH
         interval = text.ratio_interval(ratio.low, ratio.high) or "measured once"
-        below = "below training: no ceiling" * (part in cell.below_rate.split(";"))
-        rate = text.rate(ratio.value * cell.samples_per_s)
+        below = "below training in the same rounds: no ceiling"
+        below *= part in cell.below_rate.split(";")
+        rate = text.rate(getattr(cell, f"{part}_samples_per_s"))
         return join(text.ratio(ratio.value), small(interval), small(rate), small(below))
 
     return field

@@ -1,5 +1,7 @@
 """The source's claims, as printed, recomputed from its own table, and measured here; then ours."""
 
+from itertools import compress
+
 from feedrate.report import text
 from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table
 from feedrate.report.params import PageSettings
@@ -15,24 +17,28 @@ CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each claim, those of the source before ours, and those with a measurement first."""
+    """A row for each claim, those of the source before ours, and those with a measurement first.
+    A column is left out where no claim has a value."""
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
     if not claims:
         return el("p", "The study states no claims.")
     claims.sort(key=lambda claim: (claim.of == "ours", claim.measured is None))
+    filled = zip(*(_fields(settings, claim) for claim in claims), strict=True)
+    kept = [any(field != text.DASH for field in column) for column in filled]
     rows: list[Markup] = []
     for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
-        rows += [group_row(whose, len(HEADS)), *(_row(settings, claim) for claim in group)]
-    return table(HEADS, rows, "last-text")
+        rows.append(group_row(whose, sum(kept)))
+        rows += [row(*compress(_fields(settings, claim), kept)) for claim in group]
+    return table([*compress(HEADS, kept)], rows, "last-text")
 
 
-def _row(settings: PageSettings, claim: ClaimRow) -> Markup:
+def _fields(settings: PageSettings, claim: ClaimRow) -> tuple[Markup | str, ...]:
     about = claim.expression + (
         f" ({claim.edition})" if claim.edition and claim.of != "ours" else ""
     )
     consistency = CONSISTENCY.get(claim.published_verdict, "")
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
-    return row(
+    return (
         join(claim.statement, el("small", el("code", about))),
         text.ratio(claim.published_value),
         join(text.ratio(claim.recomputed_from_published), small(consistency)),

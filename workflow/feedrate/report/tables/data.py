@@ -49,19 +49,21 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (d
     """Counts, sizes and the list of left-out files."""
     report = inputs.json("data_report.json", DataReport)
     revision = f"revision {report.revision}" if report.revision else ""
+    kind = f" ({report.source})" * (report.source != report.dataset)
+    changed = text.listed(report.changed_since_fetch) or "none" * (report.source == "hub")
     splits = (
         f"{name}: {text.count(count['rows'], 'row')}, {text.count(count['images'], 'image')}"
         for name, count in report.splits.items()
     )
     facts = [
-        wide_row("Source", join(f"{report.dataset} ({report.source})", small(revision)), 2),
+        wide_row("Source", join(report.dataset, kind, small(revision)), 2),
         wide_row("Samples", f"{report.samples:,} with {text.count(report.images, 'image')}", 2),
         wide_row("Splits", ", ".join(splits), 2),
         wide_row("Colour modes as found", _counts(report.modes), 2),
         wide_row("Formats as found", _counts(report.formats), 2),
         wide_row("Converted", _counts(report.converted) or "nothing", 2),
-        wide_row("Changed since download", text.listed(report.changed_since_fetch) or "none", 2),
     ]
+    facts += [wide_row("Changed since they were fetched", changed, 2)] * bool(changed)
     sizes = [
         row(name, *(text.number(values.get(mark), 3) for mark in _MARKS))
         for field, name in _MEASURES.items()

@@ -17,7 +17,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     cells = inputs.cells(settings.study)
     label = settings.factor_label(factor)
     levels = [level_text(level) for level in settings.factors[factor].levels]
-    heads = ["", *(f"{label} =\N{NO-BREAK SPACE}{level}" for level in levels)]
+    heads = [label, *levels]
     base = text.levels_text(settings.baseline)
     rows = [
         group_row(f"Over the same device at its baseline ({base})", len(heads)),

@@ -11,15 +11,18 @@ from feedrate.report.rows import CellRow, Inputs
 NEEDS = ("cells",)
 ORDER = 125
 NOT_SPLIT = "not split"
+GROUPS = ("fetch", "prepare")
 
 
 def _stage(stage: str) -> Field:
-    """A stage's time in a step; below it the 95th percentile of a single one, and its CPU time."""
+    """The time of a stage or group in a step; below it the 95th percentile of its single spans, and
+    its CPU time."""
 
     def told(cell: CellRow) -> str:
         seconds = getattr(cell, f"stage_{stage}_s")
         if seconds is None:
-            return NOT_SPLIT if stage in cell.stage_not_split.split(";") else text.DASH
+            lost = cell.stage_not_split.split(";") if cell.stage_not_split else []
+            return NOT_SPLIT if stage in lost or (lost and stage in GROUPS) else text.DASH
         p95_s, cpu_s = (getattr(cell, f"stage_{stage}_{one}", None) for one in ("p95_s", "cpu_s"))
         details = {"p95": p95_s, "CPU": cpu_s}
         words = (f"{name} {text.seconds(one)}" for name, one in details.items() if one is not None)
@@ -29,8 +32,7 @@ def _stage(stage: str) -> Field:
 
 
 COLUMNS: dict[str, Field] = {
-    "Fetch": lambda cell: text.seconds(cell.stage_fetch_s),
-    "Prepare": lambda cell: text.seconds(cell.stage_prepare_s),
+    **{one.capitalize(): _stage(one) for one in GROUPS},
     **{one.replace("_", " ").capitalize(): _stage(one) for one in get_args(Stage)},
 }
 """A stage that no run told apart has no column."""
