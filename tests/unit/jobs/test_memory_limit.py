@@ -10,8 +10,9 @@ import pytest
 from training_jobs import make_spec, of_a_script
 
 from feedrate.jobs.job_setup import limit_memory
+from feedrate.jobs.worker import classify
 
-TAKE = """
+LIMIT = """
 import json, sys
 import torch
 from training_jobs import make_spec
@@ -23,17 +24,29 @@ spec = make_spec()
 train = msgspec.structs.replace(spec.settings.train, memory_gib=float(sys.argv[1]))
 settings = msgspec.structs.replace(spec.settings, train=train)
 limit_memory(msgspec.structs.replace(spec, settings=settings))
+"""
+TAKE = f"""{LIMIT}
 try:
     torch.empty(int(float(sys.argv[2]) * 2**30), dtype=torch.uint8)
-    print(json.dumps({"fits": True}))
+    print(json.dumps({{"fits": True}}))
 except RuntimeError as error:
-    print(json.dumps({"fits": False, "known": classify(error).out_of_memory}))
+    print(json.dumps({{"fits": False, "known": classify(error).out_of_memory}}))
 """
+CONVOLVE = f"""{LIMIT}
+known = {{}}
+for n in range(1, 12):
+    try:
+        torch.nn.functional.conv2d(torch.rand(2, 5 + n, 40, 40), torch.rand(7 + n, 5 + n, 3, 3))
+    except RuntimeError as error:
+        known[str(error)] = classify(error).out_of_memory
+print(json.dumps(known))
+"""
+"""Convolutions of different sizes: oneDNN makes code for each."""
 
 
-def take(limit_gib, wanted_gib):
+def of_script(script, *arguments):
     done = subprocess.run(
-        [sys.executable, "-c", TAKE, str(limit_gib), str(wanted_gib)],
+        [sys.executable, "-c", script, *map(str, arguments)],
         cwd=Path(__file__).parent,
         env=of_a_script(),
         capture_output=True,
@@ -49,7 +62,17 @@ def take(limit_gib, wanted_gib):
     [(0.5, 0.25, {"fits": True}), (0.5, 0.75, {"fits": False, "known": True})],
 )
 def test_the_limit_is_what_the_job_may_take_beyond_its_programs(limit_gib, wanted_gib, ended):
-    assert take(limit_gib, wanted_gib) == ended
+    assert of_script(TAKE, limit_gib, wanted_gib) == ended
+
+
+def test_code_for_which_there_is_no_memory_is_known_too():
+    known = of_script(CONVOLVE, 2**-10)
+    assert known
+    assert all(known.values()), known
+
+
+def test_without_a_limit_a_lack_of_code_has_another_cause():
+    assert not classify(RuntimeError("could not create a primitive")).out_of_memory
 
 
 def test_without_a_limit_nothing_changes():

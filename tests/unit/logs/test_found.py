@@ -52,10 +52,15 @@ def test_a_report_of_optimum_benchmark_is_read_without_its_warm_up(tmp_path):
 
 
 def test_events_of_milabench_give_the_median_rate(tmp_path):
-    run, notes = only(foreign.milabench_file(tmp_path / "a"))
+    folder = foreign.milabench_file(tmp_path / "a")
+    run, notes = only(folder)
     assert run.metrics["train_samples_per_second"] == 300
     assert (run.metrics["train_loss"], run.cause.name) == (5.0, "success")
-    assert notes["resnet50.D0.data"] == "1 lines are no events; median of 3 reported rates"
+    assert notes["resnet50.D0.data"] == "1 line is no event; median of 3 reported rates"
+    with (folder / "resnet50.D0.data").open("a") as stream:
+        stream.write("\n\n[]\n")
+    _, notes = only(folder)
+    assert notes["resnet50.D0.data"].startswith("2 lines are no events; ")
     tokens, notes = only(foreign.milabench_file(tmp_path / "b", code=1, units="Tok/s"))
     assert "train_samples_per_second" not in tokens.metrics
     assert tokens.cause.name == "other error"

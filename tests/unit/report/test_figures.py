@@ -147,6 +147,29 @@ def test_labels_of_bars_stay_inside_the_figure(project, inputs, letters, monkeyp
     assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * drawing.bbox.width
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Not supported on CPU: data-loader workers = 16 (needs decode_device). " * 3,
+        "WIDE LABELS OF MANY LEVELS " * 12,
+        "n" * 300,
+    ],
+)
+@pytest.mark.parametrize("kind", ["note", "statement"])
+def test_remarks_stay_inside_the_figure_and_lose_no_word(words, kind):
+    with canvas.theme():
+        drawing = canvas.statement(words) if kind == "statement" else canvas.new(4)[0]
+        if kind == "note":
+            canvas.note(drawing, [words, "", words])
+        drawing.draw_without_rendering()
+        (said,) = drawing.texts
+        box = said.get_window_extent()
+    assert drawing.bbox.x0 <= box.x0
+    assert 0.6 * drawing.bbox.x1 < box.x1 <= drawing.bbox.x1
+    shown, told = ("".join(one.split()) for one in (said.get_text(), words))
+    assert shown == told * (2 if kind == "note" else 1)
+
+
 def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(project, inputs, monkeypatch):
     assert "No cell has times by stage" in " ".join(said(figure(project, inputs, "stages")))
     known = {"stage_read_s": 0.02, "stage_decode_s": 0.04, "stage_copy_s": 0.01}

@@ -53,7 +53,7 @@ def test_logs_of_five_kinds_stand_beside_published_rows(five_kinds):
         assert f"{rate}</td>" in page
     assert "imported from Ann" in page
     assert "rejected by a check" in page
-    assert "1 lines are no events" in page
+    assert "1 line is no event" in page
     assert page.count("the run: ") == 2 * 6, "two are invalid, and out of every ratio"
 
 

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import re
+import resource
 import signal
 import sys
 import traceback
@@ -196,11 +197,19 @@ def classify(error: BaseException) -> Failure:
             isinstance(error, MemoryError)
             or any(base.__name__ == "OutOfMemoryError" for base in type(error).__mro__)
             or bool(OUT_OF_MEMORY.search(text))
+            or _no_room_for_code(text)
         ),
         infrastructure=disk_full
         or isinstance(error, DeviceError | DataError)
         or bool(_MACHINE_FAULT.search(text)),
     )
+
+
+def _no_room_for_code(text: str) -> bool:
+    """Whether oneDNN got no memory for its code. Its message has other causes too, so it counts
+    only where addresses are limited, as `train.memory_gib` does."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return limit != resource.RLIM_INFINITY and text.startswith("could not create a primitive")
 
 
 def first_sentence(text: str) -> str:

@@ -68,7 +68,8 @@ def read(path: Path) -> Iterator[Found]:
             bench.take(event["event"], event["data"])
         except (ValueError, LookupError, TypeError, AttributeError):
             broken += bool(line.strip())
-    notes = [f"{broken} lines are no events"] if broken else []
+    told = "1 line is no event" if broken == 1 else f"{broken} lines are no events"
+    notes = [told] if broken else []
     metrics = bench.metrics
     if bench.units == {UNIT}:
         metrics |= {"train_samples_per_second": median(bench.rates)}

@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 import matplotlib as mpl
 from matplotlib.axes import Axes as Axes  # figures take both from here
 from matplotlib.figure import Figure as Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 from feedrate.report import text
 from feedrate.report.lines import Line
@@ -213,15 +215,38 @@ def as_svg(
 def statement(sentence: str) -> Figure:
     """A sentence in place of a figure without data."""
     figure = Figure(figsize=(WIDTH_IN, 1.1))
-    figure.text(0.02, 0.5, wrap(sentence, 80), va="center", fontsize=11, color=GREY)
+    figure.text(0.02, 0.5, fit(sentence, figure, 11), va="center", fontsize=11, color=GREY)
     return figure
 
 
 def note(figure: Figure, lines: Sequence[str]) -> None:
     """Small remarks below the figure; empty ones are left out."""
-    words = "\n".join(wrap(line, 100) for line in lines if line)
+    words = "\n".join(fit(line, figure, 8.5) for line in lines if line)
     if words:
-        figure.supxlabel(words, x=0.01, ha="left", fontsize=8.5, color=GREY)
+        figure.supxlabel(words, x=0.02, ha="left", fontsize=8.5, color=GREY)
+
+
+def fit(words: str, figure: Figure, size_pt: float) -> str:
+    """`words` broken into lines that are not wider than the figure, for a font of this size. A word
+    that is wider than a line is broken too."""
+    room_pt = 0.92 * 72 * figure.get_figwidth()  # programs that move letters to pixels need more
+    font = FontProperties(size=size_pt)
+
+    def fits(line: str) -> bool:
+        return text_to_path.get_text_width_height_descent(line, font, False)[0] <= room_pt
+
+    lines = [""]
+    for word in words.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and not fits(longer):
+            lines.append("")
+            longer = word
+        while not fits(longer):
+            part = next(n for n in range(len(longer) - 1, 0, -1) if n == 1 or fits(longer[:n]))
+            lines[-1:] = [longer[:part], ""]
+            longer = longer[part:]
+        lines[-1] = longer
+    return "\n".join(lines)
 
 
 def wrap(words: str, width: int) -> str:
