@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from feed_builder import CACHE, HOST, answer
 from record_builder import make_record
 
+from feed_builder import CACHE, HOST, answer
 from feedrate import __main__ as entry
 from feedrate.cli import certify
 from feedrate.cli.plan import _cores_of_jobs

@@ -4,8 +4,8 @@ import itertools
 from multiprocessing import Pipe
 
 import pytest
-from feed_builder import feeding
 
+from feed_builder import feeding
 from feedrate.jobs import accelerator
 from feedrate.jobs.accelerator import FeedError, Step, take_batches, window
 
