@@ -14,8 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from namespaces import isolated_python
+
+# No test judges how fast this machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 TOGETHER = (
     "slurm",
