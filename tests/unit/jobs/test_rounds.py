@@ -94,6 +94,7 @@ def test_stages_of_a_step_are_named_and_take_time(events):
     }
     assert all(seconds > 0 for seconds in stages["seconds"].values())
     assert stages["not_split"] == []
+    assert stages["spans"]["copy"]["count"] == stages["steps"], "one copy of each batch"
     for stage, told in stages["spans"].items():
         assert told["p50_s"] <= told["p95_s"] <= told["max_s"], stage
         assert told["seconds"] == stages["seconds"][stage]

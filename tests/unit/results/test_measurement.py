@@ -192,7 +192,7 @@ def test_mfu_is_told_with_padding_and_without(ranks):
 
 @pytest.mark.parametrize(
     ("starts", "share"),
-    [((), 0.0), ((5, 8), 2 * 0.5 / 6.0), (range(1, 14), None)],
+    [((), None), ((5, 8), 2 * 0.5 / 6.0), (range(1, 14), None)],
     ids=["none", "two of ten", "each step is an epoch"],
 )
 def test_the_first_steps_of_epochs_are_compared_with_the_others(starts, share, ranks):

@@ -294,7 +294,8 @@ class Session:
             (trainer.accelerator, "backward", "backward"),
         ]
         for owner, name, of in stages:
-            setattr(owner, name, partial(self._stage, of, getattr(owner, name)))
+            begins = int(of != "copy")  # the batch was received before
+            setattr(owner, name, partial(self._stage, of, getattr(owner, name), begins))
             calls.callback(delattr, owner, name)
         with calls:
             yield
@@ -306,9 +307,12 @@ class Session:
         with self._staged(), self._parts["live"].context(), recording:
             yield
 
-    def _stage(self, name: Stage, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The result of a call that is a stage of the process that trains."""
-        with span(name), marked(name):
+    def _stage(
+        self, name: Stage, call: Callable[..., Any], begins: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        """The result of a call that is a stage of the process that trains, or (`begins`: 0) goes on
+        with one."""
+        with span(name, begins), marked(name):
             result = call(*args, **kwargs)
             if self._here.on:
                 self._adapter.synchronize()
@@ -325,7 +329,7 @@ class Session:
         if complete_s is not None and self._here.on:
             self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))
         how = {"non_blocking": self._spec.settings.loader.non_blocking}
-        return self._stage("copy", send_to_device, batch, self._adapter.device, **how)
+        return self._stage("copy", send_to_device, 1, batch, self._adapter.device, **how)
 
     def _optimizer_step(self, batches: Sequence[Batch], *, exchange: bool = True) -> None:
         """One step of the Trainer's loop; without `exchange`, ranks need not run in step."""
@@ -337,6 +341,6 @@ class Session:
                 trainer.training_step(model, batch)
             adapter.end_of_step()
         if exchange and self._ranks > 1 and (reduce := adapter.exchange(self._spec.settings)):
-            self._stage("exchange", reduce, model)
-        self._stage("optimizer", adapter.update, trainer)
+            self._stage("exchange", reduce, 1, model)
+        self._stage("optimizer", adapter.update, 1, trainer)
         adapter.end_of_step()

@@ -91,7 +91,7 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
             f"From {free} worker{'s' * (free != 1)} per rank on, {device} looks compute-bound: "
-            f"{_rate(can)} samples/s could be loaded for a device that takes {_rate(takes)}"
+            f"{_rate(can)} samples/s could be loaded, the device's fitted limit is {_rate(takes)}"
         )
     return (
         f"{limit}; with no worker, loading adds {fitted.td_s * 1e3:.3g} ms to each sample; "

@@ -113,10 +113,10 @@ def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
 
 def _epoch_starts(steps: Sequence[Step]) -> float | None:
     """Share of a rank's steps that the first ones of epochs take beyond the median of the others:
-    new workers, and memory that a fork shares, make steps longer, not only waits. None if there is
-    no other step."""
+    new workers, and memory that a fork shares, make steps longer, not only waits. None if no epoch
+    starts, or if each step starts one."""
     others = [step.step_s for step in steps if not step.starts_epoch]
-    if not others:
+    if not others or len(others) == len(steps):
         return None
     usual_s = quantile(others, 0.5)
     extra_s = sum(step.step_s - usual_s for step in steps if step.starts_epoch)

@@ -64,7 +64,7 @@ class Measurement(Strict, kw_only=True):
     ] = None
     epoch_start_share: Annotated[
         Number,
-        value("share", "What first steps of epochs take beyond the median of the others."),
+        value("share", "First steps of epochs beyond the others' median; empty: none starts."),
     ] = None
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
@@ -75,7 +75,12 @@ class Measurement(Strict, kw_only=True):
     ] = None
     host_peak_memory_gib: Annotated[
         Number,
-        value("GiB", "Peak memory of all processes on the first host, sampled (PSS).", "largest"),
+        value(
+            "GiB",
+            "Peak memory of all processes on the first host, sampled (PSS).",
+            "largest",
+            extra="Host memory (GiB)",
+        ),
     ] = None
     reserved_memory_gib: Annotated[
         Number,

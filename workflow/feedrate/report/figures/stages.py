@@ -37,7 +37,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     panels = [panel for panel in panels if panel]
     if not panels:
         return canvas.statement("No cell has times by stage, so there is nothing to draw.")
-    figure, all_axes = canvas.bar_panels([len(panel) for panel in panels], BAR_IN, 0.9)
+    figure, all_axes = canvas.bar_panels([len(panel) for panel in panels], BAR_IN, 1.2)
     for axes, panel in zip(all_axes, panels, strict=True):
         axes.set_title(settings.label(panel[0].device))
         _panel(axes, panel)
@@ -45,7 +45,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     step = Line2D([], [], marker="|", linestyle="", color=canvas.BLACK, markersize=13)
     names = [stage.replace("_", " ") for stage in shown]
     looks = [Patch(**LOOKS[stage]) for stage in shown]
-    figure.legend([*looks, step], [*names, "median step"], **canvas.LEGEND, ncols=5)
+    figure.legend([*looks, step], [*names, "median step"], **canvas.LEGEND, ncols=4)
     return figure
 
 
@@ -63,7 +63,8 @@ def _panel(axes: canvas.Axes, cells: Sequence[CellRow]) -> None:
         axes.plot(scale * step_s, place, "|", color=canvas.BLACK, markersize=13, markeredgewidth=2)
         end = scale * max(total, step_s)
         missing = [stage.replace("_", " ") for stage in cell.stage_not_split.split(";") if stage]
-        words = text.seconds(total) + (f"; not split: {', '.join(missing)}" if missing else "")
+        words = text.seconds(total) + (f"; step {text.seconds(step_s)}" if step_s else "")
+        words += f"; not split: {', '.join(missing)}" if missing else ""
         canvas.label(axes, canvas.wrap(words, 22), (end, place), fontsize=8)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
     axes.set_xlim(0, 1.45 * scale * longest)

@@ -20,8 +20,7 @@ def _alone(part: str) -> Field:
         if ratio is None:
             return text.DASH
         interval = text.ratio_interval(ratio.low, ratio.high) or "measured once"
-        below = "below training in the same rounds: no ceiling"
-        below *= part in cell.below_rate.split(";")
+        below = "no ceiling: slower alone" * (part in cell.below_rate.split(";"))
         rate = text.rate(getattr(cell, f"{part}_samples_per_s"))
         return join(text.ratio(ratio.value), small(interval), small(rate), small(below))
 

@@ -45,7 +45,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _row(one: Compared, beside: Sequence[RunRow]) -> Markup:
-    kinds = (kind for kind, needs in MATTERS.items() if one.item in needs.same | needs.alike)
+    fp32 = one.item == "tf32" and any(run.precision == "fp32" for run in beside)
+    kinds = (
+        kind
+        for kind, needs in MATTERS.items()
+        if one.item in needs.same | needs.alike or (fp32 and kind != "memory")
+    )
     said, here = one.texts
     about = join(said, small(one.where))
     return row(one.label, about, here, one.outcome, ", ".join(kinds), of=beside)

@@ -12,11 +12,11 @@ ORDER = 180
 HEADS = (
     "Cell",
     "Throughput (samples/s)",
-    "Model (samples/s)",
+    "Predicted (samples/s)",
     "Error",
     "Bound by",
-    "From the ceilings only (samples/s)",
-    "Error",
+    "Predicted from the ceilings only (samples/s)",
+    "Error of that",
 )
 
 
