@@ -135,6 +135,8 @@ def test_the_sheet_of_each_number_is_beside_our_run(tmp_path, project, inputs):
     model = next(row for row in rows if ">model<" in row)
     assert "bridgetower-large<small>a paragraph</small>" in model
     assert "<td>bridgetower-tiny</td><td>different</td><td>rate, ratio, memory, loss</td>" in model
+    tf32 = next(row for row in rows if ">TF32<" in row)
+    assert "<td>rate, ratio, loss</td>" in tf32, "it matters where our run is fp32"
     rows_of_data = next(row for row in rows if ">rows<" in row)
     assert "<td>not stated</td>" in rows_of_data
     own = make_project(("gaudi2",))
