@@ -67,7 +67,7 @@ def _panel(axes: canvas.Axes, cells: Sequence[CellRow]) -> None:
         words += f"; not split: {', '.join(missing)}" if missing else ""
         canvas.label(axes, canvas.wrap(words, 22), (end, place), fontsize=8)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
-    axes.set_xlim(0, 1.45 * scale * longest)
+    axes.set_xlim(0, 1.65 * scale * longest)
     axes.set_xlabel(f"time of a step's samples in each stage ({unit})")
 
 
