@@ -19,7 +19,7 @@ def published(project, root):
 
 
 def test_a_fit_that_a_faster_row_refutes_predicts_nothing(published):
-    """591 samples/s were predicted for H100, of which 602.1 are published."""
+    """The fit gives H100 at most 591 samples/s, but 602.1 were published."""
     a100, h100 = sorted(predictions(published))
     assert a100.startswith("No prediction for 8 x A100 80GB with decode: device: ")
     assert h100 == (

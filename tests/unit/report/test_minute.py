@@ -80,23 +80,22 @@ def set_apart(inputs, **changes):
 
 def test_a_ladder_says_whether_the_largest_is_the_fastest(ladder, tmp_path, project):
     inputs = Inputs(write_results(tmp_path, project, bad=bad("out_of_memory", 16)))
-    assert "Use 2, the fastest measured (14.30 samples/s); the runs do not tell it from 1." in said(
-        ladder, inputs
-    )
+    told = "Use 2, the fastest measured (14.30 samples/s); it is not measurably faster than 1."
+    assert told in said(ladder, inputs)
     words = said(ladder, set_apart(inputs))
     assert "Use 2, which is also the fastest (14.30 samples/s)." in words
 
 
 def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
     words = said(ladder, inputs)
-    assert "the runs do not tell it from 1. Memory was not full with 16" in words
+    assert "it is not measurably faster than 1. Memory was not full with 16" in words
     words = said(ladder, set_apart(inputs))
     assert "Use 2, the fastest (14.30 samples/s): larger ones fit, but are slower." in words
 
 
 def test_a_ladder_of_single_runs_tells_no_fastest(ladder, inputs):
     words = said(ladder, set_apart(inputs, ci_low=None, ci_high=None))
-    assert "the runs do not tell it from 0, 1 and 16." in words
+    assert "it is not measurably faster than 0, 1 and 16." in words
 
 
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):

@@ -223,11 +223,11 @@ def _use_of_memory(line: Line, factor: str) -> str:
 
 
 def not_told(line: Line, factor: str) -> str:
-    """From which levels the runs do not tell the fastest one; empty if they tell it from all."""
+    """Which levels the fastest does not measurably beat, in words; empty if there are none."""
     fast = line.fastest and line.fastest.row
     rivals = fast.rivals(point.row for point in line.valid if point.row) if fast else []
     levels = text.listed(level_text(cell.levels[factor]) for cell in rivals)
-    return f"the runs do not tell it from {levels}" if rivals else ""
+    return f"it is not measurably faster than {levels}" if rivals else ""
 
 
 # Studies of inference

@@ -82,7 +82,7 @@ def _of_device(
 ) -> dict[str, Said]:
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     best = None if ladder_factor(study) else recommendation(study, cells, device)
-    told = best or apart(study.factors, study.within)  # else the answer tells what is undecided
+    told = best or apart(study.factors, study.within)  # else the answer says what is undecided
     undecided = left_open(good, device) if told else {}
     speed = () if is_about_quality(study) else good
     return {
