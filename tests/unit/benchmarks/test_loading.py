@@ -148,6 +148,18 @@ def test_figures_are_made_of_what_is_printed(capsys):
     assert found["first batch, thread: of spdl's time"].note == "0.30 s; spdl 0.20, FFCV 0.40"
     assert found["memory, thread: of spdl-core's process tree"].value == 1.2
     assert "DALI does not take part: install it" in capsys.readouterr().out
+    rate = found["rate, fork: of thread's"]
+    assert (rate.value, rate.note) == (1, "2 samples/s; thread 2, spdl 1, FFCV 1")
+
+
+def test_a_first_batch_that_waits_for_processes_says_so():
+    said = [
+        {"what": "transport", "loader": name, "first_s": first_s, "tree_mib": 9, "per_s": 1}
+        for name, first_s in {"fork": 0.3, "thread": 0.1, "spdl": 0.2}.items()
+    ]
+    found = {one.name: one.note for one in loading.beside_others(said)}
+    assert "0.20 s sooner" in found["first batch, fork: of spdl's time"]
+    assert "sooner" not in found["first batch, thread: of spdl's time"]
 
 
 def test_torchvision_reads_in_worker_processes(tmp_path, monkeypatch):
