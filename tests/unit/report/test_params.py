@@ -16,6 +16,7 @@ from report_samples import (
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
+from feedrate.config.study import Exclude
 from feedrate.core import plugins
 from feedrate.report import params
 from feedrate.report.params import OverviewSettings, PageSettings
@@ -130,3 +131,11 @@ def test_any_text_survives_as_a_param(text):
     assert ast.literal_eval(repr(param)) == param
     (study,) = params.from_param(param, OverviewSettings).studies
     assert study.question == text
+
+
+@pytest.mark.parametrize("unless, shown", [({}, False), ({"decode": ["host"]}, True)])
+def test_a_level_is_shown_if_any_cell_has_it(project, unless, shown):
+    """loader-claims leaves out workers: 0 unless the loader is the cache; its cell was not drawn."""
+    left_out = Exclude(levels={"workers": 16}, unless=unless, why="too many")
+    told = settings_of(with_study(project, exclude=[left_out]), "figure", "throughput")
+    assert (16 in told.factors["workers"].levels) is shown

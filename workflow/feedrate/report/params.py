@@ -277,8 +277,9 @@ def _shown(project: Project, study: str) -> dict[str, Factor]:
     able = [project.devices[name].able for name in project.config.devices]
 
     def has(name: str, level: Level) -> bool:
-        one = {name: level}
-        left_out = all(any(part.covers(one, each) for part in entry.exclude) for each in able)
+        # A part with `unless` keeps cells of the level.
+        parts = [part for part in entry.exclude if not part.unless]
+        left_out = all(any(part.covers({name: level}, each) for part in parts) for each in able)
         return not left_out or any(row.levels.get(name) == level for row in rows)
 
     return {
