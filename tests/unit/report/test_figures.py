@@ -1,3 +1,4 @@
+import itertools
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -19,7 +20,7 @@ from report_samples import (
 
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.figures import latency, stages, step_time
+from feedrate.report.figures import latency, stages, step_time, throughput
 from feedrate.report.lines import Line, Point
 from feedrate.report.rows import Inputs
 from feedrate.results.schema import FEEDING
@@ -116,6 +117,25 @@ def test_each_line_of_a_device_is_named_by_its_levels(tmp_path, monkeypatch):
     words = " ".join(said(figure(project, Inputs(write_results(tmp_path, project)), "throughput")))
     assert "decode = host" in words
     assert "baseline" not in words
+
+
+def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for workers in range(17):
+        monkeypatch.setitem(RATES, workers, 40.0 + workers / 10)
+    project = make_project(levels=range(17))
+    settings = settings_of(project, "figure", "throughput")
+    settings = replace(settings, factor="decode", published=[])  # a line for each number of workers
+    inputs = Inputs(write_results(tmp_path, project))
+    with canvas.theme():
+        drawing = throughput.render.__wrapped__(settings, inputs)
+        drawing.draw_without_rendering()
+        (axes,) = drawing.axes
+        boxes = sorted((one.get_window_extent() for one in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 17
+    assert boxes[0].y0 >= 0
+    assert boxes[-1].y1 <= drawing.bbox.y1
+    assert all(above.y0 >= below.y1 - 1 for below, above in itertools.pairwise(boxes))
 
 
 def test_throughput_without_measurements_still_shows_the_published(tmp_path, project):

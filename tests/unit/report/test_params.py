@@ -133,9 +133,9 @@ def test_any_text_survives_as_a_param(text):
     assert study.question == text
 
 
-@pytest.mark.parametrize("unless, shown", [({}, False), ({"decode": ["host"]}, True)])
+@pytest.mark.parametrize(("unless", "shown"), [({}, False), ({"decode": ["host"]}, True)])
 def test_a_level_is_shown_if_any_cell_has_it(project, unless, shown):
-    """loader-claims leaves out workers: 0 unless the loader is the cache; its cell was not drawn."""
+    """loader-claims has workers: 0 only for the cache, and that cell was not drawn."""
     left_out = Exclude(levels={"workers": 16}, unless=unless, why="too many")
     told = settings_of(with_study(project, exclude=[left_out]), "figure", "throughput")
     assert (16 in told.factors["workers"].levels) is shown

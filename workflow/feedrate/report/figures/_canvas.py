@@ -60,8 +60,8 @@ STYLES = (
 FEW = 12
 """The number of names or numbers that fit side by side."""
 
-LABEL_PX = 19
-"""The height of a line of a label, in pixels of the drawing."""
+LABEL_PX, LABEL_IN = 19, 0.16
+"""The height of a line of a label, in pixels of the drawing and in inches of the picture."""
 
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 """The box behind a number that may cross a line."""
@@ -341,9 +341,15 @@ def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -
     """
     low, high = axes.get_ylim()
     line = (high - low) * LABEL_PX / axes.get_window_extent().height
-    lower_edge = -float("inf")
-    for y, words, color in sorted(labels):
-        half = line * (1 + words.count("\n")) / 2
-        place = max(y, lower_edge + half)
-        lower_edge = place + half
+    ordered = sorted(labels)
+    halves = [line * (1 + words.count("\n")) / 2 for _, words, _ in ordered]
+    places, edge = [], -math.inf
+    for (y, _, _), half in zip(ordered, halves, strict=True):
+        places.append(max(y, edge + half))
+        edge = places[-1] + half
+    edge = high + line / 2
+    for index in reversed(range(len(places))):  # those above the panel would be cut off
+        places[index] = min(places[index], edge - halves[index])
+        edge = places[index] - halves[index]
+    for (_, words, color), place in zip(ordered, places, strict=True):
         label(axes, words, (x, place), (8, 0), color=color, fontsize=9.5, annotation_clip=False)

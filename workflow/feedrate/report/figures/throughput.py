@@ -47,7 +47,9 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         return canvas.statement(
             "No cell has a valid result and nothing is published, so there is nothing to draw."
         )
-    figure, all_axes = canvas.new(0.4 + 2.9 * len(panels), len(panels))
+    heights = [max(2.9, 0.9 + canvas.LABEL_IN * _labels(settings, lines)) for _, lines in panels]
+    ratios = {"height_ratios": heights}
+    figure, all_axes = canvas.new(0.4 + sum(heights), len(panels), gridspec_kw=ratios)
     for axes, (title, lines) in zip(all_axes, panels, strict=True):
         axes.set_title(canvas.wrap(title, 52))
         axes.set_xlabel(settings.factor_label(factor))
@@ -55,6 +57,11 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     unsupported = [unsupported_note(settings, device) for device in settings.measured]
     canvas.note(figure, [*missing, *unsupported])
     return figure
+
+
+def _labels(settings: PageSettings, lines: Sequence[Line]) -> int:
+    """Lines of text at the right ends of the lines."""
+    return sum(1 + _name(settings, line, lines).count("\n") for line in lines if line.valid)
 
 
 def _panel(
