@@ -122,6 +122,31 @@ def test_a_level_of_the_baseline_is_named_where_another_cell_differs_in_it(proje
     assert said.startswith("decode = host with workers = 0, 1, 2 and 16 are")
 
 
+def two_by_two(inputs):
+    """Cells with 0 and 1 workers, each with both decode paths."""
+    host = [c for c in inputs.cells(STUDY) if c.status == "ok" and c.levels["workers"] in (0, 1)]
+    device = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in host]
+    return [*host, *device]
+
+
+def test_a_factor_that_one_group_names_is_named_in_all(project, inputs):
+    cells = [
+        msgspec.structs.replace(c, verdict="mixed" if c.cell.startswith(alone) else "undecided")
+        for c in two_by_two(inputs)
+        for alone in ["workers=0~decode=host"]
+    ]
+    said = found_in(project, inputs, cells=cells)["What limits each setting"]
+    assert "decode = host with workers = 1; decode = device with workers = 0 and 1 are" in said
+
+
+def test_noisy_settings_have_a_level_of_each_factor_that_one_of_them_needs(project, inputs):
+    cells = [msgspec.structs.replace(c, noisy=True) for c in two_by_two(inputs)]
+    said = found_in(project, inputs, cells=cells)["Noise"]
+    for cell in cells:
+        workers, decode = cell.levels["workers"], cell.levels["decode"]
+        assert f"workers = {workers} with decode = {decode} (" in said
+
+
 def test_without_rows_there_are_no_findings(project, inputs):
     assert found_in(project, inputs, cells=[], fits=[], claims=[]) == {}
 
@@ -222,6 +247,6 @@ def test_short_epochs_are_told_and_compared_with_no_rate(tmp_path):
     short = {"short_epochs": True, "steps_per_epoch": 3}
     runs = [msgspec.structs.replace(run, **short) for run in inputs.runs(STUDY)]
     found = found_in(project, inputs, cells=cells, runs=runs)
-    assert "workers = 2 (3)" in found["Short epochs"]
+    assert "workers = 2 with decode = host (3)" in found["Short epochs"]
     said = found["Compared with published numbers"]
     assert said.count("Not comparable: steps per epoch: 3 here, too few.") == 2

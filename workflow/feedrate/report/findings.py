@@ -15,7 +15,7 @@ from feedrate.report.answers import (
     recommendation,
     recommended_cell,
 )
-from feedrate.report.groups import group_name
+from feedrate.report.groups import each_name, group_name
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.loader_alone import Said, loader_rates
 from feedrate.report.params import StudySettings
@@ -194,14 +194,16 @@ def _noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
-        names = text.listed(f"{name_of(study, cell)} ({text.share(cell.spread)})" for cell in wide)
+        named = zip(each_name(study, wide), wide, strict=True)
+        names = text.listed(f"{name} ({text.share(cell.spread)})" for name, cell in named)
         found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
     return " ".join(found), [*disturbed, *wide]
 
 
 def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     short = [cell for cell in cells if cell.short_epochs]
-    names = text.listed(f"{name_of(study, cell)} ({cell.steps_per_epoch})" for cell in short)
+    named = zip(each_name(study, short), short, strict=True)
+    names = text.listed(f"{name} ({cell.steps_per_epoch})" for name, cell in named)
     why = "Too few steps per epoch to be compared with published rates"
     return f"{why}: {names}." if short else "", short
 

@@ -14,23 +14,32 @@ from feedrate.results.settings import WORKERS
 
 
 def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
-    """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor are
-    grouped, by the factor that makes the fewest groups. A level of the baseline is named where it
-    tells a cell from one of `every` that is not among `cells` and has the grouped level."""
+    """`decode = host with workers = 1 and 2; decode = cache with workers = 2`: cells that differ in
+    one factor are grouped, by the factor that makes the fewest groups. A factor that one group
+    names is named in all. A level of the baseline is named where it tells a cell from one of
+    `every` that is not among `cells` and has the grouped level."""
     own = {cell.key for cell in cells}
     beside: dict[tuple[str, Level, str], set[Level]] = defaultdict(set)
     for levels in (cell.levels for cell in every if cell.key not in own):
         for (factor, level), (name, other) in itertools.permutations(levels.items(), 2):
             beside[factor, level, name].add(other)
 
-    def others(cell: CellRow, factor: str) -> str:
-        level = cell.levels[factor]
-        rest = {name: at for name, at in cell.levels.items() if name != factor}
-        named = notable(study, rest)
-        told = {k: v for k, v in rest.items() if k in named or beside[factor, level, k] - {v}}
-        return text.levels_text(told)
+    def telling(factor: str) -> set[str]:
+        """The other factors that tell any of the cells from others: then each group has them."""
+        told = set()
+        for cell in cells:
+            rest = {name: at for name, at in cell.levels.items() if name != factor}
+            level = cell.levels[factor]
+            told |= {*notable(study, rest)}
+            told |= {name for name, at in rest.items() if beside[factor, level, name] - {at}}
+        return told
 
-    groups = {name: text.grouped(cells, partial(others, factor=name)) for name in study.factors}
+    def others(cell: CellRow, names: set[str]) -> str:
+        return text.levels_text({name: at for name, at in cell.levels.items() if name in names})
+
+    groups = {
+        name: text.grouped(cells, partial(others, names=telling(name))) for name in study.factors
+    }
     workers = next((n for n, f in study.factors.items() if f.sets == WORKERS), None)
     factor = min(groups, key=lambda name: (len(groups[name]), name != workers))
     return "; ".join(
@@ -38,6 +47,13 @@ def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[C
         + text.listed(level_text(cell.levels[factor]) for cell in group)
         for rest, group in groups[factor].items()
     )
+
+
+def each_name(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
+    """The cells' names, each with the levels of all factors that one of them needs."""
+    named = set[str]().union(*(notable(study, cell.levels) for cell in cells))
+    kept = [{k: v for k, v in cell.levels.items() if k in named} for cell in cells]
+    return [text.levels_text(levels).replace(", ", " with ") for levels in kept]
 
 
 def several(study: StudySettings, cells: Sequence[Mapping[str, Level]]) -> str:
