@@ -176,13 +176,15 @@ def _published(study: PublishedStudy) -> Origins:
 
 
 def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
-    rates = ("samples_per_s", "ci_low", "loader_samples_per_s", "model_samples_per_s")
+    """Ok cells. What is below a cell's rate beyond its interval is none of its ceilings."""
+    names = ("cell", "verdict", "samples_per_s", "ci_low", *study.factors)
     found: Origins = {}
     for cell in cells:
         if cell["study"] == name and cell["status"] == "ok":
             key = (HERE, cell["device"], cell["world_size"] or 1)
-            kept = {one: cell.get(one) for one in ("cell", "verdict", *rates, *study.factors)}
-            found.setdefault(key, []).append(kept)
+            above = {"loader", "model"}.difference((cell.get("below_rate") or "").split(";"))
+            ceilings = [f"{part}_samples_per_s" for part in sorted(above)]
+            found.setdefault(key, []).append({one: cell.get(one) for one in (*names, *ceilings)})
     return found
 
 
