@@ -258,18 +258,13 @@ def lines(path: Path) -> Iterator[str]:
         rest, chunk = "", head
         while chunk:
             *whole, rest = _ENDS.split(rest + decode(chunk))
-            yield from (line if line.isprintable() else _plain(line) for line in whole)
+            yield from (one if one.isprintable() else _CONTROL.sub("", one) for one in whole)
             if len(rest) > LONGEST_LINE:
-                yield _plain(rest)
+                yield _CONTROL.sub("", rest)
                 rest = ""
             chunk = stream.read(CHUNK_BYTES)
-        if rest := _plain(rest + decode(b"", True)):
+        if rest := _CONTROL.sub("", rest + decode(b"", True)):
             yield rest
-
-
-def _plain(line: str) -> str:
-    """A line without control characters."""
-    return _CONTROL.sub("", line)
 
 
 def _encoding(path: Path, head: bytes) -> str:

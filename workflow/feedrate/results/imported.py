@@ -111,7 +111,7 @@ def record_of(
     given = {**run.levels, **entry.levels}
     levels = {name: given[name] for name in settings.factors if name in given}
     base = folder if folder.is_dir() else folder.parent
-    place = ", ".join(run.files) + (f": {run.label}" if run.label else "")
+    origin = entry.source or entry.folder, ", ".join(run.files), run.label
     return Record(
         study=entry.study,
         device=entry.device,
@@ -124,10 +124,7 @@ def record_of(
         trainer=figures,
         evaluation=dict(run.evaluation),
         checks=checks,
-        provenance=Provenance(
-            provenance="imported",
-            imported_from=f"{entry.source or entry.folder}: {place}",
-        ),
+        provenance=Provenance(provenance="imported", imported_from=": ".join(filter(None, origin))),
         made_from=MadeFrom(
             files={name: digest_file(base / name) for name in run.files},
             line=next(filter(None, (_line(run, base, name) for name in run.files)), ""),
@@ -234,13 +231,8 @@ def mfu_at_most_100_percent(e: Evidence) -> Judgement:
     return True, f"MFU is {share:.1%} of the peak in {precision}, by {origin}."
 
 
-CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
-    check.__name__: check
-    for check in (
-        *(rate_reported, whole_run_timed, loss_finite, samples_identity),
-        mfu_at_most_100_percent,
-    )
-}
+_CHECKS = rate_reported, whole_run_timed, loss_finite, samples_identity, mfu_at_most_100_percent
+CHECKS: dict[str, Callable[[Evidence], Judgement]] = {check.__name__: check for check in _CHECKS}
 """By name, in the order of the report."""
 
 

@@ -121,20 +121,15 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
     ):
         unfitted = _from_ceilings(cell, point.workers, tc_s, td_s, ranks)
-        yield (
-            cell
-            | common
-            | {
-                "loader_workers": point.workers,
-                "predicted": predicted * ranks,
-                "residual": residual,
-                "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if told else "",
-                "predicted_from_ceilings": unfitted,
-                "ceiling_residual": None
-                if unfitted is None
-                else unfitted / cell["samples_per_s"] - 1,
-            }
-        )
+        own = {
+            "loader_workers": point.workers,
+            "predicted": predicted * ranks,
+            "residual": residual,
+            "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if told else "",
+            "predicted_from_ceilings": unfitted,
+            "ceiling_residual": unfitted and unfitted / cell["samples_per_s"] - 1,
+        }
+        yield cell | common | own
 
 
 def _ceilings(series: Series) -> tuple[float | None, float | None]:

@@ -13,14 +13,7 @@ from feedrate.config.values import Level, Strict
 from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.schema import (
-    Ceilings,
-    Measurement,
-    PixelDistance,
-    Provenance,
-    Stages,
-    Status,
-)
+from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Stages, Status
 
 T = TypeVar("T")
 
