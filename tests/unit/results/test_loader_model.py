@@ -353,7 +353,7 @@ def test_devices_that_decode_by_their_studys_own_settings_are_known():
     own = {"settings": {"loader": {"decode": "device"}}}
     adapted = msgspec.structs.replace(study, adapt=study.adapt | {"hpu": own})
     changed = msgspec.structs.replace(project, studies={"x": adapted}, published={"x": []})
-    found = fit_settings(changed)["studies"]["x"]["decoding"]
+    found = fit_settings(changed).studies["x"].decoding
     assert found == [name for name, entry in project.devices.items() if entry.kind == "hpu"]
 
 
