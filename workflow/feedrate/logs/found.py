@@ -197,11 +197,10 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
         if runtime is None or one.label:
             rest.append(one)
             continue
-        same = (
-            g for g in timed if math.isclose(g[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME)
-        )
-        if group := next(same, None):
-            group.append(one)
+        for group in timed:
+            if math.isclose(group[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME):
+                group.append(one)
+                break
         else:
             timed.append([one])
     loose = [one for one in rest if not one.label]

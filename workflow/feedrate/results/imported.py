@@ -140,9 +140,8 @@ def _line(run: Found, base: Path, name: str) -> str:
     rate, last = next(filter(None, told), None), ""
     with (base / name).open(encoding="utf-8", errors="replace", newline="\n") as stream:
         for count, line in enumerate(stream, start=1):
-            found = _RATE.search(line) if rate else None
-            while found and number(found[1]) != rate:
-                found = _RATE.search(line, found.end())
+            named = _RATE.finditer(line) if rate else ()
+            found = next((one for one in named if number(one[1]) == rate), None)
             if found or (not rate and run.cause.line and run.cause.line in line):
                 near = line[max(0, found.start() - MAX_CHARS // 2) :] if found else line
                 last = f"{name}:{count}: {one_line(near)}"
