@@ -15,7 +15,7 @@ def published(project, root):
     other = msgspec.structs.replace(
         project, config=msgspec.structs.replace(project.config, studies=["vit-speedups"])
     )
-    return msgspec.convert(prediction_settings(with_all_studies(root, other)), FitSettings)
+    return prediction_settings(with_all_studies(root, other))
 
 
 def test_a_fit_that_a_faster_row_refutes_predicts_nothing(published):

@@ -1,5 +1,6 @@
 """CSV files of published numbers and scores."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,17 @@ def test_a_file_that_is_no_csv_is_told(read):
         read(HEAD, "x" * 200_000)
     with pytest.raises(ConfigError, match=r"numbers\.csv, line 1: columns missing: device, count"):
         read("id", "a")
+
+
+def test_a_long_field_is_told_whatever_limit_another_package_sets(read):
+    before = csv.field_size_limit(2**24)
+    try:
+        with pytest.raises(
+            ConfigError, match=r"numbers\.csv, line 2: field larger than field limit"
+        ):
+            read(HEAD, "x" * 200_000)
+    finally:
+        csv.field_size_limit(before)
 
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import CLAIMS
-from feedrate.results.settings import ClaimSettings, claim_settings
+from feedrate.results.settings import claim_settings
 from feedrate.results.tables import write_csv
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +25,7 @@ def page(tmp_path_factory):
     config = read_yaml(ROOT / "config/config.yaml")
     project = load_project(ROOT, config | {"studies": study_names(ROOT)})
     claims = tmp_path_factory.mktemp("audit") / "claims.csv"
-    settings = msgspec.convert(claim_settings(project), ClaimSettings)
+    settings = claim_settings(project)
     write_csv(claims, CLAIMS, claim_rows([], settings))
 
     def page(study, without=None):

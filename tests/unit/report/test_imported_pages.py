@@ -16,7 +16,7 @@ from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.report.rows import Inputs
 from feedrate.results.imported import import_runs, read_imported
-from feedrate.results.settings import ImportSettings, import_settings
+from feedrate.results.settings import import_settings
 
 CELL = "workers=2~decode=host"
 
@@ -41,7 +41,7 @@ def five_kinds(tmp_path, monkeypatch):
     devices = project.devices | {"gaudi2": gaudi2}
     project = msgspec.structs.replace(project, config=config, devices=devices)
     files = write_results(tmp_path, project)
-    settings = msgspec.convert(import_settings(project, STUDY), ImportSettings)
+    settings = import_settings(project, STUDY)
     out = tmp_path / paths.IMPORTED.format(study=STUDY)
     import_runs(settings, out)
     return project, Inputs([*files, out])

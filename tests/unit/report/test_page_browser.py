@@ -7,7 +7,6 @@ from pathlib import Path
 
 import foreign_runs as foreign
 import pytest
-from msgspec import convert
 from msgspec.structs import replace
 from report_samples import STUDY, make_project, overview_of, write_pages, write_results
 
@@ -17,7 +16,7 @@ from feedrate.core import paths
 from feedrate.report import overview
 from feedrate.report.rows import Inputs
 from feedrate.results.imported import import_runs
-from feedrate.results.settings import ImportSettings, import_settings
+from feedrate.results.settings import import_settings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -43,7 +42,7 @@ def address(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         files = [*write_results(root, project), root / paths.IMPORTED.format(study=STUDY)]
-        import_runs(convert(import_settings(project, STUDY), ImportSettings), files[-1])
+        import_runs(import_settings(project, STUDY), files[-1])
         inputs = write_pages(project, files, drawn=("answer", "speedup"))
         for record in root.rglob("record.json"):
             record.with_name("train.log").write_text("first line </script><b>bold</b>\nlast line\n")

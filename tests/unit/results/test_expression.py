@@ -9,6 +9,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.study import Claim
 from feedrate.config.values import level_text, parse_level
 from feedrate.results.expression import (
+    ANY,
     CellRef,
     ExpressionError,
     Ratio,
@@ -89,10 +90,10 @@ def test_spellings_of_a_number_are_one_level():
 
 def test_the_star_becomes_each_device():
     ratio = parse("*[workers=2] / *")
-    assert ratio.any_device
+    assert ANY in ratio.devices
     assert str(ratio.on("cpu")) == "cpu[workers=2] / cpu[]"
     assert parse("* / h100").on("cpu").devices == ["cpu", "h100"]
-    assert not parse("cpu / h100").any_device
+    assert ANY not in parse("cpu / h100").devices
 
 
 def study(expression, **claim):

@@ -245,6 +245,18 @@ def test_a_loader_that_binds_bounds_the_prediction_from_ceilings(tmp_path):
     assert rows[0]["reading"].startswith("Loading limits cpu at every worker count tried")
 
 
+def test_what_is_below_the_rate_is_no_ceiling_to_predict_from(tmp_path):
+    cells, _ = cells_of(tmp_path, [14.0, 20.0, 22.0], loader=(12.0, 60.0, 15.0))
+    measured = [cell for cell in cells if cell["status"] == "ok"]
+    assert [cell["below_rate"] for cell in measured] == ["loader", "", "loader;model"]
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert [r["predicted_from_ceilings"] for r in rows] == [None, 20.0, None]
+    assert {r["td_measured_s"] for r in rows} == {None}
+    few, _ = cells_of(tmp_path, [24.0, 25.0, 26.0])
+    rows = fit_rows(few, FitSettings(studies={"loading": published_study(published=[])}))
+    assert {r["tc_measured_s"] for r in rows} == {None}
+
+
 @pytest.mark.parametrize("rates", [[20.0, 15.0, 8.0], [10.0, 15.0]])
 def test_nothing_is_said_of_a_poor_fit_and_of_one_that_is_exact_by_construction(tmp_path, rates):
     cells, _ = cells_of(tmp_path, rates)
@@ -342,7 +354,7 @@ def test_devices_that_decode_by_their_studys_own_settings_are_known():
     own = {"settings": {"loader": {"decode": "device"}}}
     adapted = msgspec.structs.replace(study, adapt=study.adapt | {"hpu": own})
     changed = msgspec.structs.replace(project, studies={"x": adapted}, published={"x": []})
-    found = fit_settings(changed)["studies"]["x"]["decoding"]
+    found = fit_settings(changed).studies["x"].decoding
     assert found == [name for name, entry in project.devices.items() if entry.kind == "hpu"]
 
 

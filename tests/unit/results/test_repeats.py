@@ -223,6 +223,7 @@ def test_intervals_of_an_auto_project_have_the_confidence_of_a_look(root):
         values = []
         for project in (once, looked):
             args = (project, make_plan(project)) if settings is collect_settings else (project,)
-            study = settings(*args)["studies"][STUDY]
-            values.append(study.get("confidence") or study["thresholds"]["confidence"])
+            study = settings(*args).studies[STUDY]
+            found = study if settings is claim_settings else study.thresholds
+            values.append(found.confidence)
         assert values == [0.95, expected]

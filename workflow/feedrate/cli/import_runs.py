@@ -13,12 +13,12 @@ from rich.text import Text
 from feedrate.cli.display import output, table
 from feedrate.config.additions import Import
 from feedrate.config.project import load_project
-from feedrate.config.values import convert, parse_level, read_yaml
+from feedrate.config.values import parse_level, read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.core.files import write_json
 from feedrate.results.imported import Imported, imported
-from feedrate.results.settings import ImportSettings, import_settings
+from feedrate.results.settings import import_settings
 
 CONFIG = "config/config.yaml"
 OPTIONS = ("study", "device", "batch_size", "precision", "flops_per_sample", "only", "source")
@@ -47,7 +47,7 @@ def import_runs(options: argparse.Namespace) -> int:
     chosen = {"studies": [options.study], "devices": [options.device], "imports": [entry]}
     config = read_yaml(Path(CONFIG), CONFIG) | chosen
     project = load_project(Path(), config, origin="feedrate import")
-    settings = convert(import_settings(project, options.study), ImportSettings, "feedrate import")
+    settings = import_settings(project, options.study)
     found = imported(msgspec.structs.replace(settings, imports=settings.imports[:1]))
     _show(found)
     if not found.records:

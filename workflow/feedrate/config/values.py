@@ -206,6 +206,9 @@ def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
 
 # CSV files
 
+LONGEST_FIELD = 131_072
+"""Characters of a field: Python's own limit, which other packages raise for the whole process."""
+
 
 @cache
 def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[str], Any]]:
@@ -241,8 +244,12 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
 def _lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
     """The fields of each line that is not empty, with its number."""
     reader = csv.reader(io.StringIO(read_text(path, origin)))
+    lines: list[tuple[int, list[str]]] = []
     try:
-        lines = [(reader.line_num, fields) for fields in reader if fields]
+        for fields in filter(None, reader):
+            if max(map(len, fields)) > LONGEST_FIELD:
+                raise csv.Error(f"field larger than field limit ({LONGEST_FIELD})")
+            lines.append((reader.line_num, fields))
     except csv.Error as error:
         raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
     if not lines:

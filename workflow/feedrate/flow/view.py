@@ -16,6 +16,7 @@ from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec, library_of
+from feedrate.config.values import subset
 from feedrate.config.workflow import (
     Dataset,
     Examples,
@@ -224,7 +225,8 @@ class PlanView:
 
     def parsing(self, device: str) -> Params:
         """What a record needs of the device registry."""
-        return self._params(results.parse_settings(self.project.devices[device]), "parsed")
+        facts = subset(results.DeviceFacts, self.project.devices[device])
+        return self._params(facts, "parsed")
 
     def predicting(self, study: str) -> Params:
         """The training cells of a study, and what limits its devices."""
@@ -302,7 +304,7 @@ class PlanView:
         """What the first page shows besides results."""
         return self._params(report.overview_settings(self.project, self.plan), "overview")
 
-    def _params(self, settings: dict[str, Any] | str, code: str, *programs: str) -> Params:
+    def _params(self, settings: Any, code: str, *programs: str) -> Params:
         """`settings` with the digest of a kind of job's code and of further `programs`."""
         key = (code, *programs)
         if key not in self._sources:
@@ -310,7 +312,7 @@ class PlanView:
             entry = entry._replace(programs=entry.programs + programs)
             self._sources[key] = digests.source_digest(self._cache, entry)
             self._cache.save()
-        return {"settings": settings, "source": self._sources[key]}
+        return {"settings": msgspec.to_builtins(settings), "source": self._sources[key]}
 
     def _runs(self, study: str, device: str) -> list[RunSpec]:
         return [spec for spec in self.plan.of_study(study) if spec.device == device]

@@ -197,11 +197,10 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
         if runtime is None or one.label:
             rest.append(one)
             continue
-        same = (
-            g for g in timed if math.isclose(g[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME)
-        )
-        if group := next(same, None):
-            group.append(one)
+        for group in timed:
+            if math.isclose(group[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME):
+                group.append(one)
+                break
         else:
             timed.append([one])
     loose = [one for one in rest if not one.label]
@@ -258,18 +257,13 @@ def lines(path: Path) -> Iterator[str]:
         rest, chunk = "", head
         while chunk:
             *whole, rest = _ENDS.split(rest + decode(chunk))
-            yield from (line if line.isprintable() else _plain(line) for line in whole)
+            yield from (one if one.isprintable() else _CONTROL.sub("", one) for one in whole)
             if len(rest) > LONGEST_LINE:
-                yield _plain(rest)
+                yield _CONTROL.sub("", rest)
                 rest = ""
             chunk = stream.read(CHUNK_BYTES)
-        if rest := _plain(rest + decode(b"", True)):
+        if rest := _CONTROL.sub("", rest + decode(b"", True)):
             yield rest
-
-
-def _plain(line: str) -> str:
-    """A line without control characters."""
-    return _CONTROL.sub("", line)
 
 
 def _encoding(path: Path, head: bytes) -> str:

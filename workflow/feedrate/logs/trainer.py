@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta
-
-from feedrate.config.values import Strict
+from feedrate.config.values import Strict, about
 from feedrate.core.scrub import hide_secrets
 
 LIMIT_BYTES = 8 * 2**20
@@ -32,7 +30,7 @@ class TrainerFigures(Strict, kw_only=True):
     total_flos: float | None = None
     memory_gib: float | None = None
     peak_memory_gib: float | None = None
-    library: Annotated[str, Meta(description="transformers or optimum-habana, with version.")] = ""
+    library: Annotated[str, about("transformers or optimum-habana, with version.")] = ""
 
 
 def trainer_figures(metrics: Mapping[str, Any], library: str = "") -> TrainerFigures:

@@ -133,15 +133,8 @@ ONLY_IF_FAILED = {
     "logs_unchanged": "Listed only if it fails: logs changed after the record was made from them.",
 }
 """Checks that `assemble` makes."""
-ONLY_OF: dict[str, Task] = {
-    "loss_finite": "training",
-    "updates_made": "training",
-    "strategy": "training",
-    "computation": "training",
-    "equal_weights": "training",
-    "fp32": "training",
-    "answers_finite": "inference",
-}
+_TRAINING = "loss_finite", "updates_made", "strategy", "computation", "equal_weights", "fp32"
+ONLY_OF: dict[str, Task] = {**dict.fromkeys(_TRAINING, "training"), "answers_finite": "inference"}
 """Checks of one task alone: forward passes have no loss, and their ranks exchange nothing."""
 
 

@@ -9,7 +9,7 @@ from feedrate.config.values import cell_name, level_text
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
-from feedrate.results.expression import LARGEST, CellRef, Ratio, cell_levels, parse
+from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
 from feedrate.results.tables import Row, read_csv, write_result
@@ -118,7 +118,7 @@ class _Claims:
         for claim in self._study.claims:
             ratio = parse(claim.expression, fits=claim.fits is not None)
             devices = self._study.measured
-            for one in [ratio.on(d) for d in devices] if ratio.any_device else [ratio]:
+            for one in [ratio.on(d) for d in devices] if ANY in ratio.devices else [ratio]:
                 for each in self._within(one):
                     yield {
                         "claim": claim.id,

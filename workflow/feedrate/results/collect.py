@@ -5,7 +5,7 @@ intervals, speed-ups, losses and verdicts. quality.csv has one row per score of 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +164,7 @@ def _parallelism(train: TrainSettings) -> str:
 def unsupported_row(cell: Unsupported) -> Row:
     """The one row of a cell that was never launched."""
     return {
-        "study": cell.study,
-        "device": cell.device,
-        "cell": cell.cell,
+        **{name: getattr(cell, name) for name in KEY},
         "repeat": 1,
         "status": "unsupported",
         "cause": cell.install or f"{cell.device} lacks the capability {cell.lacks}.",
@@ -316,13 +314,9 @@ def trained_samples(runs: pd.DataFrame) -> pd.Series:
 
 
 def collect_quality(settings: QualitySettings, out: Path) -> None:
-    """Collect the scores of a study's models into one table; `out` is quality.csv."""
-    columns = for_studies(QUALITY, {settings.study: settings})
-    write_result(out, columns, quality_rows(settings))
-
-
-def quality_rows(settings: QualitySettings) -> Iterator[Row]:
-    """A row for each score, and one for a run without scores. Raises RecordError."""
+    """Collect the scores of a study's models into one table; `out` is quality.csv. It has a row for
+    each score, and one for a run without scores. Raises RecordError."""
+    rows: list[Row] = []
     for run in settings.runs:
         quality = read_quality(Path(run.file))
         common = {
@@ -333,4 +327,5 @@ def quality_rows(settings: QualitySettings) -> Iterator[Row]:
             "cause": quality.cause,
             "job_s": quality.seconds,
         }
-        yield from (common | score for score in msgspec.to_builtins(quality.scores) or [{}])
+        rows += [common | score for score in msgspec.to_builtins(quality.scores) or [{}]]
+    write_result(out, for_studies(QUALITY, {settings.study: settings}), rows)

@@ -163,11 +163,8 @@ def judge(
 
 def comparison_columns(rows: Sequence[Row]) -> list[Column]:
     """The columns of these rows, with those of their factors."""
-    levels: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, level in parse_levels(row["cell"], BETWEEN_LEVELS).items():
-            levels.setdefault(name, []).append(level)
-    return with_factors(COMPARISON, levels)
+    levels = pd.DataFrame([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows], dtype=object)
+    return with_factors(COMPARISON, {name: levels[name].dropna() for name in levels})
 
 
 def percent(share: float) -> str:

@@ -47,11 +47,6 @@ class Ratio(NamedTuple):
     def __str__(self) -> str:
         return f"{self.numerator} / {self.denominator}"
 
-    @property
-    def any_device(self) -> bool:
-        """Whether it is one ratio for each device."""
-        return ANY in self.devices
-
     def on(self, device: str) -> "Ratio":
         """The ratio with `device` for each `*`."""
         return Ratio(*(one._replace(device=device) if one.device == ANY else one for one in self))

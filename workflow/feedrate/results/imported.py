@@ -111,7 +111,7 @@ def record_of(
     given = {**run.levels, **entry.levels}
     levels = {name: given[name] for name in settings.factors if name in given}
     base = folder if folder.is_dir() else folder.parent
-    place = ", ".join(run.files) + (f": {run.label}" if run.label else "")
+    origin = entry.source or entry.folder, ", ".join(run.files), run.label
     return Record(
         study=entry.study,
         device=entry.device,
@@ -124,10 +124,7 @@ def record_of(
         trainer=figures,
         evaluation=dict(run.evaluation),
         checks=checks,
-        provenance=Provenance(
-            provenance="imported",
-            imported_from=f"{entry.source or entry.folder}: {place}",
-        ),
+        provenance=Provenance(provenance="imported", imported_from=": ".join(filter(None, origin))),
         made_from=MadeFrom(
             files={name: digest_file(base / name) for name in run.files},
             line=next(filter(None, (_line(run, base, name) for name in run.files)), ""),
@@ -143,9 +140,8 @@ def _line(run: Found, base: Path, name: str) -> str:
     rate, last = next(filter(None, told), None), ""
     with (base / name).open(encoding="utf-8", errors="replace", newline="\n") as stream:
         for count, line in enumerate(stream, start=1):
-            found = _RATE.search(line) if rate else None
-            while found and number(found[1]) != rate:
-                found = _RATE.search(line, found.end())
+            named = _RATE.finditer(line) if rate else ()
+            found = next((one for one in named if number(one[1]) == rate), None)
             if found or (not rate and run.cause.line and run.cause.line in line):
                 near = line[max(0, found.start() - MAX_CHARS // 2) :] if found else line
                 last = f"{name}:{count}: {one_line(near)}"
@@ -234,13 +230,8 @@ def mfu_at_most_100_percent(e: Evidence) -> Judgement:
     return True, f"MFU is {share:.1%} of the peak in {precision}, by {origin}."
 
 
-CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
-    check.__name__: check
-    for check in (
-        *(rate_reported, whole_run_timed, loss_finite, samples_identity),
-        mfu_at_most_100_percent,
-    )
-}
+_CHECKS = rate_reported, whole_run_timed, loss_finite, samples_identity, mfu_at_most_100_percent
+CHECKS: dict[str, Callable[[Evidence], Judgement]] = {check.__name__: check for check in _CHECKS}
 """By name, in the order of the report."""
 
 

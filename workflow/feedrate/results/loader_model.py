@@ -121,20 +121,15 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
     ):
         unfitted = _from_ceilings(cell, point.workers, tc_s, td_s, ranks)
-        yield (
-            cell
-            | common
-            | {
-                "loader_workers": point.workers,
-                "predicted": predicted * ranks,
-                "residual": residual,
-                "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if told else "",
-                "predicted_from_ceilings": unfitted,
-                "ceiling_residual": None
-                if unfitted is None
-                else unfitted / cell["samples_per_s"] - 1,
-            }
-        )
+        own = {
+            "loader_workers": point.workers,
+            "predicted": predicted * ranks,
+            "residual": residual,
+            "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if told else "",
+            "predicted_from_ceilings": unfitted,
+            "ceiling_residual": unfitted and unfitted / cell["samples_per_s"] - 1,
+        }
+        yield cell | common | own
 
 
 def _ceilings(series: Series) -> tuple[float | None, float | None]:
@@ -176,13 +171,15 @@ def _published(study: PublishedStudy) -> Origins:
 
 
 def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
-    rates = ("samples_per_s", "ci_low", "loader_samples_per_s", "model_samples_per_s")
+    """Ok cells. What is below a cell's rate beyond its interval is none of its ceilings."""
+    names = ("cell", "verdict", "samples_per_s", "ci_low", *study.factors)
     found: Origins = {}
     for cell in cells:
         if cell["study"] == name and cell["status"] == "ok":
             key = (HERE, cell["device"], cell["world_size"] or 1)
-            kept = {one: cell.get(one) for one in ("cell", "verdict", *rates, *study.factors)}
-            found.setdefault(key, []).append(kept)
+            above = {"loader", "model"}.difference((cell.get("below_rate") or "").split(";"))
+            ceilings = [f"{part}_samples_per_s" for part in sorted(above)]
+            found.setdefault(key, []).append({one: cell.get(one) for one in (*names, *ceilings)})
     return found
 
 

@@ -130,11 +130,11 @@ def _resource(path: Path, kind: str, media: str) -> dict[str, Any]:
 
 def _field(column: Column) -> dict[str, Any]:
     """A column in the words of Table Schema; `unit` is a property of ours, which it allows."""
-    field = {
+    flag = {"trueValues": ["true"], "falseValues": ["false"]}
+    return {
         "name": column.name,
         "type": TYPES[column.kind],
         "description": column.description,
         **({"unit": column.unit} if column.unit else {}),
+        **(flag if column.kind == "flag" else {}),
     }
-    words = {"trueValues": ["true"], "falseValues": ["false"]} if column.kind == "flag" else {}
-    return field | words

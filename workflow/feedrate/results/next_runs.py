@@ -79,8 +79,7 @@ def next_repeats(
     """`project.further` with one more repeat of each cell that an open decision rests on.
 
     The rows are those of cells.csv, claims.csv, results.csv and of a comparison with accepted
-    results. Nothing is added where nothing is
-    open or the budget is spent. If the hours do not suffice for all, the cells that need the fewest
+    results. If the hours of the budget do not suffice for all, the cells that need the fewest
     repeats come first. A cell waits until all its runs have ended, and has one that counts.
     """
     budget, repeats = project.config.auto_repeats, dict(project.further)

@@ -103,10 +103,8 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
         if any(later < earlier for earlier, later in pairwise(joules)):
             return Line("failed", "energy", f"the counter of card {card} went backwards")
         power.append((joules[-1] - joules[0]) / (times[-1] - times[0]))
-    if min(power) <= 0:
-        return Line(
-            "failed", "energy", f"the counter of card {power.index(min(power))} stood still"
-        )
+    if (least := min(power)) <= 0:
+        return Line("failed", "energy", f"the counter of card {power.index(least)} stood still")
     text = f"the counters increase; {max(power):.4g} W on average under matrix products"
     if power_w is None:
         return Line("unknown", "energy", f"{text}; no rated power is registered")
@@ -131,9 +129,8 @@ def judge_stopwatch(found: Measurement, stopwatch_s: float | None, subject: str)
         return Line("failed", f"{subject}: window", "it was not seen from outside of the process")
     window_s = found.wall_s + (found.paused_s or 0.0)
     off = window_s / stopwatch_s - 1
-    text = (
-        f"{window_s:.3f} s, by a stopwatch outside of the process {stopwatch_s:.3f} s ({off:+.2%})"
-    )
+    outside = f"by a stopwatch outside of the process {stopwatch_s:.3f} s ({off:+.2%})"
+    text = f"{window_s:.3f} s, {outside}"
     return Line(_if(abs(off) <= STOPWATCH_SHARE), f"{subject}: window", text)
 
 

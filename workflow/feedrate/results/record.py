@@ -6,21 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Level, Strict
+from feedrate.config.values import Level, Strict, about
 from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.schema import (
-    Ceilings,
-    Measurement,
-    PixelDistance,
-    Provenance,
-    Stages,
-    Status,
-)
+from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Stages, Status
 
 T = TypeVar("T")
 
@@ -65,10 +57,10 @@ class Check(Strict, kw_only=True):
 class MadeFrom(Strict, kw_only=True):
     """The sources of a record; if they have changed, the record is made again."""
 
-    parser: Annotated[str, Meta(description="Digest of the code that read the logs.")] = ""
-    device: Annotated[str, Meta(description="Digest of the registry's facts on the device.")] = ""
-    files: Annotated[dict[str, str], Meta(description="SHA-256 of each log by its path.")] = {}
-    line: Annotated[str, Meta(description="`file:number: text` of an imported rate or cause.")] = ""
+    parser: Annotated[str, about("Digest of the code that read the logs.")] = ""
+    device: Annotated[str, about("Digest of the registry's facts on the device.")] = ""
+    files: Annotated[dict[str, str], about("SHA-256 of each log by its path.")] = {}
+    line: Annotated[str, about("`file:number: text` of an imported rate or cause.")] = ""
 
 
 class Record(Strict, kw_only=True):
@@ -81,22 +73,22 @@ class Record(Strict, kw_only=True):
     levels: dict[str, Level]
     repeat: int
     status: Status
-    cause: Annotated[str, Meta(description="Why it is not ok; of an ok run, a note.")] = ""
+    cause: Annotated[str, about("Why it is not ok; of an ok run, a note.")] = ""
     spec: RunSpec | None = None
     model_parameters: int | None = None
     flops_per_sample: Annotated[
         float | None,
-        Meta(description="Forward + backward (inference: forward), 2 per MAC, no recomputation."),
+        about("Forward + backward (inference: forward), 2 per MAC, no recomputation."),
     ] = None
     measurement: Measurement | None = None
     ceilings: Ceilings = Ceilings()
     stages: Stages = Stages()
     pixels: PixelDistance = PixelDistance()
     trainer: TrainerFigures = TrainerFigures()
-    evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
+    evaluation: Annotated[dict[str, float], about("eval_* and predict_* figures.")] = {}
     checks: list[Check] = []
     disturbances: Annotated[
-        list[str], Meta(description="What may have disturbed the run; it makes its cell noisy.")
+        list[str], about("What may have disturbed the run; it makes its cell noisy.")
     ] = []
     provenance: Provenance = Provenance()
     made_from: MadeFrom = MadeFrom()
@@ -106,18 +98,18 @@ class Score(Strict, kw_only=True):
     """One score of a model."""
 
     moment: Literal["before", "after"]
-    on: Annotated[str, Meta(description="validation, test, or winoground.")]
-    metric: Annotated[str, Meta(description="contrastive_loss, matching_accuracy, text_score, …")]
-    head: Annotated[str, Meta(description="The head that scored: contrastive, matching.")] = ""
-    value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
-    low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
+    on: Annotated[str, about("validation, test, or winoground.")]
+    metric: Annotated[str, about("contrastive_loss, matching_accuracy, text_score, …")]
+    head: Annotated[str, about("The head that scored: contrastive, matching.")] = ""
+    value: Annotated[float | None, about("Null: not scored; `note` says why.")]
+    low: Annotated[float | None, about("Bootstrap interval, 95%.")] = None
     high: float | None = None
-    gain: Annotated[float | None, Meta(description="Of the same examples, since before.")] = None
-    gain_low: Annotated[float | None, Meta(description="Its paired bootstrap, 95%.")] = None
+    gain: Annotated[float | None, about("Of the same examples, since before.")] = None
+    gain_low: Annotated[float | None, about("Its paired bootstrap, 95%.")] = None
     gain_high: float | None = None
-    n: Annotated[int, Meta(description="Number of examples that the figure is a mean over.")] = 0
-    chance: Annotated[float | None, Meta(description="By guessing; null: unknown.")] = None
-    seconds: Annotated[float, Meta(description="Time that scoring took.")] = 0.0
+    n: Annotated[int, about("Number of examples that the figure is a mean over.")] = 0
+    chance: Annotated[float | None, about("By guessing; null: unknown.")] = None
+    seconds: Annotated[float, about("Time that scoring took.")] = 0.0
     note: str = ""
 
 
@@ -127,15 +119,14 @@ class Quality(Strict, kw_only=True):
     schema: int = QUALITY_SCHEMA
     status: Annotated[
         Literal["ok", "failed", "no_model"],
-        Meta(description="no_model: the run left nothing to score; only what failed is retried."),
+        about("no_model: the run left nothing to score; only what failed is retried."),
     ]
-    attempt: Annotated[int, Meta(description="Which attempt at scoring this is, from 1.")] = 1
-    cause: Annotated[str, Meta(description="Why nothing was scored.")] = ""
+    attempt: Annotated[int, about("Which attempt at scoring this is, from 1.")] = 1
+    cause: Annotated[str, about("Why nothing was scored.")] = ""
     winoground: Annotated[
-        str,
-        Meta(description="generated, folder (NAME) or hub (facebook/winoground at 4d3…)."),
+        str, about("generated, folder (NAME) or hub (facebook/winoground at 4d3…).")
     ] = ""
-    seconds: Annotated[float, Meta(description="The whole job.")] = 0.0
+    seconds: Annotated[float, about("The whole job.")] = 0.0
     scores: list[Score] = []
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from msgspec import Meta, defstruct, inspect
 
 from feedrate.config.spec import LoadingStage, Stage
-from feedrate.config.values import Strict
+from feedrate.config.values import Strict, about
 
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -266,10 +266,10 @@ class Provenance(Strict, kw_only=True):
     duration_s: Annotated[Number, value("s", "The job from start to end, with set-up.", "")] = None
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
     provenance: Annotated[  # this and the following are in the record only
-        Literal["measured", "imported"], Meta(description="imported: others made the run.")
+        Literal["measured", "imported"], about("imported: others made the run.")
     ] = "measured"
     imported_from: Annotated[
-        str, Meta(description="Of an imported run: source, files, and its name in them.")
+        str, about("Of an imported run: source, files, and its name in them.")
     ] = ""
     ended_at: str = ""
     command: str = ""
@@ -278,7 +278,7 @@ class Provenance(Strict, kw_only=True):
     intraop_threads: int | None = None
     host_memory_gib: float | None = None
     machine_before: Annotated[
-        dict[str, Any], Meta(description="Load, clocks and the like before the run.")
+        dict[str, Any], about("Load, clocks and the like before the run.")
     ] = {}
     packages: dict[str, str] = {}
     firmware: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The parts of the configuration that the steps after the runs need.
 
-Each rule gets one plain dict, so that it runs again when, and only when, something it uses has
-changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
+Each rule gets one of them as a plain dict, so that it runs again when, and only when, something it
+uses has changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.additions import Import
-from feedrate.config.devices import Device, Peak
+from feedrate.config.devices import Peak
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
@@ -186,15 +186,10 @@ PIXELS_ONLY = ("vit", "swin")
 """Models whose main input in transformers (`main_input_name`) is pixel_values."""
 
 
-def parse_settings(device: Device) -> dict[str, Any]:
-    """`--device` of parse-logs: a price or label is not part of it."""
-    return msgspec.to_builtins(subset(DeviceFacts, device))
-
-
-def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
+def collect_settings(project: Project, plan: Plan) -> CollectSettings:
     """`--settings` of collect-results."""
     devices = {name: project.devices[name] for name in project.config.devices}
-    settings = CollectSettings(
+    return CollectSettings(
         studies={
             name: subset(CollectStudy, study, thresholds=_thresholds(project, name))
             for name, study in project.studies.items()
@@ -205,30 +200,27 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
         shared=plan.shared,
         devices={name: subset(DeviceFacts, device) for name, device in devices.items()},
     )
-    return msgspec.to_builtins(settings)
 
 
-def import_settings(project: Project, study: str) -> dict[str, Any]:
+def import_settings(project: Project, study: str) -> ImportSettings:
     """`--settings` of import-runs."""
     imports = [one for one in project.config.imports if one.study == study]
-    settings = ImportSettings(
+    return ImportSettings(
         study=study,
         factors=list(project.studies[study].factors),
         imports=imports,
         devices={o.device: subset(ImportDevice, project.devices[o.device]) for o in imports},
         pixels_only=project.studies[study].settings.model.name in PIXELS_ONLY,
     )
-    return msgspec.to_builtins(settings)
 
 
-def quality_settings(project: Project, study: str, kept: Mapping[str, RunSpec]) -> dict[str, Any]:
+def quality_settings(project: Project, study: str, kept: Mapping[str, RunSpec]) -> QualitySettings:
     """`--settings` of collect-quality; `kept` are the runs that keep a model, by quality.json."""
     runs = [subset(ScoredRun, spec, file=file) for file, spec in kept.items()]
-    factors = project.studies[study].factors
-    return msgspec.to_builtins(QualitySettings(study=study, factors=factors, runs=runs))
+    return QualitySettings(study=study, factors=project.studies[study].factors, runs=runs)
 
 
-def claim_settings(project: Project) -> dict[str, Any]:
+def claim_settings(project: Project) -> ClaimSettings:
     """`--settings` of judge-claims."""
     studies = {
         name: subset(
@@ -244,10 +236,10 @@ def claim_settings(project: Project) -> dict[str, Any]:
         )
         for name, study in project.studies.items()
     }
-    return msgspec.to_builtins(ClaimSettings(studies=studies))
+    return ClaimSettings(studies=studies)
 
 
-def fit_settings(project: Project) -> dict[str, Any]:
+def fit_settings(project: Project) -> FitSettings:
     """`--settings` of fit-loader-model."""
     studies = {
         name: subset(
@@ -263,7 +255,7 @@ def fit_settings(project: Project) -> dict[str, Any]:
         for name, study in project.studies.items()
     }
     labels = {name: device.label for name, device in project.devices.items()}
-    return msgspec.to_builtins(FitSettings(studies=studies, labels=labels))
+    return FitSettings(studies=studies, labels=labels)
 
 
 def sources_of(project: Project, study: str) -> Sources:
@@ -277,11 +269,11 @@ def sources_of(project: Project, study: str) -> Sources:
     )
 
 
-def prediction_settings(project: Project) -> dict[str, Any]:
+def prediction_settings(project: Project) -> FitSettings:
     """`--published` of predict-published: fit_settings of the studies with rates by workers."""
-    settings = msgspec.convert(fit_settings(project), FitSettings)
+    settings = fit_settings(project)
     told = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
-    return msgspec.to_builtins(FitSettings(studies=told, labels=settings.labels))
+    return msgspec.structs.replace(settings, studies=told)
 
 
 def _thresholds(project: Project, study: str) -> Thresholds:

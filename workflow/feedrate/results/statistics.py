@@ -66,17 +66,16 @@ def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise
 
 
 def median_interval(
-    values: Sequence[float], confidence: float, noise: Noise | None = None, comparisons: int = 1
+    values: Sequence[float], confidence: float, noise: Noise | None = None
 ) -> Estimate:
     """Median of positive `values` (n >= 1) with its interval at `confidence`.
 
-    `noise` is that of all cells; None: that of these values. With several `comparisons` the
-    intervals hold together (Bonferroni). Raises ValueError for no value.
+    `noise` is that of all cells; None: that of these values. Raises ValueError for no value.
     """
     value, own = median(values), noise_of(values, noise)
     if own is None:
         return Estimate(value, None, None)
-    half = critical(confidence, own.dof, comparisons) * own.sd * math.sqrt(variance(len(values)))
+    half = critical(confidence, own.dof) * own.sd * math.sqrt(variance(len(values)))
     return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
@@ -89,8 +88,9 @@ def ratio_interval(
 ) -> Estimate:
     """Ratio of the medians of two sets of independent positive values, with its interval.
 
-    The arguments are as in `median_interval`; `noise` None: that of the two sets. If the noise of a
-    set differs, the degrees of freedom are those of Welch and Satterthwaite.
+    `noise` is that of all cells; None: that of the two sets. If the noise of a set differs, the
+    degrees of freedom are those of Welch and Satterthwaite. With several `comparisons` the
+    intervals hold together (Bonferroni).
     """
     value = median(numerator) / median(denominator)
     noise = noise or pooled_noise([numerator, denominator])

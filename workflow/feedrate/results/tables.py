@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
 from feedrate.results.columns import QUALITY, RUNS, Column, FactorColumn
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
-from feedrate.results.schema import BAD, DTYPES
+from feedrate.results.schema import BAD, DTYPES, Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +30,12 @@ UNQUIET = (
     f" After {MOST_ATTEMPTS} attempts: the machine is not quiet enough. Stop what else runs there, "
     "then name the run's outcome.json after --forcerun."
 )
+_READERS: dict[Kind | None, Callable[[str], Any]] = {
+    "text": str,
+    "integer": int,
+    "number": float,
+    "flag": lambda text: text == "true",
+}
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
 _MERGED = (
@@ -168,22 +174,12 @@ def _written(value: Any) -> str:
     return level_text(value)
 
 
-def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, str]) -> Row:
+def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind]) -> Row:
     if len(fields) != len(names):
         raise ValueError(f"{len(fields)} fields, expected {len(names)}")
-    return {n: _parse(text, kinds.get(n)) for n, text in zip(names, fields, strict=True)}
-
-
-def _parse(text: str, kind: str | None) -> Any:
-    if text == "":
-        return "" if kind == "text" else None
-    if kind is None:
-        return parse_level(text)
-    if kind == "integer":
-        return int(text)
-    if kind == "number":
-        return float(text)
-    return text == "true" if kind == "flag" else text
+    readers = (_READERS.get(kinds.get(name), parse_level) for name in names)
+    cells = zip(names, readers, fields, strict=True)
+    return {name: read(text) if text or read is str else None for name, read, text in cells}
 
 
 def confirm_results(results: Path, out: Path, quality: list[Path] | None = None) -> None:
@@ -210,17 +206,13 @@ def confirm_results(results: Path, out: Path, quality: list[Path] | None = None)
     write_text(out, f"{tried} runs, none failed\n")
 
 
-def _is_given_up(row: Row) -> bool:
-    """Whether a run was disturbed in so many attempts that no call repeats it by itself."""
-    disturbed = not DISTURBED.isdisjoint(row.get("failed_checks", "").split(";"))
-    return disturbed and bool((row["attempt"] or 1) >= MOST_ATTEMPTS)
-
-
 def problems(rows: list[Row], doing: str = "") -> list[str]:
-    """A line for each failed or invalid run: where, what failed and why."""
-    return [
-        f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {doing}"
-        f"{row['status']}: {row['cause']}{UNQUIET * _is_given_up(row)}"
-        for row in rows
-        if row["status"] in BAD
-    ]
+    """A line for each failed or invalid run: where, what failed and why, and whether it was
+    disturbed in so many attempts that no call repeats it by itself."""
+    lines = []
+    for row in (row for row in rows if row["status"] in BAD):
+        disturbed = DISTURBED.intersection(row.get("failed_checks", "").split(";"))
+        given_up = bool(disturbed) and (row["attempt"] or 1) >= MOST_ATTEMPTS
+        place = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}"
+        lines.append(f"{place}: {doing}{row['status']}: {row['cause']}{UNQUIET * given_up}")
+    return lines

@@ -13,8 +13,8 @@ ORDER = 3
 FILES = ("*.log", "*.out", "*.txt")
 IMPORTS = ("*.log", "*.out", "*.err", "*.std*", "*log*.txt", "*train*.txt", "slurm-*", "*.o[0-9]*")
 
-SPLITS = {"train": "train", "eval": "validation", "test": "test", "predict": "test"}
-"""The first part of a metric's name, and the split that it is about."""
+SPLITS = {"eval": "validation", "test": "test", "predict": "test"}
+"""The first part of an evaluation's metrics, and the split that they are about."""
 _DICT = re.compile(r"\{['\"][^{}\n]{1,20000}\}")
 _PAIR = re.compile(r"['\"]([^'\"\n]{1,100})['\"]:\s*['\"]?([^'\",}\n]{1,60})")
 _HEADING = re.compile(r"\*{5} (\w{1,40}) metrics \*{5}")
@@ -124,8 +124,7 @@ class Job:
             note = "steps per second by the progress bar, the first step left out"
         evaluation: dict[str, float] = {}
         for split, ours in SPLITS.items():
-            if split != "train":
-                evaluation |= evaluation_figures(ours, self._printed.metrics(split))
+            evaluation |= evaluation_figures(ours, self._printed.metrics(split))
         return Found(
             metrics=metrics,
             evaluation=evaluation,
