@@ -7,7 +7,7 @@ recommended; its gain is mentioned.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -217,7 +217,12 @@ def rate(samples_per_s: float) -> str:
 def predict_published(published: FitSettings, out: Path) -> None:
     """Predict the throughput of published devices with decoding on the device, and write `out`
     (predictions.txt)."""
-    text = "".join(f"{line}\n" for line in predictions(published))
+    write_lines(predictions(published), out)
+
+
+def write_lines(lines: Iterable[str], out: Path) -> None:
+    """Write lines of advice, and print them if no call waits for them, which prints them itself."""
+    text = "".join(f"{line}\n" for line in lines)
     write_text(out, text)
     if not os.environ.get(variables.ADVICE_LATER):
         print(text, end="", flush=True)

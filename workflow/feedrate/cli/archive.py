@@ -8,7 +8,7 @@ import io
 import json
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.metadata import distributions
 from pathlib import Path
@@ -63,10 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Choose the profile and the studies as for `run`."
 
 
-def archive(options: argparse.Namespace, others: Sequence[str]) -> int:
+def archive(options: argparse.Namespace) -> int:
     """Write the archive, and print what it holds and what was left out; return the exit code."""
-    if others:
-        raise UsageError(f"unknown: {' '.join(others)}")
     if options.out.suffix != ".zip":
         raise UsageError(f"--out {options.out}: not allowed; the name of an archive ends in .zip")
     project, plan = measured(check_configuration(options, []))

@@ -64,12 +64,8 @@ class Site(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    parser.add_argument(
-        "sites",
-        metavar="[NAME=]SITE",
-        nargs="+",
-        help="an archive, or a project's folder, and the site's name; default: that of the file",
-    )
+    told = "an archive, or a project's folder, and the site's name; default: that of the file"
+    parser.add_argument("sites", metavar="[NAME=]SITE", nargs="+", help=told)
     parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="a new folder")
 
 
@@ -83,9 +79,8 @@ def merge(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         sites = [read_site(text, stack) for text in options.sites]
         if double := [a.name for a, b in itertools.combinations(sites, 2) if a.name == b.name]:
-            raise UsageError(
-                f"two sites are called {double[0]}: name them, as in a={double[0]}.zip"
-            )
+            name = double[0]
+            raise UsageError(f"two sites are called {name}: name them, as in a={name}.zip")
         refuse_duplicates(sites)
         names = device_names(sites)
         project, plan = merged(sites, names)
@@ -301,17 +296,13 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
         yield study, "source digest", made.pop("source_digest")[:12]
         yield study, "data digest", made.pop("data_digest")[:12]
         if spec := record.spec:
-            protocol, cards = spec.protocol, f"{spec.count} on {counted(spec.nodes, 'host')}"
-            yield (
-                study,
-                "protocol",
-                f"{protocol.steps} steps after {protocol.warmup_steps} left out",
-            )
-            yield device, "cards", cards
+            protocol = spec.protocol
+            steps = f"{protocol.steps} steps after {protocol.warmup_steps} left out"
+            yield study, "protocol", steps
+            yield device, "cards", f"{spec.count} on {counted(spec.nodes, 'host')}"
             if key in shared:
-                for what, value in flat(
-                    msgspec.to_builtins({"settings": spec.settings, "protocol": protocol})
-                ):
+                used = msgspec.to_builtins({"settings": spec.settings, "protocol": protocol})
+                for what, value in flat(used):
                     yield f"{study} {device}", what, str(value)
         for what, value in flat(made):
             if what not in NOT_FACTS and value not in ("", None, [], {}):

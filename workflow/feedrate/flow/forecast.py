@@ -128,7 +128,6 @@ class Runs:
     """For all devices of a job."""
     cells: int = 0
     unsupported_cells: int = 0
-    runs: int = 0
     done: int = 0
     to_do: int = 0
     job_s: float = 0.0
@@ -205,7 +204,6 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
     for spec in plan.runs.values():
         group = groups[spec.study, spec.device]
         group.cells += spec.repeat == 1
-        group.runs += 1
         outcome = of_run(paths.OUTCOME, spec)
         if outcome not in planned:
             group.done += Path(outcome).exists()
