@@ -102,11 +102,7 @@ def overlap(loader: Loader, model: Model, run: Run) -> float:
 
 
 def advice(
-    loaders: Sequence[Loader],
-    refused: Sequence[Refused],
-    model: Model,
-    choice: Loader,
-    run: Run,
+    loaders: Sequence[Loader], refused: Sequence[Refused], model: Model, choice: Loader, run: Run
 ) -> Iterator[str]:
     """Lines: what was measured, which loader to use, why, and what to expect; `run` used that
     loader."""

@@ -58,8 +58,9 @@ def check_claims(options: argparse.Namespace) -> int:
     config = read_yaml(Path("config/config.yaml"))
     found = checks(load_project(Path(), config | {"studies": study_names(Path())}))
     if options.csv:
-        rows = [one._asdict() | {"difference": one.difference} for one in found]
-        write_csv(options.csv, [Column(name, "text", "", "") for name in rows[0]], rows)
+        columns = [Column(name, "text", "", "") for name in (*Check._fields, "difference")]
+        rows = (one._asdict() | {"difference": one.difference} for one in found)
+        write_csv(options.csv, columns, rows)
     console, heads = output(), ("statement", "printed", "recomputed", "difference", "outcome")
     for study, group in text.grouped(found, lambda one: one.study).items():
         lines = (
