@@ -194,26 +194,20 @@ def merged(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> tuple
     plan = Plan(runs={}, unsupported=[], shared=[])
     devices = {n: one for site in reversed(sites) for n, one in site.project.devices.items()}
     for site in sites:
-        for (of, old), new in names.items():
-            entry = site.project.devices[old] if of == site.name else None
-            if entry and old in several:
-                label, varied = f"{entry.label} ({site.name})", entry.variant_of or old
-                devices[new] = replace(
-                    entry, label=label, variant_of=varied if new != old else entry.variant_of
-                )
-            elif entry:
-                devices[new] = entry
+        own = {old: new for (of, old), new in names.items() if of == site.name}
+        for old, new in own.items():
+            devices[new] = entry = site.project.devices[old]
+            if old in several:
+                varied = entry.variant_of or (old if new != old else None)
+                label = f"{entry.label} ({site.name})"
+                devices[new] = replace(entry, label=label, variant_of=varied)
         whole = _with_studies(whole, site)
-
-        def renamed(one: Any, site: Site = site) -> Any:
-            return replace(one, device=names.get((site.name, one.device), one.device))
-
-        for (study, _, cell, repeat), spec in site.plan.runs.items():
-            moved = renamed(spec)
-            plan.runs[study, moved.device, cell, repeat] = moved
-        known = {old for of, old in names if of == site.name}
-        plan.unsupported.extend(renamed(c) for c in site.plan.unsupported if c.device in known)
-        plan.shared.extend(renamed(c) for c in site.plan.shared if c.device in known)
+        for (study, device, cell, repeat), spec in site.plan.runs.items():
+            plan.runs[study, own[device], cell, repeat] = replace(spec, device=own[device])
+        unsupported = (cell for cell in site.plan.unsupported if cell.device in own)
+        plan.unsupported.extend(replace(c, device=own[c.device]) for c in unsupported)
+        shared = (cell for cell in site.plan.shared if cell.device in own)
+        plan.shared.extend(replace(c, device=own[c.device]) for c in shared)
     imports = [one for site in sites for one in site.project.config.imports]
     studies = {name: with_page(study, name, imports) for name, study in whole.studies.items()}
     config = replace(whole.config, devices=[*names.values()], studies=[*studies], imports=imports)
