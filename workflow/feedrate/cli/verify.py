@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from pyarrow.parquet import read_table
 
 from feedrate.cli.archive import environment, measured, report_pages
 from feedrate.cli.display import counted
@@ -92,11 +93,11 @@ def verify(options: argparse.Namespace) -> int:
 def check_documents(folder: Path) -> Iterator[str]:
     """A sentence for each document of a run that does not fit its schema, and for each record that
     was made from other logs than those in the archive."""
-    for file in sorted((folder / paths.RESULTS).rglob("*.json")):
+    documents = sorted((folder / paths.RESULTS).rglob("*.json"))
+    for file in (file for file in documents if file.name in CHECKED):
         name = file.relative_to(folder)
         try:
-            read = CHECKED.get(file.name)
-            found: Any = read(file) if read else None
+            found = CHECKED[file.name](file)
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
             continue
@@ -107,11 +108,11 @@ def check_documents(folder: Path) -> Iterator[str]:
         if file.name == paths.RECORD_NAME:
             for log, digest in sorted(found.made_from.files.items()):
                 path = file.parent / log
-                if path.resolve().is_relative_to(file.parent.resolve()) and path.is_file():
-                    if digest_file(path) != digest:
-                        yield f"{name} was made from another {log} than that in the archive."
-                else:
+                inside = path.resolve().is_relative_to(file.parent.resolve())
+                if not (inside and path.is_file()):
                     yield f"{name} was made from {log}, which is not in the archive."
+                elif digest_file(path) != digest:
+                    yield f"{name} was made from another {log} than that in the archive."
 
 
 def check_report(folder: Path) -> Iterator[str]:
@@ -202,9 +203,7 @@ def values(file: Path, cleaned: bool) -> dict[str, Any]:
         with file.open(newline="", encoding="utf-8") as stream:
             return _cells(list(csv.DictReader(stream)))
     if file.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return _cells(pq.read_table(file).to_pylist())
+        return _cells(read_table(file).to_pylist())
     text = _STYLE.sub("", file.read_text(encoding="utf-8")).replace("><", ">\n<")
     text = _PACKED.sub("", text) if cleaned else text
     return {f"line {number}": line for number, line in enumerate(text.splitlines(), start=1)}

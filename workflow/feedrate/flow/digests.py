@@ -5,6 +5,7 @@ import ast
 import json
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,11 +123,9 @@ class DigestCache:
     def save(self) -> None:
         """Keep the values for the next plan; a read-only folder is no error."""
         if self._fresh:
-            try:
+            with suppress(OSError):
                 write_text(self._path, json.dumps(self._known))
-            except OSError:
-                return
-            self._fresh = False
+                self._fresh = False
 
 
 def source_digest(cache: DigestCache, code: Code) -> str:
