@@ -48,11 +48,9 @@ class Run(NamedTuple):
 
     @property
     def computes_per_s(self) -> float:
-        """The model's throughput in training: the smaller of its two measurements.
-
-        A training step does more than the model-only measurement. But where the host runs ahead of
-        the device, part of the computing counts as data wait.
-        """
+        """The model's throughput in training: the smaller of its two measurements. A training step
+        does more than the model-only measurement. But where the host runs ahead of the device, part
+        of the computing counts as data wait."""
         return min(self.model.samples_per_s if self.model else math.inf, self.without_wait_per_s)
 
 

@@ -197,11 +197,9 @@ class Progress:
                 self.latest = f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})"
 
     def left_s(self) -> float | None:
-        """Seconds until all training jobs are done; None before the first has finished.
-
-        On one machine jobs run one after the other: the estimate uses the mean time of a job. On a
-        cluster they run at the same time: it uses the rate at which jobs have finished.
-        """
+        """Seconds until all training jobs are done; None before the first has finished. On one
+        machine jobs run one after the other: the estimate uses the mean time of a job. On a cluster
+        they run at the same time: it uses the rate at which jobs have finished."""
         total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN_RULE))
         done = len(self.train_times_s)
         if not 0 < done < total:

@@ -29,11 +29,9 @@ MERGED = {
 
 
 def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:
-    """Make all results in the working directory again from the runs of the view's plan.
-
-    `root` is the project's root folder, whose captions are used. Without `parse`, the records are
-    taken as they are. Raises ExpectedError if the results or a page cannot be made.
-    """
+    """Make all results in the working directory again from the runs of the view's plan. `root` is
+    the project's root folder, whose captions are used. Without `parse`, the records are taken as
+    they are. Raises ExpectedError if the results or a page cannot be made."""
     shutil.copytree(root / CAPTIONS, CAPTIONS, dirs_exist_ok=True)
     make_results(view, parse=parse)
     for page, inputs in _pages(view):

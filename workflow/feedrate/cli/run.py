@@ -197,10 +197,8 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
-    """Check a call before Snakemake starts; return what Snakemake reads in `others`.
-
-    Raises ConfigError, and UsageError for an option in `others` that Snakemake does not have.
-    """
+    """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
+    ConfigError, and UsageError for an option in `others` that Snakemake does not have."""
     check_configuration(options, others)
     if not others:
         return argparse.Namespace(dryrun=False, quiet=None)
@@ -216,10 +214,8 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
 
 
 def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
-    """The project of a call, checked before Snakemake starts. Raises ConfigError.
-
-    Files outside config/ are left to Snakemake, which knows where jobs run.
-    """
+    """The project of a call, checked before Snakemake starts. Raises ConfigError. Files outside
+    config/ are left to Snakemake, which knows where jobs run."""
     layers = layers_of(options, configuration.read_profile(options.profile))
     project = configuration.load(Path(), layers)
     configuration.check_targets(Path(), project, layers, targets)

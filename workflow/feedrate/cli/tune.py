@@ -149,11 +149,9 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
 def run_ranks(
     spec: RunSpec, job: str, folder: Path, options: Sequence[str], what: str, limit_s: float
 ) -> None:
-    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures.
-
-    The host lock is held only for this: training jobs take it themselves. Raises TuningError, which
-    says `what` failed, or DeviceError.
-    """
+    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures. The
+    host lock is held only for this: training jobs take it themselves. Raises TuningError, which
+    says `what` failed, or DeviceError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))

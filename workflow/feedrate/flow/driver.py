@@ -129,8 +129,7 @@ def other_driver() -> str:
 
 def unseen_driver() -> str:
     """A driver on another host that left Snakemake's lock. Where a file system keeps locks to each
-    host, nobody can see from here whether it lives. Call after `other_driver` has returned "".
-    """
+    host, nobody can see from here whether it lives. Call after `other_driver` has returned ""."""
     driver = _read_mark()
     elsewhere = driver is not None and driver.host != socket.gethostname()
     return str(driver) if elsewhere and is_locked() else ""
@@ -184,10 +183,8 @@ LATER = "--begin=now+1hour"
 
 def check(workflow: Any) -> None:
     """Ask Slurm whether it would run each kind of job, in the executor's own words; nothing is run.
-
     Raises WorkflowError with all that it would not run. Other executors, and a Slurm that does not
-    answer, pass.
-    """
+    answer, pass."""
     from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm import ExecutorSettings
 

@@ -218,7 +218,6 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
 
 def _jobs(dry_run: DryRun) -> list[Jobs]:
     """Equal jobs, counted, in the order of the Snakefile; all tables in one row, and all figures.
-
     Snakemake lists jobs in an order that changes from call to call."""
     rules = dry_run.configuration.rules
     counts: Counter[tuple[Any, ...]] = Counter()
