@@ -34,8 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     told = "the folder of a run, with its events"
     parser.add_argument("run", metavar="RUN", type=Path, help=told)
-    file: dict[str, Any] = {"type": Path, "metavar": "FILE", "default": Path("timeline.json")}
-    parser.add_argument("--out", help="the trace; default: %(default)s", **file)
+    file, told = Path("timeline.json"), "the trace; default: %(default)s"
+    parser.add_argument("--out", metavar="FILE", type=Path, default=file, help=told)
 
 
 def timeline(options: argparse.Namespace) -> int:

@@ -137,17 +137,16 @@ def unseen_driver() -> str:
 
 def is_locked() -> bool:
     """Whether there is a lock of Snakemake's, of a living process or a dead one."""
-    return SNAKEMAKE_LOCKS.is_dir() and any(SNAKEMAKE_LOCKS.iterdir())
+    return any(SNAKEMAKE_LOCKS.glob("*"))
 
 
 def clear_dead_lock() -> bool:
     """Remove a Snakemake lock whose driver is dead, as `other_driver` and `unseen_driver` said;
     True if there was one."""
-    if not is_locked():
-        return False
-    for lock in SNAKEMAKE_LOCKS.iterdir():
+    locks = list(SNAKEMAKE_LOCKS.glob("*"))
+    for lock in locks:
         lock.unlink(missing_ok=True)
-    return True
+    return bool(locks)
 
 
 def _put_first(variable: str, folder: str) -> None:
