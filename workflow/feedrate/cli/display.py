@@ -134,11 +134,10 @@ class Job:
     def step(self) -> str:
         """The last step in the events of the newest attempt; empty before the first event."""
         found = []
-        for path in (
-            Path(self.output[0]).parent.glob("attempt-*/events.jsonl") if self.output else ()
-        ):
-            with suppress(OSError):
-                found.append((path.stat().st_mtime, path))
+        for file in self.output[:1]:
+            for path in Path(file).parent.glob("attempt-*/events.jsonl"):
+                with suppress(OSError):
+                    found.append((path.stat().st_mtime, path))
         if not found:
             return ""
         events = EventTail(max(found)[1], last_bytes=_TAIL_BYTES).read()

@@ -140,11 +140,11 @@ def _queue(*which: str) -> list[Job]:
     except SlurmError:
         return []
     rows = (line.split(_SEPARATOR) for line in answer.splitlines())
-    return [
-        Job(*row[:4], minutes(row[4]), minutes(row[5]), *row[6:])
-        for row in rows
-        if len(row) == len(_FIELDS)
-    ]
+    return [_job(*row) for row in rows if len(row) == len(_FIELDS)]
+
+
+def _job(job: str, state: str, why: str, nodes: str, limit: str, ran: str, *others: str) -> Job:
+    return Job(job, state, why, nodes, minutes(limit), minutes(ran), *others)
 
 
 def _from_accounting(job_id: str) -> Job | None:
