@@ -45,9 +45,8 @@ class Layers:
         that no file has, the last file that has the mapping it belongs to; otherwise
         config.yaml."""
         path = re.sub(r"\[\d+\]", "", key).split(".")
-        depths = [_depth(values, path) for _, values in self._layers]
-        deepest = max(depths)
-        last = len(depths) - 1 - depths[::-1].index(deepest)
+        depths = ((_depth(values, path), at) for at, (_, values) in enumerate(self._layers))
+        deepest, last = max(depths)
         return self._layers[last if deepest else 0][0]
 
 
