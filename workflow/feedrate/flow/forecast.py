@@ -156,12 +156,12 @@ class Runs:
 class Jobs:
     """Jobs of a rule with the same requests in the same place."""
 
+    count: int
     rule: str
     place: str
     threads: int
     resources: tuple[tuple[str, int | str], ...]
     """Their requests to a scheduler besides their place."""
-    count: int
 
 
 @dataclass(frozen=True)
@@ -227,4 +227,4 @@ def _jobs(dry_run: DryRun) -> list[Jobs]:
         partition = asked.pop("slurm_partition", "") or DEFAULT_PARTITION
         rule, place = _FAMILY.sub(r"\1_*", job.rule), HERE if here else str(partition)
         counts[rule, place, job.threads, tuple(asked.items())] += 1
-    return [Jobs(*kind, count) for kind, count in counts.items()]
+    return [Jobs(count, *kind) for kind, count in counts.items()]
