@@ -5,6 +5,7 @@ Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jo
 """
 
 import argparse
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,12 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, others: Sequence[str]) -> int:
-    """Run a command; one that starts Snakemake passes `others` to it."""
+    """Run a command; one that starts Snakemake takes `others`, which it passes on."""
     if not Path("Snakefile").is_file():
         raise UsageError("run this in the project's root folder (there is no Snakefile here)")
     run = jobs.imported(FUNCTIONS[options.command][1])
     if "profile" in options:
-        return int(run(options, [word for word in others if word != "--"]))
+        others = [word for word in others if word != "--"]
+    if "others" in inspect.signature(run).parameters:
+        return int(run(options, others))
     if others:
         raise UsageError(f"unknown: {' '.join(others)}")
     return int(run(options))

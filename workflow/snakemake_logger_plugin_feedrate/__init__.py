@@ -48,6 +48,12 @@ AGAIN = re.compile(r"Trying to restart job (\d+)")
 class LogHandler(LogHandlerBase):
     """Shows the progress of a workflow; shows a dry-run and all errors as Snakemake writes them."""
 
+    writes_to_stream = True
+    """It replaces Snakemake's own stream handler."""
+    writes_to_file = needs_rulegraph = False
+    has_filter = has_formatter = False
+    """Snakemake's are used, the formatter for what is shown as Snakemake writes it."""
+
     def __post_init__(self) -> None:
         # Snakemake imports every plugin, also in calls that do not use it.
         from feedrate.cli.display import Display, Progress
@@ -118,11 +124,10 @@ class LogHandler(LogHandlerBase):
         number = record.__dict__.get("jobid", -1)
         job = self._progress.running.get(number)
         self._progress.update(str(LogEvent.JOB_ERROR), record.__dict__)
-        line = self._failures.line(record.__dict__, job.label if job else "")
-        if line:
+        if line := self._failures.line(record.__dict__, job.label if job else ""):
             self._display.message(line)
-        if line and job:
-            self._failed[number] = job
+            if job:
+                self._failed[number] = job
 
     def _tell_of_cluster(self, text: str) -> None:
         """Take from a message what Snakemake reports about jobs as text only."""
@@ -131,31 +136,6 @@ class LogHandler(LogHandlerBase):
             self._display.show()
         elif (found := AGAIN.match(text)) and (job := self._failed.pop(int(found[1]), None)):
             self._display.message(f"{job.rule} {job.label}: trying again")
-
-    @property
-    def writes_to_stream(self) -> bool:
-        """It replaces Snakemake's own stream handler."""
-        return True
-
-    @property
-    def writes_to_file(self) -> bool:
-        """It writes no file."""
-        return False
-
-    @property
-    def has_filter(self) -> bool:
-        """Snakemake's filter is used."""
-        return False
-
-    @property
-    def has_formatter(self) -> bool:
-        """Snakemake's formatter is used, for what is shown as Snakemake writes it."""
-        return False
-
-    @property
-    def needs_rulegraph(self) -> bool:
-        """It does not use the rule graph."""
-        return False
 
 
 __all__ = ["LogHandler"]

@@ -204,9 +204,8 @@ def write_events(root, spec):
                 "warmup": warm,
             }
         )
-    target = root / paths.EVENTS.format(
-        study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
-    )
+    run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
+    target = root / run / paths.EVENTS_NAME
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("".join(json.dumps(line) + "\n" for line in lines))
 

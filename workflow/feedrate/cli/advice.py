@@ -7,7 +7,7 @@ recommended; its gain is mentioned.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,11 +48,9 @@ class Run(NamedTuple):
 
     @property
     def computes_per_s(self) -> float:
-        """The model's throughput in training: the smaller of its two measurements.
-
-        A training step does more than the model-only measurement. But where the host runs ahead of
-        the device, part of the computing counts as data wait.
-        """
+        """The model's throughput in training: the smaller of its two measurements. A training step
+        does more than the model-only measurement. But where the host runs ahead of the device, part
+        of the computing counts as data wait."""
         return min(self.model.samples_per_s if self.model else math.inf, self.without_wait_per_s)
 
 
@@ -102,11 +100,7 @@ def overlap(loader: Loader, model: Model, run: Run) -> float:
 
 
 def advice(
-    loaders: Sequence[Loader],
-    refused: Sequence[Refused],
-    model: Model,
-    choice: Loader,
-    run: Run,
+    loaders: Sequence[Loader], refused: Sequence[Refused], model: Model, choice: Loader, run: Run
 ) -> Iterator[str]:
     """Lines: what was measured, which loader to use, why, and what to expect; `run` used that
     loader."""
@@ -217,7 +211,12 @@ def rate(samples_per_s: float) -> str:
 def predict_published(published: FitSettings, out: Path) -> None:
     """Predict the throughput of published devices with decoding on the device, and write `out`
     (predictions.txt)."""
-    text = "".join(f"{line}\n" for line in predictions(published))
+    write_lines(predictions(published), out)
+
+
+def write_lines(lines: Iterable[str], out: Path) -> None:
+    """Write lines of advice, and print them if no call waits for them, which prints them itself."""
+    text = "".join(f"{line}\n" for line in lines)
     write_text(out, text)
     if not os.environ.get(variables.ADVICE_LATER):
         print(text, end="", flush=True)

@@ -8,7 +8,7 @@ import io
 import json
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.metadata import distributions
 from pathlib import Path
@@ -56,21 +56,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command: those of `run`, which made the results, and its own."""
     add_choices(parser)
     parser.add_argument("--out", metavar="FILE.zip", type=Path, required=True)
-    parser.add_argument(
-        "--scrub",
-        action="store_true",
-        help="replace the names of hosts and users by host1, user1; secrets are always hidden",
-    )
-    parser.add_argument(
-        "--license", default="not given: ask the authors", help="of the archive: a text or a URL"
-    )
+    told = "replace the names of hosts and users by host1, user1; secrets are always hidden"
+    parser.add_argument("--scrub", action="store_true", help=told)
+    unknown, told = "not given: ask the authors", "of the archive: a text or a URL"
+    parser.add_argument("--license", default=unknown, help=told)
     parser.epilog = "Choose the profile and the studies as for `run`."
 
 
-def archive(options: argparse.Namespace, others: Sequence[str]) -> int:
+def archive(options: argparse.Namespace) -> int:
     """Write the archive, and print what it holds and what was left out; return the exit code."""
-    if others:
-        raise UsageError(f"unknown: {' '.join(others)}")
     if options.out.suffix != ".zip":
         raise UsageError(f"--out {options.out}: not allowed; the name of an archive ends in .zip")
     project, plan = measured(check_configuration(options, []))
@@ -143,14 +137,13 @@ def report_pages(folder: Path) -> dict[str, bool]:
 
 def stale_report() -> str:
     """Why the report in the working directory is not one of its results; empty if it is."""
-    if not REPORT.is_file():
-        return ""
     try:
-        other = sum(not same for same in report_pages(Path()).values())
+        pages = report_pages(Path()) if REPORT.is_file() else {}
     except ExpectedError as error:
         return str(error)
-    told = f"{REPORT} shows {counted(other, 'page')} of earlier results: `run` makes it again"
-    return told if other else ""
+    other = counted(sum(not same for same in pages.values()), "page")
+    told = f"{REPORT} shows {other} of earlier results: `run` makes it again"
+    return "" if all(pages.values()) else told
 
 
 class Campaign:
@@ -180,10 +173,7 @@ class Campaign:
                 self.digests[str(path)] = crate.add(self._clean(str(path)), content)
         whole = json.loads(msgspec.json.encode(self._project))
         made = environment() | {"cleaned": self.changed > 0}
-        for name, value in (
-            (PROJECT, whole),
-            (ENVIRONMENT, made),
-        ):
+        for name, value in ((PROJECT, whole), (ENVIRONMENT, made)):
             crate.add(name, self._clean(json.dumps(value, indent=1, ensure_ascii=False)).encode())
         crate.finish(*self._about(license_))
 
@@ -243,14 +233,14 @@ class Campaign:
 
     def _about(self, license_: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The properties of the whole crate, and the entities that they refer to."""
-        made = [read_record(run / paths.RECORD_NAME).provenance for run in self._runs.values()]
+        records = (read_record(run / paths.RECORD_NAME) for run in self._runs.values())
         studies = ", ".join(self._project.studies)
         license_id = license_ if license_.startswith("http") else "#license"
         root = {
             "name": f"feedrate: {studies}",
-            "description": f"{counted(len(made), 'run')} of {studies}: specs, raw events, logs, "
-            "records, results, pages, configuration and packages.",
-            "datePublished": max(one.ended_at for one in made) or "1970-01-01",
+            "description": f"{counted(len(self._runs), 'run')} of {studies}: specs, raw events, "
+            "logs, records, results, pages, configuration and packages.",
+            "datePublished": max(one.provenance.ended_at for one in records) or "1970-01-01",
             "license": {"@id": license_id},
             "mentions": {"@id": "#feedrate"},
         }

@@ -88,10 +88,8 @@ def choose(project: Project, device: str, model: str, named: str | None) -> tupl
             f"that have: {models}"
         )
     own = [name for name in known if "/" in name]  # a folder, and not the id of a row
-    fastest = min(
-        own or known, key=lambda one: fmean(known[one][2]) / known[one][1].train.batch_size
-    )
-    name = named.rstrip("/") if named else fastest
+    of_sample_s = {name: fmean(s) / made.train.batch_size for name, (_, made, s) in known.items()}
+    name = named.rstrip("/") if named else min(own or known, key=of_sample_s.__getitem__)
     if name not in known:
         raise UsageError(f"--pace {named}: not among: {', '.join(known)}")
     source, settings, step_s = known[name]

@@ -1,8 +1,6 @@
 """`python -m feedrate check-claims`: the sources' numbers, recomputed without any training."""
 
 import argparse
-import csv
-import io
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,11 +19,12 @@ from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.study import Published
 from feedrate.config.values import read_yaml
-from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.results import audit
 from feedrate.results.claims import claim_rows
+from feedrate.results.columns import Column
 from feedrate.results.settings import ClaimSettings, claim_settings
+from feedrate.results.tables import write_csv
 
 AGREES, DIFFERS, CANNOT, DERIVED = "agrees", "differs", "cannot be recomputed", "not printed"
 VERDICTS = {"consistent": AGREES, "not": DIFFERS}
@@ -59,10 +58,9 @@ def check_claims(options: argparse.Namespace) -> int:
     config = read_yaml(Path("config/config.yaml"))
     found = checks(load_project(Path(), config | {"studies": study_names(Path())}))
     if options.csv:
-        stream = io.StringIO()
-        rows = [(*one, one.difference) for one in found]
-        csv.writer(stream, lineterminator="\n").writerows([(*Check._fields, "difference"), *rows])
-        write_text(options.csv, stream.getvalue())
+        columns = [Column(name, "text", "", "") for name in (*Check._fields, "difference")]
+        rows = (one._asdict() | {"difference": one.difference} for one in found)
+        write_csv(options.csv, columns, rows)
     console, heads = output(), ("statement", "printed", "recomputed", "difference", "outcome")
     for study, group in text.grouped(found, lambda one: one.study).items():
         lines = (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -35,34 +36,22 @@ SETTINGS = ("spec", *comparison.WORK)
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     for name, when in (("OLD", "before"), ("NEW", "after")):
-        parser.add_argument(
-            name.lower(),
-            metavar=name,
-            type=Path,
-            help=f"the results {when}: a folder of results, a clone that has one, or its "
-            "results.csv or cells.csv, or an archive",
+        told = (
+            f"the results {when}: a folder of results, a clone that has one, or its results.csv "
+            "or cells.csv, or an archive"
         )
-    parser.add_argument(
-        "--noise",
-        metavar="SHARE",
-        type=_share,
-        default=Thresholds().noise_share,
-        help="medians that differ by no more than this share count as equal; default: %(default)s",
+        parser.add_argument(name.lower(), metavar=name, type=Path, help=told)
+    share: dict[str, Any] = {"metavar": "SHARE", "type": _share}
+    told = "medians that differ by no more than this share count as equal; default: %(default)s"
+    parser.add_argument("--noise", default=Thresholds().noise_share, help=told, **share)
+    told = (
+        "exit with code 1 if a cell is slower by more than this share and beyond noise, or lost "
+        "its rate, or if nothing could be compared"
     )
-    parser.add_argument(
-        "--fail-slower",
-        metavar="SHARE",
-        type=_share,
-        help="exit with code 1 if a cell is slower by more than this share and beyond noise, or "
-        "lost its rate, or if nothing could be compared",
-    )
+    parser.add_argument("--fail-slower", help=told, **share)
     parser.add_argument("--out", metavar="FILE.csv", type=Path, help="write the rows to this file")
-    parser.add_argument(
-        "--format",
-        choices=("text", "markdown"),
-        default="text",
-        help="what is printed: tables for a terminal, or Markdown for a page; default: %(default)s",
-    )
+    told = "what is printed: tables for a terminal, or Markdown for a page; default: %(default)s"
+    parser.add_argument("--format", choices=("text", "markdown"), default="text", help=told)
 
 
 def _share(text: str) -> float:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -132,26 +133,20 @@ class Job:
 
     def step(self) -> str:
         """The last step in the events of the newest attempt; empty before the first event."""
-        if not self.output:
-            return ""
         found = []
-        for path in Path(self.output[0]).parent.glob("attempt-*/events.jsonl"):
-            try:
-                found.append((path.stat().st_mtime, path))
-            except OSError:
-                continue
-        return _last_step(max(found)[1]) if found else ""
-
-
-def _last_step(path: Path) -> str:
-    """The newest step in a file of events."""
-    events = EventTail(path, last_bytes=_TAIL_BYTES).read()
-    if not events:
-        return "starting"
-    if not isinstance(step := events[-1], Step):
-        return step.event_name
-    rate = (step.samples or 0) / step.step_s if step.step_s else 0.0
-    return f"step {step.step}, {rate:.1f} samples/s per rank"
+        for file in self.output[:1]:
+            for path in Path(file).parent.glob("attempt-*/events.jsonl"):
+                with suppress(OSError):
+                    found.append((path.stat().st_mtime, path))
+        if not found:
+            return ""
+        events = EventTail(max(found)[1], last_bytes=_TAIL_BYTES).read()
+        if not events:
+            return "starting"
+        if not isinstance(step := events[-1], Step):
+            return step.event_name
+        rate = (step.samples or 0) / step.step_s if step.step_s else 0.0
+        return f"step {step.step}, {rate:.1f} samples/s per rank"
 
 
 @dataclass
@@ -201,11 +196,9 @@ class Progress:
                 self.latest = f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})"
 
     def left_s(self) -> float | None:
-        """Seconds until all training jobs are done; None before the first has finished.
-
-        On one machine jobs run one after the other: the estimate uses the mean time of a job. On a
-        cluster they run at the same time: it uses the rate at which jobs have finished.
-        """
+        """Seconds until all training jobs are done; None before the first has finished. On one
+        machine jobs run one after the other: the estimate uses the mean time of a job. On a cluster
+        they run at the same time: it uses the rate at which jobs have finished."""
         total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN_RULE))
         done = len(self.train_times_s)
         if not 0 < done < total:

@@ -12,29 +12,26 @@ from rich.console import Console
 from rich.text import Text
 
 from feedrate.cli.display import counted, output
-from feedrate.cli.run import assignments
+from feedrate.cli.run import layers_of
 from feedrate.config.devices import DETECTED
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import Project, study_names
 from feedrate.core import paths, slurm
-from feedrate.core.errors import UsageError
 from feedrate.devices import host
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
 from feedrate.flow import configuration, driver
-from feedrate.flow.configuration import Layers, Profile
+from feedrate.flow.configuration import Profile
 
 STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
 """The outlooks in the order in which they are shown."""
 
 
-def doctor(options: argparse.Namespace, others: Sequence[str]) -> int:
+def doctor(options: argparse.Namespace) -> int:
     """Print all findings; return 1 if something will fail for a configured study and device."""
-    if others:
-        raise UsageError(f"unknown: {' '.join(others)}")
     profile = configuration.read_profile(options.profile)
     here = profile.executor in ("", "local") or slurm.JOB_ID in os.environ
-    layers = _layers(options, profile)
+    layers = layers_of(options, profile)
     configured = set(layers.values["studies"])
     devices = layers.values["devices"]
     found = list(_of_devices(options, profile, devices, here=here))
@@ -45,11 +42,6 @@ def doctor(options: argparse.Namespace, others: Sequence[str]) -> int:
     return int(any(not one.studies or configured & set(one.studies) for one in bound))
 
 
-def _layers(options: argparse.Namespace, profile: Profile) -> Layers:
-    files = [*profile.files, *map(Path, options.configfile)]
-    return configuration.read_layers(files, assignments(options))
-
-
 def _of_devices(
     options: argparse.Namespace, profile: Profile, devices: list[str], *, here: bool
 ) -> Iterator[Finding]:
@@ -57,7 +49,7 @@ def _of_devices(
     wider = copy.copy(options)
     wider.study, wider.device = options.study or study_names(Path()), devices
     try:
-        project = configuration.load(Path(), _layers(wider, profile))
+        project = configuration.load(Path(), layers_of(wider, profile))
         plan = make_plan(project)
     except ConfigError as error:
         yield Finding(FAILS, "configuration", str(error), "correct it; nothing else was examined")
@@ -74,7 +66,6 @@ def _studies(project: Project, plan: Plan, found: Sequence[Finding]) -> Iterator
     runs = Counter((study, device) for study, device, *_ in plan.runs)
     for device in project.config.devices:
         for study in project.studies:
-            own = (study, device)
             bound = [
                 one.subject.removeprefix(f"{device}: ")
                 for one in found
@@ -82,11 +73,9 @@ def _studies(project: Project, plan: Plan, found: Sequence[Finding]) -> Iterator
                 and one.subject.startswith(f"{device}: ")
                 and study in (one.studies or [study])
             ]
+            own = (study, device)
             text = counted(runs[own], "run")
-            absent = [
-                cell for cell in plan.unsupported if (cell.study, cell.device) == (study, device)
-            ]
-            if absent:
+            if absent := [cell for cell in plan.unsupported if (cell.study, cell.device) == own]:
                 needs = sorted({need for cell in absent for need in cell.lacks.split(", ")})
                 text += f"; {counted(len(absent), 'cell')} not supported ({', '.join(needs)})"
             if bound:

@@ -77,11 +77,9 @@ def imported(place: str) -> Callable[..., Any]:
 
 
 def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any]) -> int:
-    """Do the work of `program` and return its exit code.
-
-    An expected failure is printed as one sentence. If a disk error names no file, the sentence
-    names the folder of the option `out`. Other exceptions are bugs and keep their traceback.
-    """
+    """Do the work of `program` and return its exit code. An expected failure is printed as one
+    sentence. If a disk error names no file, the sentence names the folder of the option `out`.
+    Other exceptions are bugs and keep their traceback."""
     try:
         return work()
     except ExpectedError as error:

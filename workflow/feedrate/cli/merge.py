@@ -64,12 +64,8 @@ class Site(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    parser.add_argument(
-        "sites",
-        metavar="[NAME=]SITE",
-        nargs="+",
-        help="an archive, or a project's folder, and the site's name; default: that of the file",
-    )
+    told = "an archive, or a project's folder, and the site's name; default: that of the file"
+    parser.add_argument("sites", metavar="[NAME=]SITE", nargs="+", help=told)
     parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="a new folder")
 
 
@@ -83,9 +79,8 @@ def merge(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         sites = [read_site(text, stack) for text in options.sites]
         if double := [a.name for a, b in itertools.combinations(sites, 2) if a.name == b.name]:
-            raise UsageError(
-                f"two sites are called {double[0]}: name them, as in a={double[0]}.zip"
-            )
+            name = double[0]
+            raise UsageError(f"two sites are called {name}: name them, as in a={name}.zip")
         refuse_duplicates(sites)
         names = device_names(sites)
         project, plan = merged(sites, names)
@@ -199,26 +194,20 @@ def merged(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> tuple
     plan = Plan(runs={}, unsupported=[], shared=[])
     devices = {n: one for site in reversed(sites) for n, one in site.project.devices.items()}
     for site in sites:
-        for (of, old), new in names.items():
-            entry = site.project.devices[old] if of == site.name else None
-            if entry and old in several:
-                label, varied = f"{entry.label} ({site.name})", entry.variant_of or old
-                devices[new] = replace(
-                    entry, label=label, variant_of=varied if new != old else entry.variant_of
-                )
-            elif entry:
-                devices[new] = entry
+        own = {old: new for (of, old), new in names.items() if of == site.name}
+        for old, new in own.items():
+            devices[new] = entry = site.project.devices[old]
+            if old in several:
+                varied = entry.variant_of or (old if new != old else None)
+                label = f"{entry.label} ({site.name})"
+                devices[new] = replace(entry, label=label, variant_of=varied)
         whole = _with_studies(whole, site)
-
-        def renamed(one: Any, site: Site = site) -> Any:
-            return replace(one, device=names.get((site.name, one.device), one.device))
-
-        for (study, _, cell, repeat), spec in site.plan.runs.items():
-            moved = renamed(spec)
-            plan.runs[study, moved.device, cell, repeat] = moved
-        known = {old for of, old in names if of == site.name}
-        plan.unsupported.extend(renamed(c) for c in site.plan.unsupported if c.device in known)
-        plan.shared.extend(renamed(c) for c in site.plan.shared if c.device in known)
+        for (study, device, cell, repeat), spec in site.plan.runs.items():
+            plan.runs[study, own[device], cell, repeat] = replace(spec, device=own[device])
+        unsupported = (cell for cell in site.plan.unsupported if cell.device in own)
+        plan.unsupported.extend(replace(c, device=own[c.device]) for c in unsupported)
+        shared = (cell for cell in site.plan.shared if cell.device in own)
+        plan.shared.extend(replace(c, device=own[c.device]) for c in shared)
     imports = [one for site in sites for one in site.project.config.imports]
     studies = {name: with_page(study, name, imports) for name, study in whole.studies.items()}
     config = replace(whole.config, devices=[*names.values()], studies=[*studies], imports=imports)
@@ -301,17 +290,13 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
         yield study, "source digest", made.pop("source_digest")[:12]
         yield study, "data digest", made.pop("data_digest")[:12]
         if spec := record.spec:
-            protocol, cards = spec.protocol, f"{spec.count} on {counted(spec.nodes, 'host')}"
-            yield (
-                study,
-                "protocol",
-                f"{protocol.steps} steps after {protocol.warmup_steps} left out",
-            )
-            yield device, "cards", cards
+            protocol = spec.protocol
+            steps = f"{protocol.steps} steps after {protocol.warmup_steps} left out"
+            yield study, "protocol", steps
+            yield device, "cards", f"{spec.count} on {counted(spec.nodes, 'host')}"
             if key in shared:
-                for what, value in flat(
-                    msgspec.to_builtins({"settings": spec.settings, "protocol": protocol})
-                ):
+                used = msgspec.to_builtins({"settings": spec.settings, "protocol": protocol})
+                for what, value in flat(used):
                     yield f"{study} {device}", what, str(value)
         for what, value in flat(made):
             if what not in NOT_FACTS and value not in ("", None, [], {}):

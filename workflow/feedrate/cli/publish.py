@@ -46,16 +46,10 @@ class Run(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("--to", required=True, choices=sorted(NEEDS), help="the tracker")
-    parser.add_argument(
-        "--project", default=PROJECT, help="its project or experiment; default: %(default)s"
-    )
-    parser.add_argument(
-        "results",
-        nargs="?",
-        type=Path,
-        default=Path(RESULTS),
-        help="a folder of results, or a file",
-    )
+    told = "its project or experiment; default: %(default)s"
+    parser.add_argument("--project", default=PROJECT, help=told)
+    told = "a folder of results, or a file"
+    parser.add_argument("results", nargs="?", type=Path, default=Path(RESULTS), help=told)
 
 
 def publish(options: argparse.Namespace) -> int:
@@ -113,16 +107,13 @@ def read_runs(table: Path) -> Iterator[Run]:
         settings = {k: MASK if mask(str(v)) != str(v) else v for k, v in settings.items()}
         started = row.get("started_at")
         identity = digest_value([row.get(name) for name in IDENTITY])[:16]
+        known = {n: row[n] for n in sorted(numbers) if row.get(n) is not None}
         yield Run(
             identity,
             f"{row['study']} {row['device']} {row['cell']} rep{row['repeat']} {identity[:4]}",
             row["status"],
             settings | {"feedrate_run": identity},
-            {
-                n: row[n]
-                for n in sorted(numbers)
-                if row.get(n) is not None and math.isfinite(row[n])
-            },
+            {n: value for n, value in known.items() if math.isfinite(value)},
             int(datetime.fromisoformat(started).timestamp() * 1000) if started else None,
         )
 

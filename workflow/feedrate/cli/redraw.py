@@ -9,7 +9,6 @@ import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from feedrate.cli import jobs
 from feedrate.config import statements
@@ -19,6 +18,7 @@ from feedrate.flow.view import PlanView
 from feedrate.report.params import Part
 
 CAPTIONS = Path("report/captions")
+PAGES: dict[Part, str] = {"table": paths.TABLE, "figure": paths.FIGURE}
 MERGED = {
     "runs": paths.RESULTS_CSV,
     "cells": paths.CELLS_CSV,
@@ -29,15 +29,13 @@ MERGED = {
 
 
 def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:
-    """Make all results in the working directory again from the runs of the view's plan.
-
-    `root` is the project's root folder, whose captions are used. Without `parse`, the records are
-    taken as they are. Raises ExpectedError if the results or a page cannot be made.
-    """
+    """Make all results in the working directory again from the runs of the view's plan. `root` is
+    the project's root folder, whose captions are used. Without `parse`, the records are taken as
+    they are. Raises ExpectedError if the results or a page cannot be made."""
     shutil.copytree(root / CAPTIONS, CAPTIONS, dirs_exist_ok=True)
     make_results(view, parse=parse)
-    for page in _pages(view):
-        _draw(view, page)
+    for page, inputs in _pages(view):
+        _draw(view, *page, inputs)
     _run("write-overview", *_overview(view))
 
 
@@ -57,11 +55,12 @@ def make_results(view: PlanView, *, parse: bool = True) -> None:
         _run("judge-claims", "--results", runs, "--settings", judged, "--out", claims)
         _run("fit-loader-model", "--cells", cells, "--settings", fitted, "--out", fit)
         would_help = paths.WOULD_HELP.format(study=study)
-        wanted = any(would_help in page.inputs for page in _pages(view))
+        wanted = any(would_help in inputs for _, inputs in _pages(view))
         if wanted and Path(paths.LEDGER).is_file():
             given = ("--records-list", view.record_list(study), "--ledger", paths.LEDGER)
             _run("predict-changes", *given, "--out", would_help)
-        if _scores(view, study):
+        kept = view.scores(study)
+        if kept and all(Path(file).is_file() for file in kept):
             scores = paths.QUALITY_CSV.format(study=study)
             _run("collect-quality", f"@{view.quality_arguments(study)}", "--out", scores)
     merged = [
@@ -72,41 +71,24 @@ def make_results(view: PlanView, *, parse: bool = True) -> None:
     _run("merge-results", *merged, "--out", paths.RESULTS)
 
 
-def _scores(view: PlanView, study: str) -> bool:
-    """Whether the scores of all kept models are there."""
-    files = view.scores(study)
-    return bool(files) and all(Path(file).is_file() for file in files)
-
-
-class _Page(NamedTuple):
-    """A table or figure, its file, and the files that it is made from."""
-
-    study: str
-    part: Part
-    name: str
-    path: str
-    inputs: list[str]
-
-
-def _pages(view: PlanView) -> Iterator[_Page]:
-    parts: dict[Part, str] = {"table": paths.TABLE, "figure": paths.FIGURE}
+def _pages(view: PlanView) -> Iterator[tuple[tuple[str, Part, str], list[str]]]:
+    """Study, part and name of each table and figure, and the files that it is made from."""
     for study, entry in view.project.studies.items():
-        for part, path in parts.items():
+        for part in PAGES:
             for page in getattr(entry, f"{part}s"):
-                files = view.inputs_of(study, part, page.name)
-                made = path.format(study=study, **{part: page.name})
-                yield _Page(study, part, page.name, made, files)
+                yield (study, part, page.name), view.inputs_of(study, part, page.name)
 
 
-def _draw(view: PlanView, page: _Page) -> None:
+def _draw(view: PlanView, study: str, part: Part, name: str, inputs: list[str]) -> None:
     """Make a table or figure."""
-    settings = repr(view.rendering(*page[:3])["settings"])
+    out = PAGES[part].format(study=study, **{part: name})
+    settings = repr(view.rendering(study, part, name)["settings"])
     try:
-        if missing := [file for file in page.inputs if not Path(file).is_file()]:
+        if missing := [file for file in inputs if not Path(file).is_file()]:
             raise ExpectedError(f"there is no {missing[0]}")
-        _run("render-page", "--settings", settings, "--out", page.path, "--inputs", *page.inputs)
+        _run("render-page", "--settings", settings, "--out", out, "--inputs", *inputs)
     except ExpectedError as error:
-        raise ExpectedError(f"{page.path} cannot be made: {error}") from None
+        raise ExpectedError(f"{out} cannot be made: {error}") from None
 
 
 def _overview(view: PlanView) -> list[str]:

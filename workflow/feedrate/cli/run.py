@@ -143,10 +143,8 @@ def measure_again(
     and the new pages."""
     check_call(options, others)
     started_s = time.time()
-    code = run_snakemake(
-        snakemake_arguments(options, target, *others),
-        environment={variables.ADVICE_LATER: f"{started_s}"},
-    )
+    arguments = snakemake_arguments(options, target, *others)
+    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
     found = sorted(Path().glob(page.format(device="*")))
     return code, [file for file in found if file.stat().st_mtime >= started_s]
 
@@ -154,9 +152,8 @@ def measure_again(
 def add_cancel_options(parser: argparse.ArgumentParser) -> None:
     """The options of `cancel`."""
     parser.add_argument("-n", "--dry-run", action="store_true", help="only list the jobs")
-    parser.add_argument(
-        "--force", action="store_true", help="cancel even while a run is active in this folder"
-    )
+    told = "cancel even while a run is active in this folder"
+    parser.add_argument("--force", action="store_true", help=told)
 
 
 def cancel(options: argparse.Namespace) -> int:
@@ -187,31 +184,21 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     """Add the options that select a profile and override keys of config.yaml."""
     parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
     parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
-    parser.add_argument(
-        "--device",
-        action="append",
-        help="an entry of devices.yaml, or `detected` for the devices of this machine; repeatable",
-    )
+    told = "an entry of devices.yaml, or `detected` for the devices of this machine; repeatable"
+    parser.add_argument("--device", action="append", help=told)
     parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
     several: dict[str, Any] = {"nargs": "+", "default": []}
-    overrides = "YAML file that overrides keys of config.yaml"
-    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=overrides, **several)
-    parser.add_argument(
-        "--config",
-        "-C",
-        action="extend",
-        metavar="KEY=VALUE",
-        help="keys of config.yaml in Snakemake's syntax; repeatable",
-        **several,
-    )
+    told = "YAML file that overrides keys of config.yaml"
+    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=told, **several)
+    several |= {"action": "extend", "metavar": "KEY=VALUE"}
+    told = "keys of config.yaml in Snakemake's syntax; repeatable"
+    parser.add_argument("--config", "-C", help=told, **several)
     parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
 
 
 def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
-    """Check a call before Snakemake starts; return what Snakemake reads in `others`.
-
-    Raises ConfigError, and UsageError for an option in `others` that Snakemake does not have.
-    """
+    """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
+    ConfigError, and UsageError for an option in `others` that Snakemake does not have."""
     check_configuration(options, others)
     if not others:
         return argparse.Namespace(dryrun=False, quiet=None)
@@ -227,17 +214,19 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
 
 
 def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
-    """The project of a call, checked before Snakemake starts. Raises ConfigError.
-
-    Files outside config/ are left to Snakemake, which knows where jobs run.
-    """
-    profile = configuration.read_profile(options.profile)
-    files = [*profile.files, *map(Path, options.configfile)]
-    layers = configuration.read_layers(files, assignments(options))
+    """The project of a call, checked before Snakemake starts. Raises ConfigError. Files outside
+    config/ are left to Snakemake, which knows where jobs run."""
+    layers = layers_of(options, configuration.read_profile(options.profile))
     project = configuration.load(Path(), layers)
     configuration.check_targets(Path(), project, layers, targets)
     make_plan(project)
     return project
+
+
+def layers_of(options: argparse.Namespace, profile: configuration.Profile) -> configuration.Layers:
+    """The configuration of a call with a profile, file by file. Raises ConfigError."""
+    files = [*profile.files, *map(Path, options.configfile)]
+    return configuration.read_layers(files, assignments(options))
 
 
 def assignments(options: argparse.Namespace) -> list[str]:

@@ -32,16 +32,10 @@ GAP_S = 0.001
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    parser.add_argument(
-        "run", metavar="RUN", type=Path, help="the folder of a run, with its events"
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        default=Path("timeline.json"),
-        help="the trace; default: %(default)s",
-    )
+    told = "the folder of a run, with its events"
+    parser.add_argument("run", metavar="RUN", type=Path, help=told)
+    file, told = Path("timeline.json"), "the trace; default: %(default)s"
+    parser.add_argument("--out", metavar="FILE", type=Path, default=file, help=told)
 
 
 def timeline(options: argparse.Namespace) -> int:
@@ -51,11 +45,9 @@ def timeline(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.run}: there is no {EVENTS_NAME} with steps in this folder")
     trace = trace_of(ranks)
     write_text(options.out, json.dumps(trace))
-    slices = sum(event["ph"] == "X" for event in trace["traceEvents"])
-    output().print(
-        f"{options.out}: {counted(slices, 'slice')} of {counted(len(ranks), 'rank')}; open it in "
-        "https://ui.perfetto.dev"
-    )
+    slices = counted(sum(event["ph"] == "X" for event in trace["traceEvents"]), "slice")
+    told = f"{options.out}: {slices} of {counted(len(ranks), 'rank')}; open it in"
+    output().print(f"{told} https://ui.perfetto.dev")
     return 0
 
 
@@ -70,9 +62,8 @@ def trace_of(ranks: Mapping[int, RankEvents]) -> dict[str, Any]:
         late_s = (begins[rank] or first_s) - first_s
         for thread, name, start_s, length_s, told in _slices(events, begins[rank]):
             when = {"ts": round((start_s + late_s) * 1e6, 3), "dur": round(length_s * 1e6, 3)}
-            found.append(
-                {"ph": "X", "pid": rank, "tid": thread, "name": name, **when, "args": told}
-            )
+            what = {"ph": "X", "pid": rank, "tid": thread, "name": name}
+            found.append({**what, **when, "args": told})
         for step in events.steps:
             if step.memory_gib is not None and step.t_s is not None:
                 at = {"ts": round((step.t_s + late_s) * 1e6, 3), "args": {"GiB": step.memory_gib}}

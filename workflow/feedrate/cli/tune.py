@@ -17,20 +17,11 @@ from statistics import fmean
 
 import msgspec
 
-from feedrate.cli.advice import (
-    Model,
-    Run,
-    advice,
-    choose,
-    cores_line,
-    cores_of_loading,
-    expected,
-    model_line,
-)
+from feedrate.cli import advice
+from feedrate.cli.advice import Model, Run
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
 from feedrate.core.errors import ExpectedError, tell
-from feedrate.core.files import write_json, write_text
+from feedrate.core.files import write_json
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock, lock_path
@@ -54,9 +45,7 @@ def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
     prepared/manifest.json, `out` advice.txt, next to tuning.json."""
     lines, numbers = tune(short(spec), data, out.parent)
     write_json(out.with_name("tuning.json"), numbers)
-    write_text(out, "\n".join(lines) + "\n")
-    if not os.environ.get(variables.ADVICE_LATER):
-        print("\n".join(lines), flush=True)
+    advice.write_lines(lines, out)
 
 
 def short(spec: RunSpec) -> RunSpec:
@@ -85,24 +74,24 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     if not drained.loaders:
         raise TuningError(f"no loader could be measured: {drained.refused[0].why}")
     model = plain.model._replace(samples_per_s=plain.computes_per_s, cores=drained.cores)
-    choice = choose(drained.loaders, model)
-    predicted = expected(choice, model)
+    choice = advice.choose(drained.loaders, model)
+    expected = advice.expected(choice, model)
     used = {"decode": choice.decode, "workers": choice.workers}
     check = train(spec.changed("loader", **used), manifest, out / "check")
     lines = [
-        model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
-        *advice(drained.loaders, drained.refused, model, choice, check),
-        cores_line(spec.count, choice, model),
+        advice.model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
+        *advice.advice(drained.loaders, drained.refused, model, choice, check),
+        advice.cores_line(spec.count, choice, model),
     ]
     return lines, {
         "model_samples_per_s": model.samples_per_s,
         "model_cpu_s_per_sample": model.cpu_s,
-        "loading_cores_per_device": cores_of_loading(spec.count, choice, model),
+        "loading_cores_per_device": advice.cores_of_loading(spec.count, choice, model),
         **msgspec.to_builtins(drained),
         "use": used,
-        "expected_samples_per_s": predicted,
+        "expected_samples_per_s": expected,
         "measured_samples_per_s": check.samples_per_s,
-        "error": predicted / check.samples_per_s - 1,
+        "error": expected / check.samples_per_s - 1,
     }
 
 
@@ -160,11 +149,9 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
 def run_ranks(
     spec: RunSpec, job: str, folder: Path, options: Sequence[str], what: str, limit_s: float
 ) -> None:
-    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures.
-
-    The host lock is held only for this: training jobs take it themselves. Raises TuningError, which
-    says `what` failed, or DeviceError.
-    """
+    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures. The
+    host lock is held only for this: training jobs take it themselves. Raises TuningError, which
+    says `what` failed, or DeviceError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))

@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from pyarrow.parquet import read_table
 
 from feedrate.cli.archive import environment, measured, report_pages
 from feedrate.cli.display import counted
@@ -45,6 +46,8 @@ AS_THEY_ARE = {QUALITY: "scoring needs the weights", "predicted.json": "it needs
 """Measured and computed files that cannot be made again here, and why."""
 NOT_COMPARED = ("made_from.parser", "made_from.device")
 """Keys of a record that say which version of the code made it."""
+ABSENT = object()
+"""In place of a value that a file does not have; null is a value."""
 PAGES = (".html", ".svg")
 """Of these files only the first line that differs is told."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
@@ -52,32 +55,18 @@ _PACKED = re.compile(r'(?<=data-packed=")[A-Za-z0-9+/=]+')
 """Copies of records and of the ends of long lines, which are others where names were replaced."""
 
 
-class Difference(NamedTuple):
-    """A value in the archive that its raw events do not give."""
-
-    file: str
-    key: str
-    old: Any
-    new: Any
-
-    def __str__(self) -> str:
-        old, new = _short(self.old), _short(self.new)
-        return f"{self.file}: {self.key}: {old} in the archive, {new} made again"
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("archive", metavar="FILE.zip", type=Path)
-    parser.add_argument(
-        "--keep", metavar="FOLDER", type=Path, help="a new folder for all that is made again"
-    )
+    told = "a new folder for all that is made again"
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help=told)
 
 
 def verify(options: argparse.Namespace) -> int:
     """Print the defects of an archive and its differences; return 1 if there are any."""
     if options.keep and options.keep.exists():
         raise ExpectedError(f"--keep {options.keep}: not allowed; it exists")
-    found: list[Any] = list(defects(options.archive))
+    found = list(defects(options.archive))
     with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")
         unpack(options.archive, given)
@@ -104,11 +93,11 @@ def verify(options: argparse.Namespace) -> int:
 def check_documents(folder: Path) -> Iterator[str]:
     """A sentence for each document of a run that does not fit its schema, and for each record that
     was made from other logs than those in the archive."""
-    for file in sorted((folder / paths.RESULTS).rglob("*.json")):
+    documents = sorted((folder / paths.RESULTS).rglob("*.json"))
+    for file in (file for file in documents if file.name in CHECKED):
         name = file.relative_to(folder)
         try:
-            read = CHECKED.get(file.name)
-            found: Any = read(file) if read else None
+            found = CHECKED[file.name](file)
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
             continue
@@ -119,11 +108,11 @@ def check_documents(folder: Path) -> Iterator[str]:
         if file.name == paths.RECORD_NAME:
             for log, digest in sorted(found.made_from.files.items()):
                 path = file.parent / log
-                if path.resolve().is_relative_to(file.parent.resolve()) and path.is_file():
-                    if digest_file(path) != digest:
-                        yield f"{name} was made from another {log} than that in the archive."
-                else:
+                inside = path.resolve().is_relative_to(file.parent.resolve())
+                if not (inside and path.is_file()):
                     yield f"{name} was made from {log}, which is not in the archive."
+                elif digest_file(path) != digest:
+                    yield f"{name} was made from another {log} than that in the archive."
 
 
 def check_report(folder: Path) -> Iterator[str]:
@@ -136,8 +125,9 @@ def check_report(folder: Path) -> Iterator[str]:
     except ExpectedError as error:
         yield f"{error}."
         return
-    for name in (name for name, same in pages.items() if not same):
-        yield f"{REPORT} shows another {name} than that in the archive."
+    for name, same in pages.items():
+        if not same:
+            yield f"{REPORT} shows another {name} than that in the archive."
     print(f"{REPORT}: {counted(len(pages), 'page')} compared with the files in {paths.RESULTS}/")
 
 
@@ -186,23 +176,22 @@ def derived(folder: Path) -> list[Path]:
     return sorted({path for pattern in DERIVED for path in results.glob(pattern) if path.is_file()})
 
 
-def differences(given: Path, made: Path, cleaned: bool) -> Iterator[Difference]:
-    """What differs between the derived files of two folders, value by value."""
+def differences(given: Path, made: Path, cleaned: bool) -> Iterator[str]:
+    """A line for each value in the derived files of an archive that its raw events do not give."""
     for file in derived(given):
         name = str(file.relative_to(given))
         other = made / name
         if not other.is_file():
-            yield Difference(name, "file", "there", "not made")
+            yield f"{name}: file: there in the archive, not made made again"
             continue
         old, new = values(file, cleaned), values(other, cleaned)
         keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
-        moved = (Difference(name, k, old.get(k), new.get(k)) for k in keys if _differ(k, old, new))
-        is_page = file.suffix in PAGES
-        yield from islice(moved, 1 if is_page else None)
-
-
-def _differ(key: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    return (key in old) != (key in new) or old.get(key) != new.get(key)
+        moved = (
+            f"{name}: {k}: {_short(old.get(k))} in the archive, {_short(new.get(k))} made again"
+            for k in keys
+            if old.get(k, ABSENT) != new.get(k, ABSENT)
+        )
+        yield from islice(moved, 1 if file.suffix in PAGES else None)
 
 
 def values(file: Path, cleaned: bool) -> dict[str, Any]:
@@ -214,9 +203,7 @@ def values(file: Path, cleaned: bool) -> dict[str, Any]:
         with file.open(newline="", encoding="utf-8") as stream:
             return _cells(list(csv.DictReader(stream)))
     if file.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return _cells(pq.read_table(file).to_pylist())
+        return _cells(read_table(file).to_pylist())
     text = _STYLE.sub("", file.read_text(encoding="utf-8")).replace("><", ">\n<")
     text = _PACKED.sub("", text) if cleaned else text
     return {f"line {number}": line for number, line in enumerate(text.splitlines(), start=1)}

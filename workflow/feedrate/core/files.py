@@ -69,11 +69,9 @@ def digest_file(path: Path | str) -> str:
 
 @contextmanager
 def replaced_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder next to `target`, and replace `target` with it on success.
-
-    An error or a crash at any point leaves `target` as it was. The next call removes the folders
-    that a crash leaves.
-    """
+    """Yield an empty folder next to `target`, and replace `target` with it on success. An error or
+    a crash at any point leaves `target` as it was. The next call removes the folders that a crash
+    leaves."""
     part = target.with_name(f".{target.name}.part")
     old = target.with_name(f".{target.name}.old")
     _settle(target, part, old)

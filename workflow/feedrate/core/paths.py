@@ -36,8 +36,6 @@ TRACE_NAME = "trace.json.gz"
 """The files of a run by their names, because a job works in another folder than the run's."""
 ANY_EVENTS = "events*.jsonl"
 SPEC = f"{RUN}/{SPEC_NAME}"
-EVENTS = f"{RUN}/{EVENTS_NAME}"
-"""Rank 0's; see `events_name`."""
 OUTCOME = f"{RUN}/{OUTCOME_NAME}"
 """The job's outcome, written last."""
 TRAIN_LOG = f"{RUN}/{LOG_NAME}"
@@ -103,7 +101,7 @@ SOURCES = f"{RESULTS}/sources.html"
 
 
 def events_name(rank: int) -> str:
-    """The file of a rank's events."""
+    """The file of a rank's events in the folder of a run."""
     return EVENTS_NAME if rank == 0 else f"events.rank{rank}.jsonl"
 
 

@@ -8,6 +8,7 @@ without importing the module, so planning knows the sizes of a model without imp
 import ast
 import importlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -55,8 +56,6 @@ def _literals(file: Path, _modified_ns: int) -> dict[str, Any]:
             continue
         for target in targets:
             if isinstance(target, ast.Name) and target.id.isupper():
-                try:
+                with suppress(ValueError):
                     found[target.id] = ast.literal_eval(value)
-                except ValueError:
-                    continue
     return found

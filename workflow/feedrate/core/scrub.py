@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from feedrate.core.errors import ExpectedError, Masker
 
@@ -94,11 +94,6 @@ class Scrubber:
         names = "|".join(map(re.escape, longest_first))
         # `_` borders a name too, as in the folders that TensorBoard names after hosts.
         self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])") if names else None
-
-    @property
-    def replaced(self) -> Mapping[str, str]:
-        """The replacement of each name."""
-        return self._instead
 
     def __call__(self, text: str) -> str:
         """`text` without secrets and names, also in the files that a page embeds."""

@@ -140,12 +140,11 @@ def _queue(*which: str) -> list[Job]:
     except SlurmError:
         return []
     rows = (line.split(_SEPARATOR) for line in answer.splitlines())
-    return [_job(row) for row in rows if len(row) == len(_FIELDS)]
+    return [_job(*row) for row in rows if len(row) == len(_FIELDS)]
 
 
-def _job(row: list[str]) -> Job:
-    job, state, reason, nodes, limit, ran, *others = row
-    return Job(job, state, reason, nodes, minutes(limit), minutes(ran), *others)
+def _job(job: str, state: str, why: str, nodes: str, limit: str, ran: str, *others: str) -> Job:
+    return Job(job, state, why, nodes, minutes(limit), minutes(ran), *others)
 
 
 def _from_accounting(job_id: str) -> Job | None:
@@ -157,18 +156,11 @@ def _from_accounting(job_id: str) -> Job | None:
         )
     except SlurmError:
         return None
-    lines = answer.splitlines()
-    if not lines:
+    if not (lines := answer.splitlines()):
         return None
     state, nodes, limit, ran, memory = lines[-1].split("|")
-    return Job(
-        id=job_id,
-        state=state.split()[0],  # "CANCELLED by 1000"
-        nodes=nodes,
-        limit_min=minutes(limit),
-        ran_min=minutes(ran),
-        memory=memory,
-    )
+    state = state.split()[0]  # "CANCELLED by 1000"
+    return Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory)
 
 
 def _end_of_log(job_id: str) -> str:

@@ -41,15 +41,12 @@ class Layers:
         self.values: dict[str, Any] = reduce(merged, (values for _, values in self._layers), {})
 
     def origin(self, key: str) -> str:
-        """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from.
-
-        For a key that no file has, the last file that has the mapping it belongs to; otherwise
-        config.yaml.
-        """
+        """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from. For a key
+        that no file has, the last file that has the mapping it belongs to; otherwise
+        config.yaml."""
         path = re.sub(r"\[\d+\]", "", key).split(".")
-        depths = [_depth(values, path) for _, values in self._layers]
-        deepest = max(depths)
-        last = len(depths) - 1 - depths[::-1].index(deepest)
+        depths = ((_depth(values, path), at) for at, (_, values) in enumerate(self._layers))
+        deepest, last = max(depths)
         return self._layers[last if deepest else 0][0]
 
 
@@ -226,10 +223,8 @@ def _checkpoint_faults(
 
 
 def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, str]]:
-    """Keys of a device's software whose program or image this host lacks, with the reason.
-
-    Only the job knows an interpreter in a container, or one of an environment module.
-    """
+    """Keys of a device's software whose program or image this host lacks, with the reason. Only the
+    job knows an interpreter in a container, or one of an environment module."""
     python, image = software.python, software.container
     place = f"on {platform.node()}, where its jobs run" if here else "in the project's folder"
     if image and "://" not in image and _is_known(image, here=here):
@@ -297,11 +292,9 @@ def call() -> Call:
 
 
 def profile_files(*, main_process: bool) -> list[Path]:
-    """The files under `configfile` in the profiles of this call of Snakemake.
-
-    They are read in addition to the --configfile of the command line, which overrides them. Jobs
-    are called without a profile, and read the files that the main process found.
-    """
+    """The files under `configfile` in the profiles of this call of Snakemake. They are read in
+    addition to the --configfile of the command line, which overrides them. Jobs are called without
+    a profile, and read the files that the main process found."""
     if main_process:
         files = os.pathsep.join(map(str, call().profile_files))
         os.environ[variables.PROFILE_FILES] = files

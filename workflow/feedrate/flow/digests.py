@@ -5,6 +5,7 @@ import ast
 import json
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,11 +123,9 @@ class DigestCache:
     def save(self) -> None:
         """Keep the values for the next plan; a read-only folder is no error."""
         if self._fresh:
-            try:
+            with suppress(OSError):
                 write_text(self._path, json.dumps(self._known))
-            except OSError:
-                return
-            self._fresh = False
+                self._fresh = False
 
 
 def source_digest(cache: DigestCache, code: Code) -> str:
@@ -195,11 +194,9 @@ _SHORT = 16
 
 
 def edited(index_path: Path, cache: DigestCache) -> str:
-    """A digest of the fetched files that have changed since; empty if none has.
-
-    It is also empty if nothing has been fetched yet, and for a folder source, whose files belong to
-    the user: `folder_state` digests them. An unchanged file costs one stat.
-    """
+    """A digest of the fetched files that have changed since; empty if none has. It is also empty if
+    nothing has been fetched yet, and for a folder source, whose files belong to the user:
+    `folder_state` digests them. An unchanged file costs one stat."""
     try:
         index = read_index(index_path)
     except (DataError, OSError):
@@ -214,8 +211,7 @@ def edited(index_path: Path, cache: DigestCache) -> str:
 
 def folder_state(path: Path, cache: DigestCache) -> str:
     """A digest of the file `path`, or of the names and contents of all files in the folder `path`
-    that are not hidden; "absent" if there is neither. Only regular files are opened.
-    """
+    that are not hidden; "absent" if there is neither. Only regular files are opened."""
     if path.is_file():
         return _state(path, cache)[:_SHORT]
     if not path.is_dir():
@@ -226,8 +222,7 @@ def folder_state(path: Path, cache: DigestCache) -> str:
 
 def weights_state(folder: Path, cache: DigestCache) -> str:
     """A digest of the names and contents of the files in `folder` that a model is read from;
-    "absent" if there are none. Other files, such as a model's card, do not count.
-    """
+    "absent" if there are none. Other files, such as a model's card, do not count."""
     files = {file for pattern in PATTERNS for file in folder.glob(pattern)}
     states = {file.name: _state(file, cache) for file in sorted(files)}
     return digest_value(states)[:_SHORT] if states else "absent"
@@ -269,11 +264,9 @@ class Attempts:
         self._disturbed: dict[str, dict[str, int]] = {}
 
     def next(self, file: str, *, holds: Callable[[str], bool] | None = None) -> int:
-        """The attempt that makes `file`, a JSON file with a `status`: 1 at first.
-
-        It goes up after a failure. Out of memory is a result and keeps its number, unless `holds`
-        says of its cause that it no longer holds.
-        """
+        """The attempt that makes `file`, a JSON file with a `status`: 1 at first. It goes up after
+        a failure. Out of memory is a result and keeps its number, unless `holds` says of its cause
+        that it no longer holds."""
         if file not in self._numbers:
             self._numbers[file] = _next_attempt(file, holds)
         return self._numbers[file]

@@ -9,7 +9,7 @@ import shlex
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,7 +17,7 @@ from feedrate.config.plan import Plan, timeouts_min
 from feedrate.config.project import Project
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core import paths, slurm, variables
-from feedrate.devices.doctor import examine
+from feedrate.devices.doctor import FAILS, SLOW, examine
 from feedrate.flow.configuration import profile_names
 from feedrate.flow.digests import of_run
 from feedrate.flow.lost import mend_executor
@@ -64,9 +64,8 @@ def hold() -> bool:
             stream.close()
             return False
         stream.truncate(0)
-        stream.write(
-            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()})
-        )
+        mark = Driver(os.getpid(), socket.gethostname(), time.time())
+        stream.write(json.dumps(asdict(mark)))
         stream.flush()
         _held = stream
     return _held is not None
@@ -92,13 +91,9 @@ def equip_jobs(package: Path, project: Project) -> None:
     `package`.
     """
     os.environ[variables.DRIVER_PID] = f"{os.getpid()}@{socket.gethostname()}"
-    os.environ[variables.MODEL_PATTERNS] = json.dumps(
-        {
-            name: project.devices[name].model_pattern
-            for name in project.config.devices
-            if project.devices[name].model_pattern
-        }
-    )
+    patterns = {name: project.devices[name].model_pattern for name in project.config.devices}
+    told = {name: pattern for name, pattern in patterns.items() if pattern}
+    os.environ[variables.MODEL_PATTERNS] = json.dumps(told)
     os.environ[variables.TIMEOUTS] = json.dumps(timeouts_min(project))
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
@@ -134,8 +129,7 @@ def other_driver() -> str:
 
 def unseen_driver() -> str:
     """A driver on another host that left Snakemake's lock. Where a file system keeps locks to each
-    host, nobody can see from here whether it lives. Call after `other_driver` has returned "".
-    """
+    host, nobody can see from here whether it lives. Call after `other_driver` has returned ""."""
     driver = _read_mark()
     elsewhere = driver is not None and driver.host != socket.gethostname()
     return str(driver) if elsewhere and is_locked() else ""
@@ -143,17 +137,16 @@ def unseen_driver() -> str:
 
 def is_locked() -> bool:
     """Whether there is a lock of Snakemake's, of a living process or a dead one."""
-    return SNAKEMAKE_LOCKS.is_dir() and any(SNAKEMAKE_LOCKS.iterdir())
+    return any(SNAKEMAKE_LOCKS.glob("*"))
 
 
 def clear_dead_lock() -> bool:
     """Remove a Snakemake lock whose driver is dead, as `other_driver` and `unseen_driver` said;
     True if there was one."""
-    if not is_locked():
-        return False
-    for lock in SNAKEMAKE_LOCKS.iterdir():
+    locks = list(SNAKEMAKE_LOCKS.glob("*"))
+    for lock in locks:
         lock.unlink(missing_ok=True)
-    return True
+    return bool(locks)
 
 
 def _put_first(variable: str, folder: str) -> None:
@@ -189,10 +182,8 @@ LATER = "--begin=now+1hour"
 
 def check(workflow: Any) -> None:
     """Ask Slurm whether it would run each kind of job, in the executor's own words; nothing is run.
-
     Raises WorkflowError with all that it would not run. Other executors, and a Slurm that does not
-    answer, pass.
-    """
+    answer, pass."""
     from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm import ExecutorSettings
 
@@ -249,14 +240,13 @@ def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) ->
     if not specs or variables.LOST in os.environ:
         return  # what remains uses no device
     found = examine(project, specs, here=here)
-    for one in found:
-        if one.outlook == "will be slow":
-            logger.warning(f"Will be slow: {one.subject}: {one.text}: {one.remedy}")
-    if bound := [one for one in found if one.outlook == "will fail"]:
-        lines = (f"  {one.subject}: {one.text}: {one.remedy}" for one in bound)
+    lines = [(one.outlook, f"{one.subject}: {one.text}: {one.remedy}") for one in found]
+    for line in (line for outlook, line in lines if outlook == SLOW):
+        logger.warning(f"Will be slow: {line}")
+    if bound := [f"  {line}" for outlook, line in lines if outlook == FAILS]:
         raise WorkflowError(
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "
-            "checks):\n" + "\n".join(lines)
+            "checks):\n" + "\n".join(bound)
         )
 
 
@@ -267,19 +257,12 @@ def _sbatch(job: Any, settings: Any) -> str:
     from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
 
     validate_slurm_extra(job)
-    account, partition = (
-        f"{flag} {safe_quote(job.resources.get(key))}" if job.resources.get(key) else ""
-        for flag, key in (("-A", "slurm_account"), ("-p", "slurm_partition"))
-    )
-    params = {
-        "run_uuid": "feedrate",
-        "slurm_logfile": "/dev/null",
-        "comment_str": job.rule.name,
-        "account": account,
-        "partition": partition,
-        "workdir": "",
-    }
-    return str(get_submit_command(job, params, settings) + set_gres_string(job))
+    params = {"run_uuid": "feedrate", "slurm_logfile": "/dev/null", "comment_str": job.rule.name}
+    for key, flag in (("account", "-A"), ("partition", "-p")):
+        asked = job.resources.get(f"slurm_{key}")
+        params[key] = f"{flag} {safe_quote(asked)}" if asked else ""
+    made = get_submit_command(job, {**params, "workdir": ""}, settings)
+    return str(made + set_gres_string(job))
 
 
 def refusal(command: str) -> str:

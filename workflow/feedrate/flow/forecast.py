@@ -128,7 +128,6 @@ class Runs:
     """For all devices of a job."""
     cells: int = 0
     unsupported_cells: int = 0
-    runs: int = 0
     done: int = 0
     to_do: int = 0
     job_s: float = 0.0
@@ -157,11 +156,12 @@ class Runs:
 class Jobs:
     """Jobs of a rule with the same requests in the same place."""
 
+    count: int
     rule: str
     place: str
-    count: int
     threads: int
     resources: tuple[tuple[str, int | str], ...]
+    """Their requests to a scheduler besides their place."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,6 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
     for spec in plan.runs.values():
         group = groups[spec.study, spec.device]
         group.cells += spec.repeat == 1
-        group.runs += 1
         outcome = of_run(paths.OUTCOME, spec)
         if outcome not in planned:
             group.done += Path(outcome).exists()
@@ -219,27 +218,13 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
 
 def _jobs(dry_run: DryRun) -> list[Jobs]:
     """Equal jobs, counted, in the order of the Snakefile; all tables in one row, and all figures.
-
     Snakemake lists jobs in an order that changes from call to call."""
-    order = {rule: number for number, rule in enumerate(dry_run.configuration.rules)}
-    counts = Counter(
-        (_FAMILY.sub(r"\1_*", job.rule), _place(dry_run, job), job.threads, _asked(dry_run, job))
-        for job in sorted(dry_run.jobs, key=lambda job: order[job.rule])
-    )
-    return [
-        Jobs(rule, place, count, threads, resources)
-        for (rule, place, threads, resources), count in counts.items()
-    ]
-
-
-def _place(dry_run: DryRun, job: Job) -> str:
-    if dry_run.runs_here(job):
-        return HERE
-    return str(job.resources.get("slurm_partition") or DEFAULT_PARTITION)
-
-
-def _asked(dry_run: DryRun, job: Job) -> tuple[tuple[str, int | str], ...]:
-    """A job's requests to a scheduler besides its place; none for a job on this host."""
-    if dry_run.runs_here(job):
-        return ()
-    return tuple((k, v) for k, v in sorted(job.resources.items()) if k != "slurm_partition")
+    rules = dry_run.configuration.rules
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for job in sorted(dry_run.jobs, key=lambda job: rules.index(job.rule)):
+        here = dry_run.runs_here(job)
+        asked = {} if here else dict(sorted(job.resources.items()))
+        partition = asked.pop("slurm_partition", "") or DEFAULT_PARTITION
+        rule, place = _FAMILY.sub(r"\1_*", job.rule), HERE if here else str(partition)
+        counts[rule, place, job.threads, tuple(asked.items())] += 1
+    return [Jobs(count, *kind) for kind, count in counts.items()]

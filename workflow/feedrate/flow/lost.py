@@ -178,7 +178,8 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
         check=False,
         preexec_fn=die_with_parent,
     )
-    if text := _without_profile(done.stdout):
+    lines = (line for line in done.stdout.splitlines() if not line.startswith("Using profile"))
+    if text := "\n".join(lines).strip():
         logger.error(text)
 
 
@@ -213,11 +214,6 @@ def _arguments(workflow: Any) -> list[str]:
         *(word for flag, words in lists.items() if words for word in (flag, *words)),
         *("--", *map(str, dag.targets)),
     ]
-
-
-def _without_profile(output: str) -> str:
-    lines = [line for line in output.splitlines() if not line.startswith("Using profile")]
-    return "\n".join(lines).strip()
 
 
 # Ends of jobs that Snakemake's Slurm executor would not see, or would see late. It does not

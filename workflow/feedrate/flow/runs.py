@@ -75,11 +75,9 @@ class Inputs:
         return self._stores[key]
 
     def of_training(self, device: str) -> dict[str, Asked]:
-        """The inputs that training on a device needs besides its data: `weights` and `store`.
-
-        An input that no run of the device needs is left out, because each one makes the plan of
-        thousands of runs slower.
-        """
+        """The inputs that training on a device needs besides its data: `weights` and `store`. An
+        input that no run of the device needs is left out, because each one makes the plan of
+        thousands of runs slower."""
         needed: dict[str, Asked] = {}
         if self._checkpoints:
             needed["weights"] = self.checkpoints(device)
@@ -167,11 +165,9 @@ class Resources:
         }
 
     def training(self, device: str, *, retried: bool) -> dict[str, Any]:
-        """What a training job requests. Its time limit doubles after the first try.
-
-        If no job is `retried`, constants take the place of functions where they can: each function
-        makes the plan of thousands of runs slower.
-        """
+        """What a training job requests. Its time limit doubles after the first try. If no job is
+        `retried`, constants take the place of functions where they can: each function makes the
+        plan of thousands of runs slower."""
         limits_min = {limit for (_, name), limit in self._minutes.items() if name == device}
         tries: Any = signed(lambda _, attempt: attempt) if retried else 1
         runtime: Any = signed(

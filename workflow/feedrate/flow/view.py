@@ -12,19 +12,12 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config import workflow
 from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import subset
-from feedrate.config.workflow import (
-    Dataset,
-    Examples,
-    Folder,
-    Generated,
-    LocalExamples,
-    find_dataset,
-)
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
 from feedrate.flow import digests
@@ -104,24 +97,22 @@ class PlanView:
 
     def fetching(self, name: str) -> Params:
         """A dataset's settings, and for a folder the state of its files."""
-        return self._fetching(find_dataset(self.project.config, name), "fetched")
+        return self._fetching(workflow.find_dataset(self.project.config, name), "fetched")
 
     def fetching_winoground(self, name: str) -> Params:
         """The source of a copy of Winoground, and for a local one the state of its files."""
         return self._fetching(self.project.config.winoground_sets[name], "winoground")
 
-    def _fetching(self, entry: Dataset | Examples, code: str) -> Params:
+    def _fetching(self, entry: workflow.Dataset | workflow.Examples, code: str) -> Params:
         state = ""
-        if isinstance(entry, Folder | LocalExamples):
+        if isinstance(entry, workflow.Folder | workflow.LocalExamples):
             state = digests.folder_state(self._root / entry.path, self._cache)
-            self._cache.save()
         return {**self._params(msgspec.to_builtins(entry), code), "state": state}
 
     def preparing(self, name: str) -> Params:
         """A dataset's settings, and a digest of the fetched files that were edited."""
         edited = digests.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
-        self._cache.save()
-        settings = msgspec.to_builtins(find_dataset(self.project.config, name))
+        settings = msgspec.to_builtins(workflow.find_dataset(self.project.config, name))
         return {**self._params(settings, "prepared"), "edited": edited}
 
     def fetching_checkpoint(self, key: str) -> Params:
@@ -154,7 +145,8 @@ class PlanView:
     def drawn(self) -> str:
         """The dataset of a self-test: one that is drawn here, so that it needs no network."""
         config = self.project.config
-        drawn = (name for name, data in config.datasets.items() if isinstance(data, Generated))
+        datasets = config.datasets.items()
+        drawn = (name for name, data in datasets if isinstance(data, workflow.Generated))
         return next(drawn, config.dataset)
 
     def testing(self, device: str) -> Params:
@@ -305,13 +297,14 @@ class PlanView:
         return self._params(report.overview_settings(self.project, self.plan), "overview")
 
     def _params(self, settings: Any, code: str, *programs: str) -> Params:
-        """`settings` with the digest of a kind of job's code and of further `programs`."""
+        """`settings` with the digest of a kind of job's code and of further `programs`. Keeps the
+        digests of files that were read for the next plan."""
         key = (code, *programs)
         if key not in self._sources:
             entry = digests.CODE[code]
             entry = entry._replace(programs=entry.programs + programs)
             self._sources[key] = digests.source_digest(self._cache, entry)
-            self._cache.save()
+        self._cache.save()
         return {"settings": msgspec.to_builtins(settings), "source": self._sources[key]}
 
     def _runs(self, study: str, device: str) -> list[RunSpec]:
