@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import NamedTuple
 
 from feedrate.jobs.events import NOT_TRIED
@@ -17,14 +17,19 @@ from feedrate.report.answers import (
 )
 from feedrate.report.groups import group_name
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
-from feedrate.report.loader_alone import Said, loader_rates
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import apart
+from feedrate.results.settings import DECODE, WORKERS, apart
+from feedrate.results.statistics import pooled_noise, ratio_interval
 
 LOSSES = "Losses beside the baseline's"
+CONFIDENCE = 0.95
+"""Of the intervals of ratios that only sentences give; those of one sentence hold together."""
+
+Said = tuple[str, Sequence[CellOf]]
+"""A sentence, and the cells or runs that it rests on."""
 
 
 class Finding(NamedTuple):
@@ -89,7 +94,7 @@ def _of_device(
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
         "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": _out_of_memory(study, cells, device),
-        "Loader-only throughput": loader_rates(study, speed, runs),
+        "Loader-only throughput": _loader_rates(study, speed, runs),
         "Other recommendations": _other_recommendations(study, speed, device),
         "What limits each setting": _limits(study, good),
         "Ceilings below the rate": _below_rate(study, good),
@@ -152,6 +157,37 @@ def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) 
     more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
     ran_out = f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result"
     return f"{ran_out}{more * bool(skipped)}.", mine
+
+
+def _loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
+    """The loader-only throughput of each decode path, where a study compares several; else empty.
+
+    Only cells with as many workers as the baseline are compared.
+    """
+    factors = {factor.sets: name for name, factor in study.factors.items()}
+    workers = factors.get(WORKERS, "")
+    usual = study.baseline.get(workers)
+    alike = [c for c in cells if c.loader_samples_per_s and c.levels.get(workers) == usual]
+    base = next((cell for cell in alike if cell.levels == study.baseline), None)
+    if DECODE not in factors or base is None or len(alike) < 2:
+        return "", ()
+    good = [(r.key, r.loader_samples_per_s) for r in runs if r.status == "ok"]
+    found = {c.key: [rate for key, rate in good if key == c.key and rate] for c in alike}
+    rates = {cell.key: found[cell.key] or [cell.loader_samples_per_s] for cell in alike}
+    noise, told = pooled_noise(rates.values()), []
+    for cell in alike:
+        others = {name: v for name, v in cell.levels.items() if name != workers}
+        name = text.levels_text(notable(study, others)) or "the baseline"
+        own = rates[cell.key]
+        ratio, *ends = ratio_interval(own, rates[base.key], CONFIDENCE, noise, len(alike) - 1)
+        sure = " to ".join(text.number(end, 3) for end in ends if end) or "no interval: single runs"
+        times = text.TIMES + text.number(ratio, 3) + f", {sure}" * (cell is not base)
+        told.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
+    where = f"With {workers} = {usual}: " if workers else ""
+    sentences = [f"{where}{text.listed(told)}."]
+    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
+        sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
+    return " ".join(sentences), alike
 
 
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
