@@ -18,7 +18,7 @@ from feedrate.report.answers import (
 from feedrate.report.groups import group_name
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow, rates_of
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.settings import DECODE, WORKERS, apart
@@ -171,9 +171,7 @@ def _loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence
     base = next((cell for cell in alike if cell.levels == study.baseline), None)
     if DECODE not in factors or base is None or len(alike) < 2:
         return "", ()
-    good = [(r.key, r.loader_samples_per_s) for r in runs if r.status == "ok"]
-    found = {c.key: [rate for key, rate in good if key == c.key and rate] for c in alike}
-    rates = {cell.key: found[cell.key] or [cell.loader_samples_per_s] for cell in alike}
+    rates = {cell.key: rates_of(cell, runs, "loader_samples_per_s") for cell in alike}
     noise, told = pooled_noise(rates.values()), []
     for cell in alike:
         others = {name: v for name, v in cell.levels.items() if name != workers}

@@ -5,6 +5,7 @@ statements and imported runs have lines of their own.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from feedrate.config.values import level_text
@@ -31,6 +32,7 @@ from feedrate.results.settings import STORAGE
 
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
+RATE = attrgetter("samples_per_s")
 
 
 class Line(NamedTuple):
@@ -110,7 +112,7 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
             return Line(label, _with_interval(best), [best], rest)
         if undecided := left_open(good, device):
             between = list(undecided.values())[-1]  # those that the answer is about
-            slow, fast = (pick(between, key=_rate) for pick in (min, max))
+            slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             return Line(label, value, [slow, fast], f", {words.rstrip('.')}: {_lower(REPEAT)}")
     detail = f" {found.detail}" * (stored or not found.found)
@@ -125,7 +127,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
         return None
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     groups = text.grouped(good, lambda cell: level_text(cell.levels[factor]))
-    best = {level: max(group, key=_rate) for level, group in groups.items()}
+    best = {level: max(group, key=RATE) for level, group in groups.items()}
     base = best.pop(level_text(study.baseline[factor]), None)
     if base is None or not best:
         return None
@@ -135,7 +137,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
-        f"{text.share(_rate(cell) / _rate(base))} of that with {others(cell)}: "
+        f"{text.share(RATE(cell) / RATE(base))} of that with {others(cell)}: "
         f"{_with_interval(cell)}"
         for level, cell in best.items()
     )
@@ -188,12 +190,7 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
 
 
 def _with_interval(cell: CellRow) -> str:
-    interval = text.interval(cell.ci_low, cell.ci_high)
-    return f"{text.rate(cell.samples_per_s)}{f' ({interval})' * bool(interval)}"
-
-
-def _rate(cell: CellRow) -> float:
-    return cell.samples_per_s or 0.0
+    return text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high, "samples/s")
 
 
 def _lower(sentence: str) -> str:

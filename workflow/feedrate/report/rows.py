@@ -99,6 +99,12 @@ class RunRow(CellOf, frozen=True, kw_only=True):
     status: str
 
 
+def rates_of(cell: CellRow, runs: Iterable[RunRow], column: str) -> list[float]:
+    """A rate of each ok run of a cell; the cell's own where no run has one."""
+    good = (getattr(r, column) for r in runs if r.status == "ok" and r.key == cell.key)
+    return [rate for rate in good if rate] or [getattr(cell, column)]
+
+
 def as_run(one: Record) -> RunRow:
     """An imported run as a row, for links to its record. No device here can have the name of its
     device, so links to runs here lead elsewhere."""
@@ -142,7 +148,7 @@ class FitRow(CellOf, frozen=True, kw_only=True):
 
     def called(self, label: str) -> str:
         """The fit's display name, from its device's `label`."""
-        return f"{label} ({self.series})" if self.series else label
+        return text.with_remark(label, self.series)
 
 
 @with_columns(columns.QUALITY)
@@ -152,15 +158,6 @@ class QualityRow(CellOf, frozen=True, kw_only=True):
     repeat: int
     status: str
     n: int = 0
-
-
-_COLUMNS = {
-    "cells.csv": columns.CELLS,
-    "results.csv": columns.RUNS,
-    "claims.csv": columns.CLAIMS,
-    "fit.csv": columns.FIT,
-    "quality.csv": columns.QUALITY,
-}
 
 
 class Inputs:
@@ -202,7 +199,7 @@ class Inputs:
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
-                for row in read_csv(path, _COLUMNS[name])
+                for row in read_csv(path, columns.FILES[name])
                 if row.get("study") == study
             ]
         except (OSError, ValueError, msgspec.ValidationError) as error:
@@ -282,7 +279,6 @@ class Score(NamedTuple):
     gain_high: float | None
     """The same of the paired change by training."""
     chance: float | None
-    repeats: int
 
 
 def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
@@ -303,7 +299,6 @@ def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
         gain_low=outermost(min, "gain_low"),
         gain_high=outermost(max, "gain_high"),
         chance=next((row.chance for row in found if row.chance is not None), None),
-        repeats=len(known),
     )
 
 

@@ -139,12 +139,6 @@ def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None)
     _MARKS.setdefault(axes.get_figure(), []).append(place)
 
 
-def told(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    """A value with its unit and its interval: `23.28 samples/s (22.9 to 23.6)`."""
-    interval = text.interval(low, high)
-    return f"{text.number(value)} {unit}{f' ({interval})' * bool(interval)}"
-
-
 def _marks(figure: Figure) -> str:
     """The marks as SVG: circles that cannot be seen, with titles. The layout must be final."""
     width, height = figure.bbox.size
@@ -251,7 +245,7 @@ def fit(words: str, figure: Figure, size_pt: float) -> str:
 
 def wrap(words: str, width: int) -> str:
     """`words` broken into lines of at most `width` characters."""
-    return "\n".join(textwrap.wrap(words, width)) or words
+    return textwrap.fill(words, width)
 
 
 def level_ticks(axes: Axes, names: Sequence[str]) -> None:
@@ -308,7 +302,7 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
     for place, point in enumerate(line.points):
         if point.value is not None:
             name = text.levels_text(point.levels)
-            words = told(point.value, point.low, point.high, axes.get_ylabel())
+            words = text.with_interval(point.value, point.low, point.high, axes.get_ylabel())
             mark(axes, (place + aside, point.value), f"{name}: {words}", point.row)
         if point.low is not None and point.high is not None:
             bars.append((place + aside, point.low, point.high - point.low))

@@ -131,7 +131,7 @@ def _ceiling(
     if known:
         axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
     for place, rate in rates.items():
-        words = canvas.told(rate.value, rate.low, rate.high, "samples/s")
+        words = text.with_interval(rate.value, rate.low, rate.high, "samples/s")
         canvas.mark(axes, (place, min(rate.value, top)), f"{name}: {words}", cells[place])
     options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
     for place, rate in rates.items():
@@ -171,7 +171,7 @@ def _remark(line: Line, point: Point) -> str:
 
 def _title(settings: PageSettings, line: Line, use: CellRow | None) -> str:
     others = text.levels_text(differing(settings, line.others))
-    name = settings.label(line.device) + (f" ({others})" if others else "")
+    name = text.with_remark(settings.label(line.device), others)
     if use is None:
         return name + ": undecided" * any(p.row and p.row.open for p in line.points)
     levels = {k: v for k, v in use.levels.items() if k not in line.others}

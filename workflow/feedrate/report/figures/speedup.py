@@ -42,7 +42,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
             place = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, edgecolor=canvas.LIGHT, **look))
             if speedup.value:
-                words = canvas.told(speedup.value, speedup.low, speedup.high, "times")
+                words = text.with_interval(speedup.value, speedup.low, speedup.high, "times")
                 level = level_text(settings.factors[settings.factor].levels[column])
                 canvas.mark(axes, (column, row), f"{name}, {level}: {words}", *speedup.cells)
             if size > TOO_SMALL:

@@ -33,9 +33,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _fields(settings: PageSettings, claim: ClaimRow) -> tuple[Markup | str, ...]:
-    about = claim.expression + (
-        f" ({claim.edition})" if claim.edition and claim.of != "ours" else ""
-    )
+    about = text.with_remark(claim.expression, claim.edition * (claim.of != "ours"))
     consistency = CONSISTENCY.get(claim.published_verdict, "")
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
     return (
