@@ -184,10 +184,20 @@ def test_scaling_gives_the_share_of_linear(tmp_path):
     devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], family="cpu")}
     study = replace(study, devices=devices, figures=[])
     words = said(study, Inputs(write_results(tmp_path, project)))
-    assert (
-        "Scaling: \N{MULTIPLICATION SIGN}1.00 from 1 to 8 devices with workers = 0, 12% of" in words
-    )
+    gain = "\N{MULTIPLICATION SIGN}1.00 (0.98 to 1.02)"
+    assert f"Scaling: {gain} from 1 to 8 devices with workers = 0, 12% of" in words
     assert "Look for what limits 8 devices in the table of scaling." in words
+
+
+def test_a_gain_of_single_runs_has_no_interval_and_says_so(tmp_path):
+    project = make_project(("cpu", "gaudi2"))
+    study = study_of(project)
+    devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], family="cpu")}
+    inputs = Inputs(write_results(tmp_path, project))
+    single = [run for run in inputs.runs(STUDY) if run.repeat == 2]
+    inputs.runs = lambda _: single
+    words = said(replace(study, devices=devices, figures=[]), inputs)
+    assert "Scaling: \N{MULTIPLICATION SIGN}1.00 (no interval: single runs) from 1 to 8" in words
 
 
 def test_statements_of_loaders_authors_are_counted(study, inputs):

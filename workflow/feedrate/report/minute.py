@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.answers import (
@@ -22,13 +24,23 @@ from feedrate.report.answers import (
     name_of,
     recommended_cell,
 )
-from feedrate.report.findings import failed, failures, outcomes
+from feedrate.report.findings import CONFIDENCE, failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs, QualityRow, as_run
+from feedrate.report.rows import (
+    CellOf,
+    CellRow,
+    ClaimRow,
+    Inputs,
+    QualityRow,
+    RunRow,
+    as_run,
+    rates_of,
+)
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.settings import STORAGE
+from feedrate.results.statistics import noise_by_device, ratio_interval
 
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
@@ -76,7 +88,7 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
         if study.loaders and any(cell.status == "ok" for cell in mine):
             yield _statements(study, inputs, mine, device)
     if any(table.kind == "scaling" for table in study.tables):
-        yield _scaling(study, cells)
+        yield _scaling(study, cells, inputs.runs(study.study))
     if imported := inputs.imported(study.study).records:
         good = [one for one in imported if one.status == "ok"]
         rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
@@ -170,23 +182,29 @@ def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], d
     return Line(f"{study.label(device)}, loaders", value, mine, f". {to_do}")
 
 
-def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
+def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Line:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
-    was measured on several numbers of devices."""
+    was measured on several numbers of devices. The noise is that of a claim about both."""
     groups = [one for one in by_device_count(study, cells).values() if len(one) > 1]
     if not groups:
         why = "not measured on several numbers of devices. Nothing to do without more devices."
         return Line("Scaling", "", (), why)
     group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
     few, many = min(group), max(group)
-    gain = _rate(group[many]) / _rate(group[few])
+    pair = [group[many], group[few]]
+    noises = noise_by_device(map(asdict, runs))
+    noise = max(filter(None, (noises.get((one.study, one.device)) for one in pair)), default=None)
+    rates = (rates_of(one, runs, "samples_per_s") for one in pair)
+    gain, low, high = ratio_interval(*rates, CONFIDENCE, noise)
+    interval = text.ratio_interval(low, high) if low else "no interval: single runs"
     share = gain * few / many
     to_do = f"Use {text.count(many, 'device')}."
     if share < LINEAR:
         to_do = f"Look for what limits {text.count(many, 'device')} in the table of scaling."
     where = f"from {few} to {many} devices with {name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
-    return Line("Scaling", text.ratio(gain), [group[few], group[many]], rest)
+    value = text.with_remark(text.ratio(gain), interval)
+    return Line("Scaling", value, [group[few], group[many]], rest)
 
 
 def _with_interval(cell: CellRow) -> str:
