@@ -299,7 +299,7 @@ def _same_change(
 
 def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
     """The loader model's reading of the published numbers, and of ours."""
-    published = [fit for fit in fits if fit.origin != "here"]
+    published = [fit for fit in fits if not fit.ours]
     fewest: dict[str, int] = {}
     for fit in published:
         if fit.bound == "compute" and fit.loader_workers is not None:
@@ -310,7 +310,7 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
         f"{text.count(workers, 'worker')} on."
         for workers, group in text.grouped(fewest, fewest.__getitem__).items()
     ]
-    here = (fit for fit in fits if fit.origin == "here" and fit.reading)
+    here = (fit for fit in fits if fit.ours and fit.reading)
     ours: dict[str, list[FitRow]] = {}  # by device its first fit: of cells like the baseline
     for group in text.grouped(here, lambda fit: fit.fit).values():
         ours.setdefault(group[0].device, group)

@@ -146,6 +146,11 @@ class FitRow(CellOf, frozen=True, kw_only=True):
         """The key that the cells of one fit share."""
         return self.origin, self.device, self.series
 
+    @property
+    def ours(self) -> bool:
+        """Whether the number was measured here, and not published."""
+        return self.origin == "here"
+
     def called(self, label: str) -> str:
         """The fit's display name, from its device's `label`."""
         return text.with_remark(label, self.series)

@@ -1,5 +1,6 @@
 """The leading figure: training throughput on each device, its two ceilings, and verdicts."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     for axes, line in zip(panels, shown, strict=True):
         axes.set_xlabel(settings.factor_label(factor))
         axes.set_ylabel("samples/s")
-        axes.set_title(canvas.wrap(_title(settings, line, use[line.device]), 60))
+        axes.set_title(textwrap.fill(_title(settings, line, use[line.device]), 60))
         _panel(axes, line, factor, use[line.device])
         canvas.dots(axes, line, runs, canvas.BLACK)
     drawn = [line.device for line in shown]
@@ -163,7 +164,7 @@ def _bold(
 def _remark(line: Line, point: Point) -> str:
     """The text below a level: its verdict and data-wait share, or why it has no number."""
     if point.value is None or point.row is None:
-        return canvas.wrap(point_status(line, point), 12)
+        return textwrap.fill(point_status(line, point), 12)
     wait = point.row.data_wait_share
     waits = f"waits {text.share(wait)}" if wait is not None else ""
     return "\n".join(filter(None, (point.row.verdict, waits, "noisy" * point.row.noisy)))

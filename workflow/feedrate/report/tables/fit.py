@@ -25,7 +25,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     rows = inputs.rows("fit.csv", FitRow, settings.study)
     if not rows:
         return el("p", "There are no numbers to fit.")
-    rows.sort(key=lambda entry: entry.origin != "here")
+    rows.sort(key=lambda entry: not entry.ours)
     short = short_names(rows)
     lines: list[Markup] = []
     for first, *others in text.grouped(rows, lambda entry: entry.fit).values():
@@ -48,5 +48,5 @@ def _row(entry: FitRow, name: str) -> Markup:
         entry.bound or text.DASH,
         text.number(entry.predicted_from_ceilings),
         text.signed_share(entry.ceiling_residual),
-        of=[entry] if entry.origin == "here" else [],
+        of=[entry] if entry.ours else [],
     )
