@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.config.values import level_text
 from feedrate.report import rows, text
 from feedrate.report.groups import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
@@ -301,14 +301,13 @@ def _training_gain(
     A change is one only if its paired interval excludes 0.
     """
     cells = rows.cells_of(scores, device)
-    levels = {cell: parse_levels(cell[1], BETWEEN_LEVELS) for cell in cells}
-    for cell in sorted(cells, key=lambda one: levels[one] != study.baseline):
+    for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
         both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
         before, after = both
         if before and after and before.value is not None and after.value is not None:
-            where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
+            where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
             change, to_do = _change(before, after)
-            return change + where, to_do, CellOf(study=study.study, device=device, cell=cell[1])
+            return change + where, to_do, CellOf(study=study.study, device=device, cell=cell.cell)
     return None
 
 

@@ -152,15 +152,13 @@ def _lines(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:
             head = [line[:WIDE].rstrip() for line in itertools.islice(stream, FIRST)]
-            tail: deque[str] = deque(maxlen=LAST)
-            rest = 0
-            for line in stream:
-                tail.append(line[:WIDE].rstrip())
-                rest += 1
+            tail = deque(enumerate(stream, 1 - LAST), LAST)
     except OSError as error:
         return f"cannot be read: {error}"
-    between = [f"({text.count(rest - LAST, 'line')} between)"] if rest > LAST else []
-    return Masker()("\n".join([*head, *between, *tail])) or "(empty)"
+    left_out = tail[-1][0] if tail else 0
+    between = [f"({text.count(left_out, 'line')} between)"] if left_out > 0 else []
+    ends = (line[:WIDE].rstrip() for _, line in tail)
+    return Masker()("\n".join([*head, *between, *ends])) or "(empty)"
 
 
 def pack(documents: dict[str, dict[str, Any]]) -> str:

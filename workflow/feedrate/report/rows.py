@@ -307,15 +307,18 @@ def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
     )
 
 
-def pick(rows: Iterable[QualityRow], cell: Key, on: str, metric: str, moment: str) -> Score | None:
+def pick(
+    rows: Iterable[QualityRow], cell: CellOf, on: str, metric: str, moment: str
+) -> Score | None:
     """The score of a cell on a split by a metric, before or after training."""
-    wanted = (*cell, on, metric, moment)
+    wanted = (*cell.key, on, metric, moment)
     return over_repeats(r for r in rows if (*r.key, r.on, r.metric, r.moment) == wanted)
 
 
-def cells_of(rows: Iterable[QualityRow], device: str) -> list[Key]:
-    """The cells of a device that have scores, in the order of the results."""
-    return list(dict.fromkeys(r.key for r in rows if r.device == device and r.metric))
+def cells_of(rows: Iterable[QualityRow], device: str) -> list[QualityRow]:
+    """The first row of each cell of a device that has scores, in the order of the results."""
+    scored = (r for r in rows if r.device == device and r.metric)
+    return [first for first, *_ in text.grouped(scored, lambda r: r.key).values()]
 
 
 def score_text(score: Score | None, metric: str) -> tuple[str, str]:

@@ -43,13 +43,12 @@ def _split(
     cells = cells_of(found, device)
     for cell in cells:
         for moment in MOMENTS:
-            mine = [one for one in found if (one.cell, one.moment) == (cell[1], moment)]
-            levels = next(one.levels for one in found if one.cell == cell[1])
+            mine = [one for one in found if (one.cell, one.moment) == (cell.cell, moment)]
             scores = [score_field(pick(mine, cell, split, m, moment), m) for m in metrics]
             took_s = max((one.seconds for one in mine if one.seconds is not None), default=None)
             fields = [moment, *scores, text.seconds(took_s)]
             use = "use" * (moment == "after")
-            yield row(text.values_text(levels), *fields, class_=use, of=mine)
+            yield row(text.values_text(cell.levels), *fields, class_=use, of=mine)
     if cells:
         yield row("by chance", "", *(_chance(found, metric) for metric in metrics), "")
 
