@@ -49,7 +49,12 @@ def findings(
     scores: Sequence[QualityRow] = (),
 ) -> list[Finding]:
     """All findings of a study, in the order of the page."""
-    found = [_equal_losses(cells), _quality(cells), _scoring_cost(scores)]
+    whole = {
+        "Equal losses": _equal_losses(cells),
+        LOSSES: _quality(cells),
+        "Cost of scoring": _scoring_cost(scores),
+    }
+    found = [Finding(lead, *said) for lead, said in whole.items()]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
         sentences = _of_device(study, cells, device, runs)
@@ -107,41 +112,35 @@ def _of_device(
 # Quality
 
 
-def _equal_losses(cells: Iterable[CellRow]) -> Finding:
+def _equal_losses(cells: Iterable[CellRow]) -> Said:
     """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical]
-    return Finding(
-        "Equal losses",
+    return (
         f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit by bit, because"
         " the batches are the same: this shows that training is deterministic, and nothing about "
-        "quality." * bool(same),
-        same,
-    )
+        "quality." * bool(same)
+    ), same
 
 
-def _quality(cells: Iterable[CellRow]) -> Finding:
+def _quality(cells: Iterable[CellRow]) -> Said:
     compared = [c for c in cells if c.loss_shift is not None and not c.loss_identical]
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
-        said = f"A warning, not a test: the loss of {other} differs {departs}."
-        return Finding(LOSSES, said, compared)
+        return f"A warning, not a test: the loss of {other} differs {departs}.", compared
     count = text.count(len(compared), "setting")
     none = f"None differs {departs} ({count} compared). This is no test of equality."
-    return Finding(LOSSES, none if compared else "", compared)
+    return none if compared else "", compared
 
 
-def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
+def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
     scored = {(*row.key, row.repeat): row for row in scores if row.status == "ok" and row.job_s}
     if not scored:
-        return Finding("Cost of scoring", "")
+        return "", ()
     takes = text.seconds(mean(row.job_s for row in scored.values()))
-    return Finding(
-        "Cost of scoring",
-        f"Scoring a model before and after training takes {takes} on average "
-        f"({text.count(len(scored), 'model')}).",
-        [*scored.values()],
-    )
+    models = text.count(len(scored), "model")
+    said = f"Scoring a model before and after training takes {takes} on average ({models})."
+    return said, [*scored.values()]
 
 
 # Cells of a device

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from feedrate.core import paths
 from feedrate.core.errors import Masker
 from feedrate.report import text
-from feedrate.report.markup import SAFE, Markup, anchor, el, join, small, table, wide_row, word
+from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
 from feedrate.report.params import Setup, StudySettings
 from feedrate.report.rows import RunRow
 from feedrate.results.record import Record, RecordError, read_record
@@ -93,7 +93,7 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
     own = _anchor(run)
     link = el("a", shown, href=f"#{quote(own, safe=SAFE)}", class_="record")
     cells = (
-        link if valid else join(link, small(run.cause)),
+        link if valid else noted(link, run.cause),
         run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
         text.seconds(run.duration_s),
         str(run.attempt or text.DASH),

@@ -5,7 +5,7 @@ from statistics import median
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, noted, record_link, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellOf, Inputs
 from feedrate.results.ledger import Outcome, WouldHelp
@@ -48,10 +48,10 @@ def _row(settings: PageSettings, one: Outcome) -> Markup:
     change = f"{one.setting}: {level_text(one.level)}"
     value, *ends = one.predicted
     return row(
-        join(change, small(f"from {_name(settings, cell)}")),
+        noted(change, f"from {_name(settings, cell)}"),
         one.rule,
         text.number(one.before),
-        join(text.number(value), small(text.interval(*ends))),
+        noted(text.number(value), text.interval(*ends)),
         text.number(one.measured),
         "does not count" if one.late else text.signed_share(one.error),
         of=[cell],
