@@ -304,7 +304,7 @@ def _training_gain(
     for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
         both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
         before, after = both
-        if before and after and before.value is not None and after.value is not None:
+        if before and after:
             where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
             change, to_do = _change(before, after)
             return change + where, to_do, CellOf(study=study.study, device=device, cell=cell.cell)

@@ -277,7 +277,7 @@ MOMENTS = ("before", "after")
 class Score(NamedTuple):
     """A metric over the repeats of a cell: the mean, and the outermost ends of their intervals."""
 
-    value: float | None
+    value: float
     low: float | None
     high: float | None
     gain_low: float | None
@@ -287,23 +287,22 @@ class Score(NamedTuple):
 
 
 def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
-    """One metric of one cell at one moment over all repeats; None without any row."""
-    found = list(rows)
-    if not found:
+    """One metric of one cell at one moment over all repeats; None without any value."""
+    known = [row for row in rows if row.value is not None]
+    if not known:
         return None
-    known = [row for row in found if row.value is not None]
 
     def outermost(pick: Callable[..., float | None], column: str) -> float | None:
         ends = (getattr(row, column) for row in known)
         return pick((end for end in ends if end is not None), default=None)
 
     return Score(
-        value=sum(row.value for row in known) / len(known) if known else None,
+        value=sum(row.value for row in known) / len(known),
         low=outermost(min, "low"),
         high=outermost(max, "high"),
         gain_low=outermost(min, "gain_low"),
         gain_high=outermost(max, "gain_high"),
-        chance=next((row.chance for row in found if row.chance is not None), None),
+        chance=next((row.chance for row in known if row.chance is not None), None),
     )
 
 
@@ -323,7 +322,7 @@ def cells_of(rows: Iterable[QualityRow], device: str) -> list[QualityRow]:
 
 def score_text(score: Score | None, metric: str) -> tuple[str, str]:
     """A value and its interval: a share in per cent, a loss as a number."""
-    if score is None or score.value is None:
+    if score is None:
         return text.DASH, ""
     if metric in LOSSES:
         return text.number(score.value, 3), text.interval(score.low, score.high)
