@@ -11,19 +11,8 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from feedrate.config.values import level_text
-from feedrate.report import text
-from feedrate.report.answers import (
-    NOT_DECIDED,
-    REPEAT,
-    TO_DO,
-    Answer,
-    answer,
-    is_about_quality,
-    ladder_factor,
-    left_open,
-    name_of,
-    recommended_cell,
-)
+from feedrate.report import answers, text
+from feedrate.report.answers import REPEAT, Answer
 from feedrate.report.findings import CONFIDENCE, failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
@@ -105,7 +94,7 @@ def answer_of(
 ) -> Answer:
     """The answer for a device: `answer`, or where the study compares storages, theirs."""
     mine = [cell for cell in cells if cell.device == device]
-    return _storage(study, mine) or answer(study, cells, device, scores)
+    return _storage(study, mine) or answers.answer(study, cells, device, scores)
 
 
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
@@ -113,16 +102,16 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
     label = study.label(device)
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
-    other = is_about_quality(study) or ladder_factor(study) or stored
+    other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
     words = found.headline.partition(": ")[2]
     if study.task == "training" and not other:
-        best = good[0] if len(good) == 1 else recommended_cell(study, mine, device)
+        best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
             limit = best.verdict or "undecided"
-            to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
-            rest = f" with {name_of(study, best)}, {limit}: use it, and {to_do}"
+            to_do = _lower(answers.TO_DO.get(limit, answers.NOT_DECIDED))
+            rest = f" with {answers.name_of(study, best)}, {limit}: use it, and {to_do}"
             return Line(label, _with_interval(best), [best], rest)
-        if undecided := left_open(good, device):
+        if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # those that the answer is about
             slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
@@ -201,7 +190,7 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunR
     to_do = f"Use {text.count(many, 'device')}."
     if share < LINEAR:
         to_do = f"Look for what limits {text.count(many, 'device')} in the table of scaling."
-    where = f"from {few} to {many} devices with {name_of(study, group[many])}"
+    where = f"from {few} to {many} devices with {answers.name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     value = text.with_remark(text.ratio(gain), interval)
     return Line("Scaling", value, [group[few], group[many]], rest)
