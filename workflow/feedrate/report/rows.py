@@ -207,7 +207,7 @@ class Inputs:
                 for row in read_csv(path, columns.FILES[name])
                 if row.get("study") == study
             ]
-        except (OSError, ValueError, msgspec.ValidationError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def cells(self, study: str) -> list[CellRow]:

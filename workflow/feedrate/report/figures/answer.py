@@ -66,10 +66,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
 def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
     """The line with this cell, otherwise the first line with a value."""
     valid = [line for line in lines if line.valid]
-    for line in valid:
-        if cell and any(point.row is cell for point in line.points):
-            return line
-    return valid[0] if valid else None
+    own = (line for line in valid if cell and any(point.row is cell for point in line.points))
+    return next(own, valid[0] if valid else None)
 
 
 def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> None:
