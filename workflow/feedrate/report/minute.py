@@ -183,8 +183,8 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunR
     pair = [group[many], group[few]]
     noises = noise_by_device(map(asdict, runs))
     noise = max(filter(None, (noises.get((one.study, one.device)) for one in pair)), default=None)
-    rates = (rates_of(one, runs, "samples_per_s") for one in pair)
-    gain, low, high = ratio_interval(*rates, CONFIDENCE, noise)
+    above, below = (rates_of(one, runs, "samples_per_s") for one in pair)
+    gain, low, high = ratio_interval(above, below, CONFIDENCE, noise)
     interval = text.ratio_interval(low, high) if low else "no interval: single runs"
     share = gain * few / many
     to_do = f"Use {text.count(many, 'device')}."
