@@ -103,7 +103,7 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
     other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
-    words = found.headline.partition(": ")[2]
+    words = found.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
