@@ -178,16 +178,29 @@ def test_scaling_needs_several_numbers_of_devices(study, inputs):
     assert "Scaling: not measured on several numbers of devices." in said(one, inputs)
 
 
-def test_scaling_gives_the_share_of_linear(tmp_path):
+@pytest.fixture
+def scaled(tmp_path):
+    """A study on one and on eight devices of a family, with its results."""
     project = make_project(("cpu", "gaudi2"))
     study = study_of(project)
     devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], family="cpu")}
     study = replace(study, devices=devices, figures=[])
-    words = said(study, Inputs(write_results(tmp_path, project)))
-    assert (
-        "Scaling: \N{MULTIPLICATION SIGN}1.00 from 1 to 8 devices with workers = 0, 12% of" in words
-    )
+    return study, Inputs(write_results(tmp_path, project))
+
+
+def test_scaling_gives_the_share_of_linear(scaled):
+    words = said(*scaled)
+    assert "from 1 to 8 devices with workers = 0, 12% of linear." in words
     assert "Look for what limits 8 devices in the table of scaling." in words
+
+
+def test_a_gain_has_its_interval_or_says_why_not(scaled):
+    study, inputs = scaled
+    runs, gain = inputs.runs(STUDY), "Scaling: \N{MULTIPLICATION SIGN}1.00"
+    low, high = map(float, re.search(rf"{gain} \((\S+) to (\S+)\) from", said(*scaled)).groups())
+    assert low < 1 < high
+    inputs.runs = lambda _: [run for run in runs if run.repeat == 2]
+    assert f"{gain} (no interval: single runs) from 1 to 8 devices" in said(study, inputs)
 
 
 def test_statements_of_loaders_authors_are_counted(study, inputs):

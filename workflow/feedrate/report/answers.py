@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.config.values import level_text
 from feedrate.report import rows, text
 from feedrate.report.groups import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
@@ -158,10 +158,10 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
 def _throughput(study: StudySettings, best: CellRow) -> str:
     """The throughput of the setting to use, its gain, and what limits it."""
     interval = text.interval(best.ci_low, best.ci_high)
-    spread = f" (interval {interval})" * bool(interval)
+    spread = f"interval {interval}" * bool(interval)
     if best.ok_runs == 1:
-        spread = " (a single run, so no interval)"
-    rate = f"Training throughput is {text.rate(best.samples_per_s)}{spread}"
+        spread = "a single run, so no interval"
+    rate = text.with_remark(f"Training throughput is {text.rate(best.samples_per_s)}", spread)
     return f"{rate}{_ratio(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
 
 
@@ -242,7 +242,7 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     groups = text.grouped(cells, lambda cell: level_text(cell.levels[first]))
 
     def sentence(group: Sequence[CellRow]) -> str:
-        quick, busy = min(group, key=_latency_s), max(group, key=_rate)
+        quick, busy = _quick_and_busy(group)
         settings = [
             text.levels_text({k: v for k, v in differing(study, cell.levels).items() if k != first})
             or "the baseline's settings"
@@ -257,8 +257,8 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     base = level_text(study.baseline[first])
     main = groups.get(base) or next(iter(groups.values()))
     where = f" with {first} = {level_text(main[0].levels[first])}" if len(groups) > 1 else ""
-    quick, busy = min(main, key=_latency_s), max(main, key=_rate)
-    lowest, highest = text.seconds(_latency_s(quick)), text.rate(_rate(busy))
+    quick, busy = _quick_and_busy(main)
+    lowest, highest = text.seconds(quick.step_time_median_s), text.rate(busy.samples_per_s)
     return Answer(
         f"{study.label(cells[0].device)}: the lowest latency measured is {lowest} and the highest "
         f"throughput {highest}{where}.",
@@ -283,12 +283,10 @@ def _for_requests(
     return f"{use}{unsure} Latencies have no interval."
 
 
-def _latency_s(cell: CellRow) -> float:
-    return float("inf") if cell.step_time_median_s is None else cell.step_time_median_s
-
-
-def _rate(cell: CellRow) -> float:
-    return cell.samples_per_s or 0.0
+def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:
+    """The cell with the lowest median latency, and the one with the highest throughput."""
+    quick = min(cells, key=lambda cell: cell.step_time_median_s)
+    return quick, max(cells, key=lambda cell: cell.samples_per_s)
 
 
 # Studies of quality
@@ -303,14 +301,13 @@ def _training_gain(
     A change is one only if its paired interval excludes 0.
     """
     cells = rows.cells_of(scores, device)
-    levels = {cell: parse_levels(cell[1], BETWEEN_LEVELS) for cell in cells}
-    for cell in sorted(cells, key=lambda one: levels[one] != study.baseline):
+    for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
         both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
         before, after = both
-        if before and after and before.value is not None and after.value is not None:
-            where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
+        if before and after:
+            where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
             change, to_do = _change(before, after)
-            return change + where, to_do, CellOf(study=study.study, device=device, cell=cell[1])
+            return change + where, to_do, CellOf(study=study.study, device=device, cell=cell.cell)
     return None
 
 

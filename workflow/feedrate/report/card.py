@@ -189,8 +189,7 @@ def _value(score: Score | None) -> str:
         return text.DASH
     if score.value is None:
         return plain(f"not scored: {score.note}")
-    interval = text.interval(score.low, score.high)
-    return f"{text.number(score.value)}{f' ({interval})' if interval else ''}"
+    return text.with_interval(score.value, score.low, score.high)
 
 
 def _speed(settings: CardSettings, record: Record) -> str:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import NamedTuple
 
 from feedrate.jobs.events import NOT_TRIED
@@ -17,14 +17,19 @@ from feedrate.report.answers import (
 )
 from feedrate.report.groups import each_name, group_name
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
-from feedrate.report.loader_alone import Said, loader_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow, rates_of
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import apart
+from feedrate.results.settings import DECODE, WORKERS, apart
+from feedrate.results.statistics import pooled_noise, ratio_interval
 
 LOSSES = "Losses beside the baseline's"
+CONFIDENCE = 0.95
+"""Of the intervals of ratios that only sentences give; those of one sentence hold together."""
+
+Said = tuple[str, Sequence[CellOf]]
+"""A sentence, and the cells or runs that it rests on."""
 
 
 class Finding(NamedTuple):
@@ -44,7 +49,12 @@ def findings(
     scores: Sequence[QualityRow] = (),
 ) -> list[Finding]:
     """All findings of a study, in the order of the page."""
-    found = [_equal_losses(cells), _quality(cells), _scoring_cost(scores)]
+    whole = {
+        "Equal losses": _equal_losses(cells),
+        LOSSES: _quality(cells),
+        "Cost of scoring": _scoring_cost(scores),
+    }
+    found = [Finding(lead, *said) for lead, said in whole.items()]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
         sentences = _of_device(study, cells, device, runs)
@@ -89,7 +99,7 @@ def _of_device(
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
         "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": _out_of_memory(study, cells, device),
-        "Loader-only throughput": loader_rates(study, speed, runs),
+        "Loader-only throughput": _loader_rates(study, speed, runs),
         "Other recommendations": _other_recommendations(study, speed, device),
         "What limits each setting": _limits(study, good),
         "Ceilings below the rate": _below_rate(study, good),
@@ -102,41 +112,35 @@ def _of_device(
 # Quality
 
 
-def _equal_losses(cells: Iterable[CellRow]) -> Finding:
+def _equal_losses(cells: Iterable[CellRow]) -> Said:
     """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical]
-    return Finding(
-        "Equal losses",
+    return (
         f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit by bit, because"
         " the batches are the same: this shows that training is deterministic, and nothing about "
-        "quality." * bool(same),
-        same,
-    )
+        "quality." * bool(same)
+    ), same
 
 
-def _quality(cells: Iterable[CellRow]) -> Finding:
+def _quality(cells: Iterable[CellRow]) -> Said:
     compared = [c for c in cells if c.loss_shift is not None and not c.loss_identical]
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
-        said = f"A warning, not a test: the loss of {other} differs {departs}."
-        return Finding(LOSSES, said, compared)
+        return f"A warning, not a test: the loss of {other} differs {departs}.", compared
     count = text.count(len(compared), "setting")
     none = f"None differs {departs} ({count} compared). This is no test of equality."
-    return Finding(LOSSES, none if compared else "", compared)
+    return none if compared else "", compared
 
 
-def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
+def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
     scored = {(*row.key, row.repeat): row for row in scores if row.status == "ok" and row.job_s}
     if not scored:
-        return Finding("Cost of scoring", "")
+        return "", ()
     takes = text.seconds(mean(row.job_s for row in scored.values()))
-    return Finding(
-        "Cost of scoring",
-        f"Scoring a model before and after training takes {takes} on average "
-        f"({text.count(len(scored), 'model')}).",
-        [*scored.values()],
-    )
+    models = text.count(len(scored), "model")
+    said = f"Scoring a model before and after training takes {takes} on average ({models})."
+    return said, [*scored.values()]
 
 
 # Cells of a device
@@ -152,6 +156,35 @@ def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) 
     more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
     ran_out = f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result"
     return f"{ran_out}{more * bool(skipped)}.", mine
+
+
+def _loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
+    """The loader-only throughput of each decode path, where a study compares several; else empty.
+
+    Only cells with as many workers as the baseline are compared.
+    """
+    factors = {factor.sets: name for name, factor in study.factors.items()}
+    workers = factors.get(WORKERS, "")
+    usual = study.baseline.get(workers)
+    alike = [c for c in cells if c.loader_samples_per_s and c.levels.get(workers) == usual]
+    base = next((cell for cell in alike if cell.levels == study.baseline), None)
+    if DECODE not in factors or base is None or len(alike) < 2:
+        return "", ()
+    rates = {cell.key: rates_of(cell, runs, "loader_samples_per_s") for cell in alike}
+    noise, told = pooled_noise(rates.values()), []
+    for cell in alike:
+        others = {name: v for name, v in cell.levels.items() if name != workers}
+        name = text.levels_text(notable(study, others)) or "the baseline"
+        own = rates[cell.key]
+        ratio, *ends = ratio_interval(own, rates[base.key], CONFIDENCE, noise, len(alike) - 1)
+        sure = " to ".join(text.number(end, 3) for end in ends if end) or "no interval: single runs"
+        times = text.TIMES + text.number(ratio, 3) + f", {sure}" * (cell is not base)
+        told.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
+    where = f"With {workers} = {usual}: " if workers else ""
+    sentences = [f"{where}{text.listed(told)}."]
+    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
+        sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
+    return " ".join(sentences), alike
 
 
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
@@ -267,7 +300,7 @@ def _same_change(
 
 def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
     """The loader model's reading of the published numbers, and of ours."""
-    published = [fit for fit in fits if fit.origin != "here"]
+    published = [fit for fit in fits if not fit.ours]
     fewest: dict[str, int] = {}
     for fit in published:
         if fit.bound == "compute" and fit.loader_workers is not None:
@@ -278,7 +311,7 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
         f"{text.count(workers, 'worker')} on."
         for workers, group in text.grouped(fewest, fewest.__getitem__).items()
     ]
-    here = (fit for fit in fits if fit.origin == "here" and fit.reading)
+    here = (fit for fit in fits if fit.ours and fit.reading)
     ours: dict[str, list[FitRow]] = {}  # by device its first fit: of cells like the baseline
     for group in text.grouped(here, lambda fit: fit.fit).values():
         ours.setdefault(group[0].device, group)

@@ -47,6 +47,11 @@ def small(remark: str) -> Markup:
     return el("small", remark) if remark else Markup()
 
 
+def noted(content: str, *remarks: str) -> Markup:
+    """A number or text with remarks below it; empty ones are left out."""
+    return join(content, *map(small, remarks))
+
+
 def word(reason: str) -> Markup:
     """The text in place of a number: failed, out of memory, /, a dash."""
     return el("span", reason, class_="word" if reason[:1].isalpha() else "")
@@ -163,13 +168,13 @@ def _cell_rows(
             use = "use" * (recommend and cell.recommended)
             yield row(name, *(field(cell) for field in columns.values()), class_=use, of=[cell])
         elif cell.status != "unsupported":
-            reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
+            reason = noted(word(text.STATUS_WORDS[cell.status]), cell.cause)
             yield wide_row(name, reason, width, of=[cell])
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
         count = text.count(len(group), "cell")
         names = "; ".join(text.values_text(cell.levels) for cell in group)
-        yield wide_row("/", join(word(f"{count} not supported"), small(f"{cause} {names}.")), width)
+        yield wide_row("/", noted(word(f"{count} not supported"), f"{cause} {names}."), width)
 
 
 def loss_flag(cell: CellRow) -> str:
@@ -183,14 +188,11 @@ def loss_flag(cell: CellRow) -> str:
 
 
 SPEED: dict[str, Field] = {
-    "Throughput (samples/s)": lambda cell: join(
-        text.number(cell.samples_per_s),
-        small(text.interval(cell.ci_low, cell.ci_high)),
-        small(loss_flag(cell)),
+    "Throughput (samples/s)": lambda cell: noted(
+        text.number(cell.samples_per_s), text.interval(cell.ci_low, cell.ci_high), loss_flag(cell)
     ),
-    "Speed-up over the baseline": lambda cell: join(
-        text.ratio(cell.speedup),
-        small(text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)),
+    "Speed-up over the baseline": lambda cell: noted(
+        text.ratio(cell.speedup), text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)
     ),
 }
 MEMORY: dict[str, Field] = {
@@ -220,7 +222,7 @@ COSTS: dict[str, Field] = {
 def score_field(score: Score | None, metric: str) -> Markup:
     """A score with its interval below it."""
     value, interval = score_text(score, metric)
-    return join(value, small(interval))
+    return noted(value, interval)
 
 
 def not_scored_rows(rows: Sequence[QualityRow], width: int) -> Iterator[Markup]:
@@ -228,4 +230,4 @@ def not_scored_rows(rows: Sequence[QualityRow], width: int) -> Iterator[Markup]:
     for one in rows:
         if one.status != "ok":
             name = f"{text.values_text(one.levels)}, repeat {one.repeat}"
-            yield wide_row(name, join(word("not scored"), small(one.cause)), width, of=[one])
+            yield wide_row(name, noted(word("not scored"), one.cause), width, of=[one])

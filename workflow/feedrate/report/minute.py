@@ -5,32 +5,35 @@ statements and imported runs have lines of their own.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from feedrate.config.values import level_text
-from feedrate.report import text
-from feedrate.report.answers import (
-    NOT_DECIDED,
-    REPEAT,
-    TO_DO,
-    Answer,
-    answer,
-    is_about_quality,
-    ladder_factor,
-    left_open,
-    name_of,
-    recommended_cell,
-)
-from feedrate.report.findings import failed, failures, outcomes
+from feedrate.report import answers, text
+from feedrate.report.answers import REPEAT, Answer
+from feedrate.report.findings import CONFIDENCE, failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs, QualityRow, as_run
+from feedrate.report.rows import (
+    CellOf,
+    CellRow,
+    ClaimRow,
+    Inputs,
+    QualityRow,
+    RunRow,
+    as_run,
+    rates_of,
+)
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.settings import STORAGE
+from feedrate.results.statistics import noise_by_device, ratio_interval
 
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
+RATE = attrgetter("samples_per_s")
 
 
 class Line(NamedTuple):
@@ -74,7 +77,7 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
         if study.loaders and any(cell.status == "ok" for cell in mine):
             yield _statements(study, inputs, mine, device)
     if any(table.kind == "scaling" for table in study.tables):
-        yield _scaling(study, cells)
+        yield _scaling(study, cells, inputs.runs(study.study))
     if imported := inputs.imported(study.study).records:
         good = [one for one in imported if one.status == "ok"]
         rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
@@ -91,7 +94,7 @@ def answer_of(
 ) -> Answer:
     """The answer for a device: `answer`, or where the study compares storages, theirs."""
     mine = [cell for cell in cells if cell.device == device]
-    return _storage(study, mine) or answer(study, cells, device, scores)
+    return _storage(study, mine) or answers.answer(study, cells, device, scores)
 
 
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
@@ -99,18 +102,18 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
     label = study.label(device)
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
-    other = is_about_quality(study) or ladder_factor(study) or stored
-    words = found.headline.partition(": ")[2]
+    other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
+    words = found.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
-        best = good[0] if len(good) == 1 else recommended_cell(study, mine, device)
+        best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
             limit = best.verdict or "undecided"
-            to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
-            rest = f" with {name_of(study, best)}, {limit}: use it, and {to_do}"
+            to_do = _lower(answers.TO_DO.get(limit, answers.NOT_DECIDED))
+            rest = f" with {answers.name_of(study, best)}, {limit}: use it, and {to_do}"
             return Line(label, _with_interval(best), [best], rest)
-        if undecided := left_open(good, device):
+        if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # those that the answer is about
-            slow, fast = (pick(between, key=_rate) for pick in (min, max))
+            slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             return Line(label, value, [slow, fast], f", {words.rstrip('.')}: {_lower(REPEAT)}")
     detail = f" {found.detail}" * (stored or not found.found)
@@ -125,7 +128,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
         return None
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     groups = text.grouped(good, lambda cell: level_text(cell.levels[factor]))
-    best = {level: max(group, key=_rate) for level, group in groups.items()}
+    best = {level: max(group, key=RATE) for level, group in groups.items()}
     base = best.pop(level_text(study.baseline[factor]), None)
     if base is None or not best:
         return None
@@ -135,7 +138,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
-        f"{text.share(_rate(cell) / _rate(base))} of that with {others(cell)}: "
+        f"{text.share(RATE(cell) / RATE(base))} of that with {others(cell)}: "
         f"{_with_interval(cell)}"
         for level, cell in best.items()
     )
@@ -168,32 +171,33 @@ def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], d
     return Line(f"{study.label(device)}, loaders", value, mine, f". {to_do}")
 
 
-def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
+def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Line:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
-    was measured on several numbers of devices."""
+    was measured on several numbers of devices. The noise is that of a claim about both."""
     groups = [one for one in by_device_count(study, cells).values() if len(one) > 1]
     if not groups:
         why = "not measured on several numbers of devices. Nothing to do without more devices."
         return Line("Scaling", "", (), why)
     group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
     few, many = min(group), max(group)
-    gain = _rate(group[many]) / _rate(group[few])
+    pair = [group[many], group[few]]
+    noises = noise_by_device(map(asdict, runs))
+    noise = max(filter(None, (noises.get((one.study, one.device)) for one in pair)), default=None)
+    above, below = (rates_of(one, runs, "samples_per_s") for one in pair)
+    gain, low, high = ratio_interval(above, below, CONFIDENCE, noise)
+    interval = text.ratio_interval(low, high) if low else "no interval: single runs"
     share = gain * few / many
     to_do = f"Use {text.count(many, 'device')}."
     if share < LINEAR:
         to_do = f"Look for what limits {text.count(many, 'device')} in the table of scaling."
-    where = f"from {few} to {many} devices with {name_of(study, group[many])}"
+    where = f"from {few} to {many} devices with {answers.name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
-    return Line("Scaling", text.ratio(gain), [group[few], group[many]], rest)
+    value = text.with_remark(text.ratio(gain), interval)
+    return Line("Scaling", value, [group[few], group[many]], rest)
 
 
 def _with_interval(cell: CellRow) -> str:
-    interval = text.interval(cell.ci_low, cell.ci_high)
-    return f"{text.rate(cell.samples_per_s)}{f' ({interval})' * bool(interval)}"
-
-
-def _rate(cell: CellRow) -> float:
-    return cell.samples_per_s or 0.0
+    return text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high, "samples/s")
 
 
 def _lower(sentence: str) -> str:

@@ -17,7 +17,6 @@ from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import text
-from feedrate.report.answers import Answer
 from feedrate.report.findings import Finding, failed, failures, findings
 from feedrate.report.markup import OVERVIEW, SAFE, Markup, el, join, link, record_link
 from feedrate.report.minute import answer_of, minute
@@ -104,7 +103,10 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
         None if single else el("h2", study.question, id=study.study),
         el("p", study.title, class_="kicker"),
         _failures(failures(study, cells)),
-        *(_answer(one) for one in answers),
+        *(
+            _box(record_link(one.headline, *one.cells, at=""), el("p", one.detail), good=one.found)
+            for one in answers
+        ),
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
         _listed(found),
@@ -142,11 +144,6 @@ def _failures(found: Sequence[Finding]) -> Markup | None:
     rest = [Finding(f"and {more} more", "see all cells.")] * (more > 0)
     shown = _listed([*found[:LISTED_FAILURES], *rest])
     return _box(failed(len(found)), shown, good=False)
-
-
-def _answer(one: Answer) -> Markup:
-    headline = record_link(one.headline, *one.cells, at="")
-    return _box(headline, el("p", one.detail), good=one.found)
 
 
 def _box(heading: str, content: Markup, good: bool) -> Markup:

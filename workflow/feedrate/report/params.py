@@ -204,7 +204,15 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     setups: dict[str, dict[str, Setup]] = {name: {} for name in project.studies}
     planned = protocols(project)
     for spec in plan.runs.values():
-        setups[spec.study][spec.device] = _setup(spec, planned[spec.study][spec.device].repeats)
+        setups[spec.study][spec.device] = Setup(
+            model=spec.settings.model.name,
+            size=spec.settings.model.size,
+            batch_size=spec.settings.train.batch_size,
+            precision=spec.settings.train.precision,
+            steps=spec.protocol.steps,
+            warmup_steps=spec.protocol.warmup_steps,
+            repeats=planned[spec.study][spec.device].repeats,
+        )
     studies = [
         StudySettings(
             **_context(project, name, published=True),
@@ -299,19 +307,6 @@ def _examples(config: WorkflowConfig) -> str:
             return f"a local copy, {config.winoground}"
         case _:
             return ""
-
-
-def _setup(spec: RunSpec, repeats: int) -> Setup:
-    settings, protocol = spec.settings, spec.protocol
-    return Setup(
-        model=settings.model.name,
-        size=settings.model.size,
-        batch_size=settings.train.batch_size,
-        precision=settings.train.precision,
-        steps=protocol.steps,
-        warmup_steps=protocol.warmup_steps,
-        repeats=repeats,
-    )
 
 
 class CardSettings(Strict, kw_only=True):

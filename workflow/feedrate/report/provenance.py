@@ -18,7 +18,7 @@ from urllib.parse import quote
 from feedrate.core import paths
 from feedrate.core.errors import Masker
 from feedrate.report import text
-from feedrate.report.markup import SAFE, Markup, anchor, el, join, small, table, wide_row, word
+from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
 from feedrate.report.params import Setup, StudySettings
 from feedrate.report.rows import RunRow
 from feedrate.results.record import Record, RecordError, read_record
@@ -93,7 +93,7 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
     own = _anchor(run)
     link = el("a", shown, href=f"#{quote(own, safe=SAFE)}", class_="record")
     cells = (
-        link if valid else join(link, small(run.cause)),
+        link if valid else noted(link, run.cause),
         run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
         text.seconds(run.duration_s),
         str(run.attempt or text.DASH),
@@ -152,15 +152,13 @@ def _lines(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:
             head = [line[:WIDE].rstrip() for line in itertools.islice(stream, FIRST)]
-            tail: deque[str] = deque(maxlen=LAST)
-            rest = 0
-            for line in stream:
-                tail.append(line[:WIDE].rstrip())
-                rest += 1
+            tail = deque(enumerate(stream, 1 - LAST), LAST)
     except OSError as error:
         return f"cannot be read: {error}"
-    between = [f"({text.count(rest - LAST, 'line')} between)"] if rest > LAST else []
-    return Masker()("\n".join([*head, *between, *tail])) or "(empty)"
+    left_out = tail[-1][0] if tail else 0
+    between = [f"({text.count(left_out, 'line')} between)"] if left_out > 0 else []
+    ends = (line[:WIDE].rstrip() for _, line in tail)
+    return Masker()("\n".join([*head, *between, *ends])) or "(empty)"
 
 
 def pack(documents: dict[str, dict[str, Any]]) -> str:

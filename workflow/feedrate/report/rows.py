@@ -99,6 +99,12 @@ class RunRow(CellOf, frozen=True, kw_only=True):
     status: str
 
 
+def rates_of(cell: CellRow, runs: Iterable[RunRow], column: str) -> list[float]:
+    """A rate of each ok run of a cell; the cell's own where no run has one."""
+    good = (getattr(r, column) for r in runs if r.status == "ok" and r.key == cell.key)
+    return [rate for rate in good if rate] or [getattr(cell, column)]
+
+
 def as_run(one: Record) -> RunRow:
     """An imported run as a row, for links to its record. No device here can have the name of its
     device, so links to runs here lead elsewhere."""
@@ -140,9 +146,14 @@ class FitRow(CellOf, frozen=True, kw_only=True):
         """The key that the cells of one fit share."""
         return self.origin, self.device, self.series
 
+    @property
+    def ours(self) -> bool:
+        """Whether the number was measured here, and not published."""
+        return self.origin == "here"
+
     def called(self, label: str) -> str:
         """The fit's display name, from its device's `label`."""
-        return f"{label} ({self.series})" if self.series else label
+        return text.with_remark(label, self.series)
 
 
 @with_columns(columns.QUALITY)
@@ -152,15 +163,6 @@ class QualityRow(CellOf, frozen=True, kw_only=True):
     repeat: int
     status: str
     n: int = 0
-
-
-_COLUMNS = {
-    "cells.csv": columns.CELLS,
-    "results.csv": columns.RUNS,
-    "claims.csv": columns.CLAIMS,
-    "fit.csv": columns.FIT,
-    "quality.csv": columns.QUALITY,
-}
 
 
 class Inputs:
@@ -202,10 +204,10 @@ class Inputs:
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
-                for row in read_csv(path, _COLUMNS[name])
+                for row in read_csv(path, columns.FILES[name])
                 if row.get("study") == study
             ]
-        except (OSError, ValueError, msgspec.ValidationError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def cells(self, study: str) -> list[CellRow]:
@@ -275,52 +277,52 @@ MOMENTS = ("before", "after")
 class Score(NamedTuple):
     """A metric over the repeats of a cell: the mean, and the outermost ends of their intervals."""
 
-    value: float | None
+    value: float
     low: float | None
     high: float | None
     gain_low: float | None
     gain_high: float | None
     """The same of the paired change by training."""
     chance: float | None
-    repeats: int
 
 
 def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
-    """One metric of one cell at one moment over all repeats; None without any row."""
-    found = list(rows)
-    if not found:
+    """One metric of one cell at one moment over all repeats; None without any value."""
+    known = [row for row in rows if row.value is not None]
+    if not known:
         return None
-    known = [row for row in found if row.value is not None]
 
     def outermost(pick: Callable[..., float | None], column: str) -> float | None:
         ends = (getattr(row, column) for row in known)
         return pick((end for end in ends if end is not None), default=None)
 
     return Score(
-        value=sum(row.value for row in known) / len(known) if known else None,
+        value=sum(row.value for row in known) / len(known),
         low=outermost(min, "low"),
         high=outermost(max, "high"),
         gain_low=outermost(min, "gain_low"),
         gain_high=outermost(max, "gain_high"),
-        chance=next((row.chance for row in found if row.chance is not None), None),
-        repeats=len(known),
+        chance=next((row.chance for row in known if row.chance is not None), None),
     )
 
 
-def pick(rows: Iterable[QualityRow], cell: Key, on: str, metric: str, moment: str) -> Score | None:
+def pick(
+    rows: Iterable[QualityRow], cell: CellOf, on: str, metric: str, moment: str
+) -> Score | None:
     """The score of a cell on a split by a metric, before or after training."""
-    wanted = (*cell, on, metric, moment)
+    wanted = (*cell.key, on, metric, moment)
     return over_repeats(r for r in rows if (*r.key, r.on, r.metric, r.moment) == wanted)
 
 
-def cells_of(rows: Iterable[QualityRow], device: str) -> list[Key]:
-    """The cells of a device that have scores, in the order of the results."""
-    return list(dict.fromkeys(r.key for r in rows if r.device == device and r.metric))
+def cells_of(rows: Iterable[QualityRow], device: str) -> list[QualityRow]:
+    """The first row of each cell of a device that has scores, in the order of the results."""
+    scored = (r for r in rows if r.device == device and r.metric)
+    return [first for first, *_ in text.grouped(scored, lambda r: r.key).values()]
 
 
 def score_text(score: Score | None, metric: str) -> tuple[str, str]:
     """A value and its interval: a share in per cent, a loss as a number."""
-    if score is None or score.value is None:
+    if score is None:
         return text.DASH, ""
     if metric in LOSSES:
         return text.number(score.value, 3), text.interval(score.low, score.high)

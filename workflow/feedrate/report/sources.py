@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from feedrate.config.statements import Document, Statement
 from feedrate.config.values import BETWEEN_LEVELS
 from feedrate.report import text
-from feedrate.report.markup import el, group_row, join, link, row, small, table
+from feedrate.report.markup import el, group_row, join, link, noted, row, small, table
 from feedrate.report.page import page
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results.claims import NO_DATA
@@ -108,6 +108,6 @@ def render(documents: Mapping[str, Document], found: Outcomes) -> str:
                 told, remark = status(one, found)
                 places = join(*(small(name) for name in one.here))
                 command = el("code", one.command) if one.command else ""
-                rows.append(row(one.says, places, command, join(told, small(remark))))
+                rows.append(row(one.says, places, command, noted(told, remark)))
         parts += [el("h2", link(document.title, document.address)), table(HEADS, rows, "texts")]
     return page(TITLE, *parts)

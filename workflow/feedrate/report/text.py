@@ -78,6 +78,18 @@ def ratio_interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None or low == high else f"{low:.2f} to {high:.2f}"
 
 
+def with_remark(words: str, remark: str) -> str:
+    """`words (remark)`; only the words where the remark is empty."""
+    return f"{words} ({remark})" if remark else words
+
+
+def with_interval(
+    value: float | None, low: float | None, high: float | None, unit: str = ""
+) -> str:
+    """A value with its unit and its interval: `23.28 samples/s (22.9 to 23.6)`."""
+    return with_remark(f"{number(value)} {unit}".strip(), interval(low, high))
+
+
 def levels_text(levels: Mapping[str, Level], labels: Mapping[str, str] | None = None) -> str:
     """Levels as `workers = 2, decode = host`, with the factors' labels where given."""
     names = labels or {}

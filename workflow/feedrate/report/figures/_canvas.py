@@ -5,11 +5,9 @@ import html
 import io
 import math
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
@@ -22,7 +20,7 @@ from feedrate.report import text
 from feedrate.report.lines import Line
 from feedrate.report.markup import anchor_of
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellOf, Inputs, RunRow
+from feedrate.report.rows import CellOf, CellRow, Inputs, RunRow
 
 WIDTH_IN = 6.0
 """The width of every figure: a column of a page, and readable on a phone."""
@@ -33,8 +31,7 @@ SKY, PURPLE = "#56B4E9", "#CC79A7"
 """The palette of Okabe and Ito (2008), which readers with any colour vision can distinguish."""
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """A colour together with a marker and a dash pattern, so that no series depends on colour."""
 
     color: str
@@ -69,6 +66,12 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
 LEGEND_LINE_IN = 0.22
 """The height of a line of the legend."""
+
+BAR_IN = 0.42
+"""The height of a horizontal bar with the space around it."""
+
+TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 13}
+"""A mark across a bar."""
 
 WAITING: dict[str, Any] = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "////"}
 """The look of time spent waiting for data."""
@@ -116,11 +119,20 @@ def new(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
-def bar_panels(counts: list[int], bar_in: float, below_in: float) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each count of horizontal bars; `below_in` is for the legend."""
-    heights = [bar_in * count + 0.9 for count in counts]
+def bar_panels(
+    settings: PageSettings, cells: Sequence[CellRow], below_in: float
+) -> tuple[Figure, list[tuple[Axes, list[CellRow]]]]:
+    """A figure with a panel for each device that has cells, and these: room for a horizontal bar
+    for each. `below_in` is for the legend."""
+    of_device = [[c for c in cells if c.device == device] for device in settings.measured]
+    groups = [group for group in of_device if group]
+    heights = [BAR_IN * len(group) + 0.9 for group in groups]
     ratios = {"height_ratios": heights}
-    return new(sum(heights) + below_in, len(counts), gridspec_kw=ratios)
+    figure, all_axes = new(sum(heights) + below_in, len(groups), gridspec_kw=ratios)
+    panels = [*zip(all_axes, groups, strict=True)]
+    for axes, group in panels:
+        axes.set_title(settings.label(group[0].device))
+    return figure, panels
 
 
 # Marks: places in a figure that tell their value
@@ -139,27 +151,21 @@ def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None)
     _MARKS.setdefault(axes.get_figure(), []).append(place)
 
 
-def told(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    """A value with its unit and its interval: `23.28 samples/s (22.9 to 23.6)`."""
-    interval = text.interval(low, high)
-    return f"{text.number(value)} {unit}{f' ({interval})' * bool(interval)}"
-
-
 def _marks(figure: Figure) -> str:
     """The marks as SVG: circles that cannot be seen, with titles. The layout must be final."""
     width, height = figure.bbox.size
-    lines = []
+    marks = ""
     for axes, at, words, record in _MARKS.get(figure, []):
         x, y = axes.transData.transform(at) / (width, height)
         if 0 <= x <= 1 and 0 <= y <= 1:
             points = 72 * figure.get_figwidth() * x, 72 * figure.get_figheight() * (1 - y)
-            lines.append(
+            marks += (
                 f'<g class="mark" data-record="{html.escape(record)}">'
                 f"<title>{html.escape(words)}</title>"
                 f'<circle cx="{points[0]:.1f}" cy="{points[1]:.1f}" r="{MARK_PT}"'
                 ' fill-opacity="0"/></g>\n'
             )
-    return "".join(lines)
+    return marks
 
 
 _TAG = re.compile(r"(\n *)?(<[^>]+>)")
@@ -249,11 +255,6 @@ def fit(words: str, figure: Figure, size_pt: float) -> str:
     return "\n".join(lines)
 
 
-def wrap(words: str, width: int) -> str:
-    """`words` broken into lines of at most `width` characters."""
-    return "\n".join(textwrap.wrap(words, width)) or words
-
-
 def level_ticks(axes: Axes, names: Sequence[str]) -> None:
     """A label at the place of each level; with many levels only some are labelled."""
     every = math.ceil(len(names) / FEW)
@@ -264,18 +265,16 @@ def level_ticks(axes: Axes, names: Sequence[str]) -> None:
 def level_axis(axes: Axes, names: Sequence[str]) -> None:
     """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names and not a scale."""
     level_ticks(axes, names)
-    places = len(names)
-    axes.set_xlim(min(-0.4, places / 2 - 1.8), max(places - 0.6, places / 2 + 0.8))
+    axes.set_xlim(min(-0.4, len(names) / 2 - 1.8), max(len(names) - 0.6, len(names) / 2 + 0.8))
 
 
-def row_axis(axes: Axes, names: Sequence[str], grid: bool = True, **options: Any) -> None:
+def row_axis(axes: Axes, names: Sequence[str], **options: Any) -> None:
     """One row per name, from top to bottom, as in a bar chart."""
     axes.set_yticks(range(len(names)), names, **options)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
-    if grid:
-        axes.grid(axis="x", visible=True)
+    axes.grid(axis="x", visible=True)
 
 
 def path(line: Line) -> tuple[list[int], list[float]]:
@@ -308,7 +307,7 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
     for place, point in enumerate(line.points):
         if point.value is not None:
             name = text.levels_text(point.levels)
-            words = told(point.value, point.low, point.high, axes.get_ylabel())
+            words = text.with_interval(point.value, point.low, point.high, axes.get_ylabel())
             mark(axes, (place + aside, point.value), f"{name}: {words}", point.row)
         if point.low is not None and point.high is not None:
             bars.append((place + aside, point.low, point.high - point.low))
@@ -326,12 +325,11 @@ def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
         for place, point in enumerate(line.points)
         for index, run in enumerate(of_cell.get(point.row.key, ()) if point.row else ())
     ]
-    rates = [run.samples_per_s for _, run in dotted]
-    places = [place for place, _ in dotted]
+    places, rates = [x for x, _ in dotted], [run.samples_per_s for _, run in dotted]
     axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
     for x, run in dotted:
-        words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
-        mark(axes, (x, run.samples_per_s), words, run)
+        rate = run.samples_per_s
+        mark(axes, (x, rate), f"repeat {run.repeat}: {text.rate(rate)}", run)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:

@@ -1,5 +1,6 @@
 """The leading figure: training throughput on each device, its two ceilings, and verdicts."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     for axes, line in zip(panels, shown, strict=True):
         axes.set_xlabel(settings.factor_label(factor))
         axes.set_ylabel("samples/s")
-        axes.set_title(canvas.wrap(_title(settings, line, use[line.device]), 60))
+        axes.set_title(textwrap.fill(_title(settings, line, use[line.device]), 60))
         _panel(axes, line, factor, use[line.device])
         canvas.dots(axes, line, runs, canvas.BLACK)
     drawn = [line.device for line in shown]
@@ -65,10 +66,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
 def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
     """The line with this cell, otherwise the first line with a value."""
     valid = [line for line in lines if line.valid]
-    for line in valid:
-        if cell and any(point.row is cell for point in line.points):
-            return line
-    return valid[0] if valid else None
+    own = (line for line in valid if cell and any(point.row is cell for point in line.points))
+    return next(own, valid[0] if valid else None)
 
 
 def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> None:
@@ -131,7 +130,7 @@ def _ceiling(
     if known:
         axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
     for place, rate in rates.items():
-        words = canvas.told(rate.value, rate.low, rate.high, "samples/s")
+        words = text.with_interval(rate.value, rate.low, rate.high, "samples/s")
         canvas.mark(axes, (place, min(rate.value, top)), f"{name}: {words}", cells[place])
     options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
     for place, rate in rates.items():
@@ -163,7 +162,7 @@ def _bold(
 def _remark(line: Line, point: Point) -> str:
     """The text below a level: its verdict and data-wait share, or why it has no number."""
     if point.value is None or point.row is None:
-        return canvas.wrap(point_status(line, point), 12)
+        return textwrap.fill(point_status(line, point), 12)
     wait = point.row.data_wait_share
     waits = f"waits {text.share(wait)}" if wait is not None else ""
     return "\n".join(filter(None, (point.row.verdict, waits, "noisy" * point.row.noisy)))
@@ -171,7 +170,7 @@ def _remark(line: Line, point: Point) -> str:
 
 def _title(settings: PageSettings, line: Line, use: CellRow | None) -> str:
     others = text.levels_text(differing(settings, line.others))
-    name = settings.label(line.device) + (f" ({others})" if others else "")
+    name = text.with_remark(settings.label(line.device), others)
     if use is None:
         return name + ": undecided" * any(p.row and p.row.open for p in line.points)
     levels = {k: v for k, v in use.levels.items() if k not in line.others}

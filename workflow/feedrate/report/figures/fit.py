@@ -25,9 +25,9 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         return canvas.statement(
             "The model needs one number without workers and one with workers; no device has both."
         )
-    rows.sort(key=lambda row: not _is_ours(row))
+    rows.sort(key=lambda row: not row.ours)
     figure, (axes,) = canvas.new(1.3 + ROW_IN * len(rows))
-    reach = max(1.6 * GOOD, *(1.25 * abs(_error(row)) for row in rows))
+    reach = max(1.6 * GOOD, *(1.25 * abs(row.residual) for row in rows))
     axes.set_xlim(-100 * reach, 100 * reach)
     axes.axvspan(-100 * GOOD, 100 * GOOD, color=canvas.LIGHT, alpha=0.5, linewidth=0)
     axes.axvline(0, color=canvas.GREY, linewidth=1)
@@ -35,7 +35,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         _row(axes, place, row)
     short = short_names(rows)
     names = [f"{settings.label(row.device)}, {row.origin}\n{short[row.cell]}" for row in rows]
-    canvas.row_axis(axes, names, grid=False, fontsize=8.5)
+    canvas.row_axis(axes, names, fontsize=8.5)
+    axes.grid(visible=False)
     axes.set_xlabel("error of the prediction (%), shaded: within 5%")
     head: dict[str, Any] = {"xycoords": "axes fraction", "va": "bottom", "color": canvas.GREY}
     canvas.label(axes, "samples/s:\nnumber → prediction", (1, 1), (6, 2), **head)
@@ -43,21 +44,13 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
 
 
 def _row(axes: canvas.Axes, place: int, row: FitRow) -> None:
-    color, marker = (canvas.BLUE, "o") if _is_ours(row) else (canvas.RED, "s")
-    error = 100 * _error(row)
+    color, marker = (canvas.BLUE, "o") if row.ours else (canvas.RED, "s")
+    error = 100 * row.residual
     axes.plot([0, error], [place, place], color=color, linewidth=2)
     axes.plot(error, place, marker, color=color, markersize=7)
-    told = f"predicted {text.rate(row.predicted)}, {text.signed_share(_error(row))}"
+    told = f"predicted {text.rate(row.predicted)}, {text.signed_share(row.residual)}"
     found = f"{row.cell}: {text.rate(row.samples_per_s)}, {told}"
-    canvas.mark(axes, (error, place), found, row if _is_ours(row) else None)
+    canvas.mark(axes, (error, place), found, row if row.ours else None)
     words = f"{text.number(row.samples_per_s)} → {text.number(row.predicted)}"
     margin: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
     canvas.label(axes, words, (1, place), **margin)
-
-
-def _error(row: FitRow) -> float:
-    return (row.predicted or 0.0) / (row.samples_per_s or 1.0) - 1
-
-
-def _is_ours(row: FitRow) -> bool:
-    return row.origin == "here"

@@ -2,19 +2,10 @@
 
 from typing import Any
 
-from feedrate.report import text
+from feedrate.report import rows, text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import (
-    MATCHING,
-    MOMENTS,
-    SPLITS,
-    Inputs,
-    Score,
-    cells_of,
-    pick,
-    score_text,
-)
+from feedrate.report.rows import Inputs, Score
 
 NEEDS = ("scores",)
 ORDER = 20
@@ -26,32 +17,32 @@ ROW_IN = 0.62
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Two points for each cell and split, before and after training, each with its interval."""
-    rows = [row for row in inputs.scores(settings.study) if row.metric == MATCHING]
-    keys = [cell for device in settings.measured for cell in cells_of(rows, device)]
-    if not any(row.value is not None for row in rows):
+    found = [row for row in inputs.scores(settings.study) if row.metric == rows.MATCHING]
+    cells = [cell for device in settings.measured for cell in rows.cells_of(found, device)]
+    if not any(row.value is not None for row in found):
         return canvas.statement("No model was asked to choose the right caption of five.")
-    height_in = ROW_IN * len(keys) * len(SPLITS) + 1.3
-    figure, panels = canvas.new(height_in, len(SPLITS), sharex=True)
-    names = {row.key: text.values_text(row.levels) for row in rows}
-    if len(settings.measured) > 1:
-        names = {key: f"{settings.label(key[0])}: {name}" for key, name in names.items()}
-    chance = next((row.chance for row in rows if row.chance is not None), None)
-    for axes, split in zip(panels, SPLITS, strict=True):
+    height_in = ROW_IN * len(cells) * len(rows.SPLITS) + 1.3
+    figure, panels = canvas.new(height_in, len(rows.SPLITS), sharex=True)
+    several = len(settings.measured) > 1
+    names = [
+        f"{settings.label(cell.device)}: " * several + text.values_text(cell.levels)
+        for cell in cells
+    ]
+    chance = next((row.chance for row in found if row.chance is not None), None)
+    for axes, split in zip(panels, rows.SPLITS, strict=True):
         axes.set_title(split)
         if chance is not None:
             axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
-        for place, key in enumerate(keys):
-            for number, moment in enumerate(MOMENTS):
-                score = pick(rows, key, split, MATCHING, moment)
-                label = f"{moment} training" if place == 0 else None
-                y = place + 0.22 * (number - 0.5)
-                _point(axes, y, score, canvas.style(1 - number), label)
-                if score and score.value is not None:
-                    words = ", ".join(filter(None, score_text(score, MATCHING)))
-                    cell = next(row for row in rows if row.key == key)
-                    told = f"{names[key]}, {moment} training: {words}"
+        for place, (cell, name) in enumerate(zip(cells, names, strict=True)):
+            for number, moment in enumerate(rows.MOMENTS):
+                if score := rows.pick(found, cell, split, rows.MATCHING, moment):
+                    label = f"{moment} training" if place == 0 else None
+                    y = place + 0.22 * (number - 0.5)
+                    _point(axes, y, score, canvas.style(1 - number), label)
+                    words = ", ".join(filter(None, rows.score_text(score, rows.MATCHING)))
+                    told = f"{name}, {moment} training: {words}"
                     canvas.mark(axes, (100 * score.value, y), told, cell)
-        canvas.row_axis(axes, [names[key] for key in keys])
+        canvas.row_axis(axes, names)
         axes.set_xlim(0, 100)
     panels[-1].set_xlabel("right caption of five chosen (%)")
     figure.legend(*panels[0].get_legend_handles_labels(), ncols=3, **canvas.LEGEND)
@@ -59,10 +50,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
 
 
 def _point(
-    axes: canvas.Axes, y: float, score: Score | None, look: canvas.Style, label: str | None
+    axes: canvas.Axes, y: float, score: Score, look: canvas.Style, label: str | None
 ) -> None:
-    if score is None or score.value is None:
-        return
     value = 100 * score.value
     low, high = (value if end is None else 100 * end for end in (score.low, score.high))
     mark: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 6, "capsize": 3}

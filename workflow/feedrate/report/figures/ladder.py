@@ -63,7 +63,7 @@ def _speedups(axes: canvas.Axes, points: Sequence[Point], base: str, names: Sequ
             axes.errorbar(low, place, xerr=[[0.0], [high - low]], ecolor=canvas.BLACK, **canvas.BAR)
         canvas.label(axes, text.ratio(value), (max(1.0, high), place), (4, 0))
         ends = (low, high) if low < high else (None, None)
-        words = canvas.told(value, ends[0], ends[1], "times")
+        words = text.with_interval(value, ends[0], ends[1], "times")
         canvas.mark(axes, (value, place), f"{names[place]}: {words} the baseline", point.row)
 
 

@@ -1,5 +1,6 @@
 """Latency and throughput along one factor: a row of two panels for each device and first factor."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -47,7 +48,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         group = at_levels(whole, lambda point: point.tried)
         series = [_series(settings, line, apart, lines) for line in group]
         looks = [canvas.style(names.index(one)) for one in series]
-        axes[0].set_title(canvas.wrap(title, 40))
+        axes[0].set_title(textwrap.fill(title, 40))
         latencies = [replace(one, points=[_latency(p) for p in one.points]) for one in group]
         parts = {"latency (ms)": latencies, "samples/s": group}
         for part, (label, shown) in zip(axes, parts.items(), strict=True):

@@ -1,5 +1,6 @@
 """Speed-up over the baseline of the same device, as a matrix of coloured numbers."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
             place = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, edgecolor=canvas.LIGHT, **look))
             if speedup.value:
-                words = canvas.told(speedup.value, speedup.low, speedup.high, "times")
+                words = text.with_interval(speedup.value, speedup.low, speedup.high, "times")
                 level = level_text(settings.factors[settings.factor].levels[column])
                 canvas.mark(axes, (column, row), f"{name}, {level}: {words}", *speedup.cells)
             if size > TOO_SMALL:
@@ -58,7 +59,7 @@ def _words(axes: canvas.Axes, column: int, row: int, speedup: Speedup, size: flo
     axes.text(
         column,
         row - (0.1 if small else 0),
-        text.ratio(speedup.value) if speedup.value else canvas.wrap(speedup.reason, 12),
+        text.ratio(speedup.value) if speedup.value else textwrap.fill(speedup.reason, 12),
         ha="center",
         va="center",
         fontsize=size if speedup.value else 0.85 * size,
@@ -70,7 +71,7 @@ def _words(axes: canvas.Axes, column: int, row: int, speedup: Speedup, size: flo
 def _frame(axes: canvas.Axes, settings: PageSettings, names: Sequence[str]) -> None:
     levels = [level_text(level) for level in settings.factors[settings.factor].levels]
     canvas.level_ticks(axes, levels)
-    axes.set_yticks(range(len(names)), [canvas.wrap(name, 28) for name in names])
+    axes.set_yticks(range(len(names)), [textwrap.fill(name, 28) for name in names])
     axes.set_xlim(-0.5, len(levels) - 0.5)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(length=0)

@@ -1,5 +1,6 @@
 """The way of a step's samples from the files to the device, by stage: one stacked bar per cell."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,6 @@ from feedrate.results.schema import FEEDING
 NEEDS = ("cells",)
 ORDER = 126
 
-BAR_IN = 0.42
-"""The height of a bar with the space around it."""
 COLORS = (
     *(canvas.PURPLE, canvas.RED, canvas.BLUE, canvas.SKY),
     *(canvas.BLACK, canvas.GREEN, canvas.ORANGE, canvas.LIGHT),
@@ -33,16 +32,13 @@ LOOKS: dict[str, dict[str, Any]] = {
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device; a bar is the time of all the processes of a rank."""
     cells = [cell for cell in inputs.cells(settings.study) if any(_times(cell).values())]
-    panels = [[c for c in cells if c.device == device] for device in settings.measured]
-    panels = [panel for panel in panels if panel]
-    if not panels:
+    if not cells:
         return canvas.statement("No cell has times by stage, so there is nothing to draw.")
-    figure, all_axes = canvas.bar_panels([len(panel) for panel in panels], BAR_IN, 1.2)
-    for axes, panel in zip(all_axes, panels, strict=True):
-        axes.set_title(settings.label(panel[0].device))
-        _panel(axes, panel)
+    figure, panels = canvas.bar_panels(settings, cells, 1.2)
+    for axes, mine in panels:
+        _panel(axes, mine)
     shown = [stage for stage in FEEDING if any(_times(cell)[stage] for cell in cells)]
-    step = Line2D([], [], marker="|", linestyle="", color=canvas.BLACK, markersize=13)
+    step = Line2D([], [], **canvas.TICK)
     names = [stage.replace("_", " ") for stage in shown]
     looks = [Patch(**LOOKS[stage]) for stage in shown]
     figure.legend([*looks, step], [*names, "median step"], **canvas.LEGEND, ncols=4)
@@ -60,12 +56,12 @@ def _panel(axes: canvas.Axes, cells: Sequence[CellRow]) -> None:
             axes.barh(place, scale * seconds, 0.62, left, **LOOKS[stage])
             left += scale * seconds
         step_s = cell.step_time_median_s or 0.0
-        axes.plot(scale * step_s, place, "|", color=canvas.BLACK, markersize=13, markeredgewidth=2)
+        axes.plot(scale * step_s, place, markeredgewidth=2, **canvas.TICK)
         end = scale * max(total, step_s)
         missing = [stage.replace("_", " ") for stage in cell.stage_not_split.split(";") if stage]
         words = text.seconds(total) + (f"; step {text.seconds(step_s)}" if step_s else "")
         words += f"; not split: {', '.join(missing)}" if missing else ""
-        canvas.label(axes, canvas.wrap(words, 22), (end, place), fontsize=8)
+        canvas.label(axes, textwrap.fill(words, 22), (end, place), fontsize=8)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
     axes.set_xlim(0, 1.65 * scale * longest)
     axes.set_xlabel(f"time of a step's samples in each stage ({unit})")

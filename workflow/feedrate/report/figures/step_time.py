@@ -1,6 +1,6 @@
 """The time of a step by cell: waiting for data, and the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from matplotlib.lines import Line2D
@@ -10,13 +10,11 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellRow, Inputs, RunRow
+from feedrate.report.rows import CellRow, Inputs, Key, RunRow
 
 NEEDS = ("cells", "runs")
 ORDER = 120
 
-BAR_IN = 0.42
-"""The height of a bar with the space around it."""
 LETTER_IN, LABEL_IN = 0.08, 1.3
 """The width of a letter of a cell's name, and of the label behind a bar."""
 
@@ -25,34 +23,29 @@ LETTER_IN, LABEL_IN = 0.08, 1.3
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device and one bar for each cell that was tried."""
     cells = inputs.cells(settings.study)
-    runs = inputs.runs(settings.study)
-    tried = [c for c in cells if c.status != "unsupported"]
-    panels = [[c for c in tried if c.device == device] for device in settings.measured]
-    panels = [panel for panel in panels if any(c.status == "ok" for c in panel)]
-    if not panels:
+    good = {cell.device for cell in cells if cell.status == "ok"}
+    tried = [c for c in cells if c.status != "unsupported" and c.device in good]
+    if not tried:
         return canvas.statement("No cell has a valid result, so there is no step time to draw.")
-    figure, all_axes = canvas.bar_panels([len(panel) for panel in panels], BAR_IN, 0.4)
-    for axes, panel in zip(all_axes, panels, strict=True):
-        axes.set_title(settings.label(panel[0].device))
-        _panel(axes, panel, [run for run in runs if run.device == panel[0].device])
-    tick = Line2D([], [], marker="|", linestyle="", color=canvas.BLACK, markersize=13)
-    wait = Patch(**canvas.WAITING)
+    figure, panels = canvas.bar_panels(settings, tried, 0.4)
+    runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
+    for axes, mine in panels:
+        _panel(axes, mine, text.grouped(runs, lambda run: run.key))
+    looks = [Patch(**canvas.WAITING), Patch(color=canvas.BLUE), Line2D([], [], **canvas.TICK)]
     names = ["waiting for data", "all the rest", "95th percentile of step times"]
-    figure.legend([wait, Patch(color=canvas.BLUE), tick], names, **canvas.LEGEND, ncols=3)
+    figure.legend(looks, names, **canvas.LEGEND, ncols=3)
     return figure
 
 
-def _panel(axes: canvas.Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None:
+def _panel(
+    axes: canvas.Axes, cells: Sequence[CellRow], runs: Mapping[Key, Sequence[RunRow]]
+) -> None:
     names = short_names(cells)
-    good = {
-        place: [run for run in runs if run.cell == cell.cell and run.status == "ok"]
-        for place, cell in enumerate(cells)
-    }
-    longest = max(_mean_step(run) for mine in good.values() for run in mine)
+    longest = max(_mean_step(run) for cell in cells for run in runs.get(cell.key, ()))
     scale, unit = (1000, "ms") if longest < 2 else (1, "s")
     for place, cell in enumerate(cells):
-        if good[place]:
-            words = _bar(axes, place, good[place], scale)
+        if mine := runs.get(cell.key):
+            words = _bar(axes, place, mine, scale)
             canvas.mark(axes, (0, place), f"{names[cell.cell]}: {words}", cell)
         else:
             axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
@@ -74,7 +67,7 @@ def _bar(axes: canvas.Axes, place: int, runs: Sequence[RunRow], scale: float) ->
     end = max(step, median(slow)) if slow else step
     if slow:
         p95 = scale * median(slow)
-        axes.plot(p95, place, "|", color=canvas.BLACK, markersize=13, markeredgewidth=2)
+        axes.plot(p95, place, markeredgewidth=2, **canvas.TICK)
     words = f"{text.seconds(step)}, waits {text.share(share)}"
     canvas.label(axes, words, (scale * end, place), fontsize=9)
     return words

@@ -1,6 +1,7 @@
 """Throughput along one factor: a panel for each device, one for published and one for imported
 numbers."""
 
+import textwrap
 from collections.abc import Sequence
 
 from feedrate.config.values import level_text
@@ -51,7 +52,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     ratios = {"height_ratios": heights}
     figure, all_axes = canvas.new(0.4 + sum(heights), len(panels), gridspec_kw=ratios)
     for axes, (title, lines) in zip(all_axes, panels, strict=True):
-        axes.set_title(canvas.wrap(title, 52))
+        axes.set_title(textwrap.fill(title, 52))
         axes.set_xlabel(settings.factor_label(factor))
         _panel(axes, settings, lines, runs)
     unsupported = [unsupported_note(settings, device) for device in settings.measured]

@@ -3,7 +3,7 @@
 from msgspec.structs import asdict
 
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, cell_table, join, small
+from feedrate.report.markup import Field, Markup, cell_table, noted
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.verdicts import ratios
@@ -22,7 +22,7 @@ def _alone(part: str) -> Field:
         interval = text.ratio_interval(ratio.low, ratio.high) or "measured once"
         below = "no ceiling: slower alone" * (part in cell.below_rate.split(";"))
         rate = text.rate(getattr(cell, f"{part}_samples_per_s"))
-        return join(text.ratio(ratio.value), small(interval), small(rate), small(below))
+        return noted(text.ratio(ratio.value), interval, rate, below)
 
     return field
 
@@ -34,7 +34,7 @@ COLUMNS: dict[str, Field] = {
     "Model alone": _alone("model"),
     **EXCHANGE,
     "Data-wait share": lambda cell: text.share(cell.data_wait_share),
-    "Limited by": lambda cell: join(cell.verdict or text.DASH, small(cell.why)),
+    "Limited by": lambda cell: noted(cell.verdict or text.DASH, cell.why),
 }
 
 

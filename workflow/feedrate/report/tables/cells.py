@@ -4,18 +4,7 @@ from urllib.parse import quote
 
 from feedrate.core.paths import TRACE_NAME, run_dir
 from feedrate.report import text
-from feedrate.report.markup import (
-    COSTS,
-    MEMORY,
-    MFU,
-    SPEED,
-    Field,
-    Markup,
-    cell_table,
-    el,
-    join,
-    small,
-)
+from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table, el, noted
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -25,7 +14,7 @@ ORDER = 160
 
 def _good_runs(cell: CellRow) -> Markup:
     spread = f"spread {text.share(cell.spread)}" if cell.spread is not None else ""
-    return join(f"{cell.ok_runs} of {cell.runs}", small("noisy: " * cell.noisy + spread))
+    return noted(f"{cell.ok_runs} of {cell.runs}", "noisy: " * cell.noisy + spread)
 
 
 def _trace(cell: CellRow) -> Markup:
@@ -33,15 +22,13 @@ def _trace(cell: CellRow) -> Markup:
     name, _, lacks = cell.trace.partition("; ")
     path = run_dir(cell.study, cell.device, cell.measured_as or cell.cell, 1) / name
     shown = el("a", str(path), href=quote(f"../../../{path}")) if name == TRACE_NAME else name
-    return join(shown or text.DASH, small(lacks))
+    return noted(shown or text.DASH, lacks)
 
 
 TRACE: dict[str, Field] = {"Trace": _trace}
 COLUMNS: dict[str, Field] = {
     **SPEED,
-    "Limited by": lambda cell: join(
-        cell.verdict or text.DASH, small("use this" * cell.recommended)
-    ),
+    "Limited by": lambda cell: noted(cell.verdict or text.DASH, "use this" * cell.recommended),
     "Data-wait share": lambda cell: text.share(cell.data_wait_share),
     "Step time, median": lambda cell: text.seconds(cell.step_time_median_s),
     "Step time, 95th percentile": lambda cell: text.seconds(cell.step_time_p95_s),

@@ -3,7 +3,7 @@
 from itertools import compress
 
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, noted, record_link, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 
@@ -33,19 +33,17 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _fields(settings: PageSettings, claim: ClaimRow) -> tuple[Markup | str, ...]:
-    about = claim.expression + (
-        f" ({claim.edition})" if claim.edition and claim.of != "ours" else ""
-    )
+    about = text.with_remark(claim.expression, claim.edition * (claim.of != "ours"))
     consistency = CONSISTENCY.get(claim.published_verdict, "")
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
     return (
         join(claim.statement, el("small", el("code", about))),
         text.ratio(claim.published_value),
-        join(text.ratio(claim.recomputed_from_published), small(consistency)),
-        join(
+        noted(text.ratio(claim.recomputed_from_published), consistency),
+        noted(
             record_link(text.ratio(claim.measured), *claim.compared),
-            small(text.ratio_interval(claim.ci_low, claim.ci_high)),
-            small(settings.label(claim.device) if claim.measured is not None else ""),
+            text.ratio_interval(claim.ci_low, claim.ci_high),
+            settings.label(claim.device) if claim.measured is not None else "",
         ),
-        join(record_link(verdict, *claim.compared), small(claim.why)),
+        noted(record_link(verdict, *claim.compared), claim.why),
     )

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.lines import first_runs, level_key
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, el, group_row, noted, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, RunRow
 from feedrate.results.comparability import NEEDS as MATTERS
@@ -52,5 +52,5 @@ def _row(one: Compared, beside: Sequence[RunRow]) -> Markup:
         if one.item in needs.same | needs.alike or (fp32 and kind != "memory")
     )
     said, here = one.texts
-    about = join(said, small(one.where))
+    about = noted(said, one.where)
     return row(one.label, about, here, one.outcome, ", ".join(kinds), of=beside)

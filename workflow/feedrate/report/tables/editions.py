@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, noted, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results import audit
@@ -68,12 +68,12 @@ def _rows(group: Sequence[tuple[Published, audit.Rate]]) -> Iterator[Markup]:
     for (previous, _), (entry, found) in zip([(None, None), *group], group, strict=False):
         peak = f"in {found.precision}{', above the peak' * ((found.mfu or 0) > 1)}"
         yield row(
-            join(entry.edition, small("used for claims" * entry.headline)),
+            noted(entry.edition, "used for claims" * entry.headline),
             f"{text.exact(entry.value)} {entry.unit}",
             text.ratio(entry.value / previous.value if previous else None),
             text.seconds(found.timed_s),
-            join(text.share(found.mfu), small(peak * bool(found.mfu))),
+            noted(text.share(found.mfu), peak * bool(found.mfu)),
             str(entry.batch_size or text.DASH),
             entry.software or text.DASH,
-            join(entry.source, small(entry.protocol)),
+            noted(entry.source, entry.protocol),
         )

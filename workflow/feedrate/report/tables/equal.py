@@ -1,7 +1,7 @@
 """The loss at the end beside the baseline's: a warning where a faster setting learns otherwise."""
 
 from feedrate.report import text
-from feedrate.report.markup import SPEED, Field, Markup, cell_table, join, loss_flag, small
+from feedrate.report.markup import SPEED, Field, Markup, cell_table, loss_flag, noted
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -28,8 +28,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
     columns: dict[str, Field] = {
         **SPEED,
-        "Loss at the end": lambda cell: join(
-            text.number(cell.loss_end, 4), small(text.count(cell.ok_runs, "repeat"))
+        "Loss at the end": lambda cell: noted(
+            text.number(cell.loss_end, 4), text.count(cell.ok_runs, "repeat")
         ),
         "Difference from the baseline": lambda cell: _signed(cell.loss_shift, "+"),
         "Effect of seeds": lambda cell: _signed(cell.loss_seeds),

@@ -2,7 +2,7 @@
 
 from feedrate.report import text
 from feedrate.report.lines import short_names
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, el, group_row, noted, row, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import FitRow, Inputs
 
@@ -25,7 +25,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     rows = inputs.rows("fit.csv", FitRow, settings.study)
     if not rows:
         return el("p", "There are no numbers to fit.")
-    rows.sort(key=lambda entry: entry.origin != "here")
+    rows.sort(key=lambda entry: not entry.ours)
     short = short_names(rows)
     lines: list[Markup] = []
     for first, *others in text.grouped(rows, lambda entry: entry.fit).values():
@@ -33,7 +33,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         times = [f"{k} {text.seconds(s)}" for k, s in constants.items() if s is not None]
         name = first.called(settings.label(first.device))
         reading = first.reading or "This fit does not stand, so nothing is concluded from it."
-        heading = join(", ".join([name, first.origin, *times]), small(reading))
+        heading = noted(", ".join([name, first.origin, *times]), reading)
         lines.append(group_row(heading, len(HEADS)))
         lines += [_row(entry, short[entry.cell]) for entry in (first, *others)]
     return table(HEADS, lines)
@@ -48,5 +48,5 @@ def _row(entry: FitRow, name: str) -> Markup:
         entry.bound or text.DASH,
         text.number(entry.predicted_from_ceilings),
         text.signed_share(entry.ceiling_residual),
-        of=[entry] if entry.origin == "here" else [],
+        of=[entry] if entry.ours else [],
     )

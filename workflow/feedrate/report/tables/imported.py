@@ -6,17 +6,7 @@ import msgspec
 
 from feedrate.report import text
 from feedrate.report.lines import level_key, published_rates
-from feedrate.report.markup import (
-    Markup,
-    anchor_of,
-    el,
-    join,
-    record_link,
-    row,
-    small,
-    table,
-    word,
-)
+from feedrate.report.markup import Markup, anchor_of, el, join, noted, record_link, row, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.provenance import pack
 from feedrate.report.rows import CellRow, Inputs, as_run
@@ -76,17 +66,17 @@ def _run(settings: PageSettings, one: Record, of_cell: str) -> Markup:
     origin = f"imported from {one.provenance.imported_from}"
     origin = origin if len(origin) <= LONGEST else f"{origin[: LONGEST - 1]}…"
     name = record_link(f"{settings.label(one.device)}, run {one.repeat}", as_run(one), at="")
-    return el("th", name, small(levels), small(more), small(origin), scope="row", id=of_cell)
+    return el("th", noted(name, levels, more, origin), scope="row", id=of_cell)
 
 
 def _beside(rate: float | None, other: float | None, cell: CellRow | None = None) -> Markup:
     ratio = text.ratio(rate / other) if rate and other else ""
     number = record_link(text.number(other), cell if other else None)
-    return join(number, small(f"the run: {ratio}" if ratio else ""))
+    return noted(number, f"the run: {ratio}" if ratio else "")
 
 
 def _status(one: Record) -> Markup:
     checked = f"{sum(check.passed for check in one.checks)} of {len(one.checks)} checks passed"
     state = one.status if one.status == "ok" else text.STATUS_WORDS[one.status]
     shown = el("span", state) if one.status == "ok" else word(state)
-    return join(shown, small(one.cause or checked))
+    return noted(shown, one.cause or checked)

@@ -4,7 +4,7 @@ from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.answers import not_told
 from feedrate.report.lines import Line, Point, ladder_lines
-from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
+from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -38,7 +38,7 @@ def _row(line: Line, factor: str) -> Markup:
     name = text.values_text(line.others)
     full, largest, fastest = line.out_of_memory, line.largest, line.fastest
     cause = full.row.cause.split(". ")[0] if full and full.row else ""
-    limit = join(_level(full, factor), small(cause))
+    limit = noted(_level(full, factor), cause)
     if largest is None or fastest is None:
         return row(name, word("none"), *[text.DASH] * 5, limit)
     cell = largest.row
@@ -48,7 +48,7 @@ def _row(line: Line, factor: str) -> Markup:
         _rate(largest),
         text.number(cell.peak_memory_gib if cell else None, 3),
         text.integer(cell.allocator_retries if cell else None),
-        join(_level(fastest, factor), small(not_told(line, factor))),
+        noted(_level(fastest, factor), not_told(line, factor)),
         _rate(fastest),
         limit,
     )
@@ -56,7 +56,7 @@ def _row(line: Line, factor: str) -> Markup:
 
 def _rate(point: Point) -> Markup:
     number = record_link(text.number(point.value), point.row)
-    return join(number, small(text.interval(point.low, point.high)))
+    return noted(number, text.interval(point.low, point.high))
 
 
 def _level(point: Point | None, factor: str) -> str:

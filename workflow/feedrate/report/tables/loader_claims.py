@@ -4,7 +4,7 @@ from typing import get_args
 
 from feedrate.config.study import LoaderClaim, NotStated
 from feedrate.report import text
-from feedrate.report.markup import Markup, group_row, join, row, small, table
+from feedrate.report.markup import Markup, group_row, noted, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 
@@ -26,13 +26,13 @@ Ratio = tuple[float, float]
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """By device, a row for each statement: its regime, our ratios, and where it begins to hold."""
     runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
-    cells = {(c.device, c.cell): c for c in inputs.cells(settings.study)}
+    cells = inputs.cells(settings.study)
     heads = ["Statement", "Claimed", "Measured here, by workers", "Does it hold here?"]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
         mine = [run for run in runs if run.device == device]
-        own = [cell for (name, _), cell in cells.items() if name == device]
+        own = [cell for cell in cells if cell.device == device]
         rows += [_statement(claim, mine, own) for claim in settings.loaders]
     return table(heads, rows, "texts")
 
@@ -50,11 +50,11 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     ]
     regime.append(f"storage {NOT_STATED}" if claim.storage == NOT_STATED else claim.storage)
     regime += filter(None, (claim.picture_px, claim.pixels))
-    about = join(claim.text, small(f"{claim.source}, {claim.edition}"), small(", ".join(regime)))
+    about = noted(claim.text, f"{claim.source}, {claim.edition}", ", ".join(regime))
     rates = f"{claim.loader} / {claim.over}" + ", in training" * (claim.rates == "training")
-    here = join("; ".join(shown) or text.DASH, small(rates))
+    here = noted("; ".join(shown) or text.DASH, rates)
     behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
-    claimed = join(text.ratio(claim.ratio), small(claim.note))
+    claimed = noted(text.ratio(claim.ratio), claim.note)
     return row(about, claimed, here, outcome(claim, runs, cells), of=behind if found else [])
 
 

@@ -10,7 +10,7 @@ from feedrate.report.lines import (
     missing_capabilities,
     published_rates,
 )
-from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
+from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
@@ -110,12 +110,12 @@ def _number(cell: CellRow | None) -> Markup:
     if cell.samples_per_s is None:
         return word("/" if cell.status == "unsupported" else text.STATUS_WORDS[cell.status])
     remark = text.interval(cell.ci_low, cell.ci_high)
-    marks = [small("noisy" * cell.noisy), small("short epochs" * cell.short_epochs)]
-    return join(record_link(text.number(cell.samples_per_s), cell), small(remark), *marks)
+    marks = ["noisy" * cell.noisy, "short epochs" * cell.short_epochs]
+    return noted(record_link(text.number(cell.samples_per_s), cell), remark, *marks)
 
 
 def _name(settings: PageSettings, device: str, count: int) -> Markup:
-    return join(settings.label(device), small(text.count(count, "device")))
+    return noted(settings.label(device), text.count(count, "device"))
 
 
 def _batch(size: int | None) -> str:

@@ -3,7 +3,7 @@
 import msgspec
 
 from feedrate.report import markup, text
-from feedrate.report.markup import Field, Markup, cell_table, join, small, word
+from feedrate.report.markup import Field, Markup, cell_table, join, noted, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key
 
@@ -42,7 +42,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
     def predicted(cell: CellRow) -> str:
         rate, why = of(cell).samples_per_s, of(cell).why
-        return text.number(rate) if rate else join(word("no prediction"), small(why))
+        return text.number(rate) if rate else noted(word("no prediction"), why)
 
     def share(cell: CellRow, rate: float | None) -> str:
         expected = of(cell).samples_per_s

@@ -38,8 +38,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         steps_s = {n: n * cell.batch_size / cell.samples_per_s for n, cell in cells.items()}
         errors = held_out_errors(models, steps_s)
         if models or len(cells) > 1:
-            times = f" ({_times(models)})" if models else ""
-            measured += [group_row(name + times, len(HEADS)), *_measured(cells, errors)]
+            heading = text.with_remark(name, _times(models) if models else "")
+            measured += [group_row(heading, len(HEADS)), *_measured(cells, errors)]
         if models:
             beyond.append(group_row(name, len(EXTRAPOLATED)))
             beyond += _extrapolated(cells, models[max(models)], errors)

@@ -3,7 +3,7 @@
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.lines import Speedup, Speedups, baseline_speedups, device_speedups
-from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
+from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -38,4 +38,4 @@ def _field(speedup: Speedup) -> Markup:
     if speedup.value is None:
         return word(speedup.reason)
     interval = text.ratio_interval(speedup.low, speedup.high)
-    return join(record_link(text.ratio(speedup.value), *speedup.cells), small(interval))
+    return noted(record_link(text.ratio(speedup.value), *speedup.cells), interval)

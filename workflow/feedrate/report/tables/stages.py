@@ -4,7 +4,7 @@ from typing import get_args
 
 from feedrate.config.spec import Stage
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, cell_table, join, small
+from feedrate.report.markup import Field, Markup, cell_table, noted
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -26,7 +26,7 @@ def _stage(stage: str) -> Field:
         p95_s, cpu_s = (getattr(cell, f"stage_{stage}_{one}", None) for one in ("p95_s", "cpu_s"))
         details = {"p95": p95_s, "CPU": cpu_s}
         words = (f"{name} {text.seconds(one)}" for name, one in details.items() if one is not None)
-        return join(text.seconds(seconds), small(", ".join(words)))
+        return noted(text.seconds(seconds), ", ".join(words))
 
     return told
 

@@ -4,7 +4,7 @@ from statistics import median
 
 from feedrate.config.study import SourceProtocol
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, cell_table, join, small
+from feedrate.report.markup import Field, Markup, cell_table, noted
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key, Trace, traces
 
@@ -25,7 +25,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         rates, epochs = zip(*found.get(cell.key, [(None, 0.0)]), strict=True)
         wanted = f" of {protocol.epochs}" * bool(protocol.epochs)
         covered = f"{text.number(median(epochs), 2)}{wanted} epochs" * bool(rates[0])
-        return join(_beside(cell, median(rates) if rates[0] else None), small(covered))
+        return noted(_beside(cell, median(rates) if rates[0] else None), covered)
 
     name = f"The source's ({text.count(protocol.warmup_steps, 'step')} left out)"
     columns: dict[str, Field] = {
@@ -53,4 +53,4 @@ def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float]
 def _beside(cell: CellRow, rate: float | None) -> str:
     """A rate and its ratio to that of our window."""
     ratio = rate / cell.samples_per_s if rate and cell.samples_per_s else None
-    return join(text.number(rate), small(text.ratio(ratio) if ratio else ""))
+    return noted(text.number(rate), text.ratio(ratio) if ratio else "")

@@ -8,11 +8,10 @@ from feedrate.report.markup import (
     Markup,
     el,
     group_row,
-    join,
     not_scored_rows,
+    noted,
     row,
     score_field,
-    small,
     table,
     wide_row,
     word,
@@ -40,7 +39,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         rows += _measured([one for one in scored if one.value is not None])
         reasons = dict.fromkeys((one.head, one.note) for one in scored if one.value is None)
         for head, note in reasons:
-            reason = join(word("not scored"), small(note))
+            reason = noted(word("not scored"), note)
             rows.append(wide_row(f"{head} head", reason, len(heads)))
         rows += not_scored_rows(mine, len(heads))
     for source in dict.fromkeys(score.source for score in settings.scores):
@@ -50,14 +49,14 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     for heading, accuracies in others.items():
         rows.append(group_row(f"Published, not measured here: accuracy on {heading}", len(heads)))
         for one in accuracies:
-            accuracy = join(f"{one.accuracy:.2f}%", small(one.note))
+            accuracy = noted(f"{one.accuracy:.2f}%", one.note)
             rows.append(wide_row(one.model, accuracy, len(heads)))
     return table(heads, rows)
 
 
 def _published(score: BenchmarkScore) -> Markup:
     values = (score.text_score, score.image_score, score.group_score)
-    name = join(score.model, small(score.note))
+    name = noted(score.model, score.note)
     head = score.head or text.DASH
     return row(name, head, text.DASH, *(f"{value:.2f}%" for value in values), text.DASH)
 
@@ -67,7 +66,7 @@ def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
         these = [s for s in scores if (s.cell, s.head, s.moment) == (cell, head, moment)]
         first = these[0]
         values = [score_field(over_repeats(s for s in these if s.metric == m), m) for m in SCORES]
-        fields = [join(head, small(first.note)), moment, *values, str(first.n)]
+        fields = [noted(head, first.note), moment, *values, str(first.n)]
         use = "use" * (moment == "after")
         yield row(text.values_text(first.levels), *fields, class_=use, of=these)
     if scores:

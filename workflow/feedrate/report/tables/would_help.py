@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from statistics import median
 
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, noted, record_link, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellOf, Inputs
 from feedrate.results.ledger import Outcome, WouldHelp
@@ -23,7 +23,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     gains = []
     for device, cell, phrases in found.gains:
         one = CellOf(study=settings.study, device=device, cell=cell)
-        name = record_link(f"{settings.label(device)}, {_levels(cell)}", one)
+        name = record_link(_name(settings, one), one)
         gains.append(el("p", name, f": {text.listed(phrases)}."))
     if found.fault:
         return join(*gains, el("p", found.fault))
@@ -44,18 +44,19 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _row(settings: PageSettings, one: Outcome) -> Markup:
+    cell = CellOf(study=one.study, device=one.device, cell=one.cell)
     change = f"{one.setting}: {level_text(one.level)}"
     value, *ends = one.predicted
     return row(
-        join(change, small(f"from {settings.label(one.device)}, {_levels(one.cell)}")),
+        noted(change, f"from {_name(settings, cell)}"),
         one.rule,
         text.number(one.before),
-        join(text.number(value), small(text.interval(*ends))),
+        noted(text.number(value), text.interval(*ends)),
         text.number(one.measured),
         "does not count" if one.late else text.signed_share(one.error),
-        of=[CellOf(study=one.study, device=one.device, cell=one.cell)],
+        of=[cell],
     )
 
 
-def _levels(cell: str) -> str:
-    return text.levels_text(parse_levels(cell, BETWEEN_LEVELS))
+def _name(settings: PageSettings, cell: CellOf) -> str:
+    return f"{settings.label(cell.device)}, {text.levels_text(cell.levels)}"
