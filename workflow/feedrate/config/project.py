@@ -294,10 +294,7 @@ def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> 
 
 def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
     """Check each adapted part by itself, and the protocol that results for each device."""
-    parts: dict[str, Any] = {
-        "settings": (study.settings, Settings),
-        "protocol": (study.protocol, StudyProtocol),
-    }
+    parts: dict[str, Any] = {"settings": Settings, "protocol": StudyProtocol}
     for key, change in study.adapt.items():
         if not BELOW_MEMORY.fullmatch(key):
             found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
@@ -308,8 +305,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
             if part == "bundles":
                 _check_adapted_bundles(found, place, study, value)
             elif found.fits(place, value, dict):
-                whole, kind = parts[part]
-                found.fits(place, adapted(whole, study, part, [key]), kind)
+                found.fits(place, adapted(study, part, [key]), parts[part])
     if not found:
         _check_windows(found, study, devices)
 
@@ -329,7 +325,7 @@ def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device])
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
         keys = adapt_keys(study, name, device) if device else []
-        protocol = adapted(study.protocol, study, "protocol", keys)
+        protocol = adapted(study, "protocol", keys)
         window = (protocol["warmup_steps"], protocol["steps"])
         if window[0] >= window[1]:
             short.setdefault(window, f"protocol.warmup_steps{f' (on {name})' if name else ''}")
