@@ -160,6 +160,17 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     return len(wanted)
 
 
+def tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
+    """A transformer's shape in the words of the library's configurations; its MLPs are four times
+    as wide as its hidden size."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+    }
+
+
 class PixelStatistics(NamedTuple):
     """Mean and standard deviation of the pixels that a model was made for, by channel."""
 

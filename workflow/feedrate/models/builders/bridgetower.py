@@ -20,7 +20,7 @@ from feedrate.models.build import (
     prepared_tokenizer,
 )
 from feedrate.models.flops import pair_flops
-from feedrate.models.layers import CLIP, use_sdpa
+from feedrate.models.layers import CLIP, tower, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa")}
 PARTS = {
@@ -109,13 +109,7 @@ def make_config(size: str) -> BridgeTowerConfig:
     hidden, heads, layers, contrastive = SIZES[size]["cross"]
     text_layers, vocabulary = SIZES[size]["text"]
     image_layers, patch_px, side_px = SIZES[size]["image"]
-    text = {
-        "vocab_size": vocabulary,
-        "hidden_size": hidden,
-        "intermediate_size": 4 * hidden,
-        "num_attention_heads": heads,
-        "num_hidden_layers": text_layers,
-    }
+    text = {"vocab_size": vocabulary, **tower(hidden, heads, text_layers)}
     image = {"hidden_size": hidden, "num_hidden_layers": image_layers}
     return BridgeTowerConfig(
         hidden_size=hidden,

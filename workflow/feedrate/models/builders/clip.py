@@ -19,7 +19,7 @@ from feedrate.models.build import (
     prepared_tokenizer,
 )
 from feedrate.models.flops import pair_flops
-from feedrate.models.layers import CLIP
+from feedrate.models.layers import CLIP, tower
 
 OFFERS = {"attention": ("eager", "sdpa")}
 HEADS = {"contrastive": ("text_embeds", "image_embeds")}
@@ -99,20 +99,11 @@ def build(
 def make_config(size: str) -> CLIPConfig:
     """The configuration of a size. Its end token is the last id, as in CLIP's vocabulary."""
     hidden, heads, layers, vocabulary = SIZES[size]["text"]
-    text = {**_tower(hidden, heads, layers), "vocab_size": vocabulary}
+    text = {**tower(hidden, heads, layers), "vocab_size": vocabulary}
     text |= {"bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1}
-    *tower, patch_px, side_px = SIZES[size]["image"]
-    image = {**_tower(*tower), "patch_size": patch_px, "image_size": side_px}
+    *shape, patch_px, side_px = SIZES[size]["image"]
+    image = {**tower(*shape), "patch_size": patch_px, "image_size": side_px}
     return CLIPConfig(projection_dim=hidden, text_config=text, vision_config=image)
-
-
-def _tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": 4 * hidden,
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-    }
 
 
 def count_flops(config: CLIPConfig, max_tokens: int) -> float:
