@@ -11,14 +11,7 @@ from transformers.models.bridgetower.modeling_bridgetower import (
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import (
-    Built,
-    check_length,
-    load_config,
-    load_model,
-    load_tokenizer,
-    prepared_tokenizer,
-)
+from feedrate.models.build import Built, check_length, find_tokenizer, load_config, load_model
 from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, tower, use_sdpa
 
@@ -70,21 +63,17 @@ def build(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str = "contrastive"
 ) -> Built:
     """Build BridgeTower with a head; see `models/build.py`."""
-    if settings.checkpoint is None:
-        config = make_config(settings.size)
-        vocabulary = config.text_config.vocab_size
-        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
+    fresh = settings.checkpoint is None
+    config = make_config(settings.size) if fresh else load_config(BridgeTowerConfig, settings)
+    tokenizer = find_tokenizer(settings, prepared, config.text_config.vocab_size)
+    if fresh:
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             setattr(config.text_config, name, getattr(tokenizer, name))
-        model = CLASSES[head](config)
-    else:
-        config = load_config(BridgeTowerConfig, settings)
-        for name, value in CONTRASTIVE.items():
-            if getattr(config, name, None) is None:
-                setattr(config, name, value)
-        model = load_model(CLASSES[head], settings, config)
-        config = model.config
-        tokenizer = load_tokenizer(settings)
+    for name, value in CONTRASTIVE.items():
+        if getattr(config, name, None) is None:
+            setattr(config, name, value)
+    model = CLASSES[head](config) if fresh else load_model(CLASSES[head], settings, config)
+    config = model.config
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
     check_length(loader.max_tokens, text.max_position_embeddings - text.pad_token_id - 1)

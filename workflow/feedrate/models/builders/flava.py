@@ -23,10 +23,9 @@ from feedrate.models.build import (
     Built,
     ModelError,
     check_length,
+    find_tokenizer,
     load_config,
     load_model,
-    load_tokenizer,
-    prepared_tokenizer,
 )
 from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
@@ -255,20 +254,17 @@ class Flava(FlavaForPreTraining):
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
     """Build FLAVA; see `models/build.py`."""
-    if settings.checkpoint is None:
-        config = make_config(settings.size)
-        config.unimodal_losses = settings.losses == "all"
-        vocabulary = config.text_config.vocab_size
-        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
+    fresh = settings.checkpoint is None
+    config = make_config(settings.size) if fresh else load_config(FlavaConfig, settings)
+    config.unimodal_losses = settings.losses == "all"
+    tokenizer = find_tokenizer(settings, prepared, config.text_config.vocab_size)
+    if fresh:
         config.text_config.pad_token_id = tokenizer.pad_token_id
         model = Flava(config)
         model.draw_tokens()
     else:
-        config = load_config(FlavaConfig, settings)
-        config.unimodal_losses = settings.losses == "all"
         model = load_model(Flava, settings, config)
         model.settle()
-        tokenizer = load_tokenizer(settings)
     if tokenizer.mask_token_id is None:
         raise ModelError("flava masks words, and the tokenizer has no mask token")
     check_length(loader.max_tokens, config.text_config.max_position_embeddings)
