@@ -114,11 +114,16 @@ def load_project(
 
 
 def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> list[Published]:
-    """The published numbers of a study. Raises ConfigError."""
+    """The published numbers of a study, checked against it and the registry. Raises ConfigError."""
     published: list[Published] = []
     for file in map("config/published/{}".format, study.published):
-        rows = read_rows(root / file, Published, file)
-        raise_all(check_published(file, rows, study, devices))
+        rows, found = read_rows(root / file, Published, file), Findings(file)
+        for row in rows:
+            place, editions = f"row {row.id}", study.source.editions
+            found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
+            found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
+            check_levels(found, f"{place}: levels", row.levels, study)
+        raise_all(found)
         published += rows
     return published
 
@@ -196,20 +201,6 @@ def check_captions(studies: Mapping[str, Study]) -> list[str]:
                     found.say(key, f"{here}; the study {other} has it with {caption}")
         wrong += found
     return wrong
-
-
-def check_published(
-    origin: str, rows: Iterable[Published], study: Study, devices: Mapping[str, Device]
-) -> list[str]:
-    """Check published rows against the study and the registry."""
-    found = Findings(origin)
-    for row in rows:
-        place = f"row {row.id}"
-        found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
-        editions = study.source.editions
-        found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
-        check_levels(found, f"{place}: levels", row.levels, study)
-    return found
 
 
 def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:

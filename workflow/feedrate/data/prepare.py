@@ -21,6 +21,7 @@ from feedrate.data.isolate import Lost
 from feedrate.data.manifest import (
     CHECKSUMS,
     IMAGES,
+    MANIFEST,
     REPORT,
     SAMPLES,
     SPLITS,
@@ -92,7 +93,7 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
         train_tokenizer(captions, folder / TOKENIZER)
         left_out = [*index.left_out, *bad]
         write_json(folder / REPORT, make_report(index, left_out, samples, verdicts))
-        return _finish(folder, index, samples, verdicts, out.name)
+        return _finish(folder, index, samples, verdicts)
 
 
 def _check_bad_share(
@@ -245,11 +246,7 @@ def summary(values: Iterable[float]) -> dict[str, float]:
 
 
 def _finish(
-    folder: Path,
-    index: RawIndex,
-    samples: Sequence[dict[str, Any]],
-    verdicts: _Verdicts,
-    manifest_name: str,
+    folder: Path, index: RawIndex, samples: Sequence[dict[str, Any]], verdicts: _Verdicts
 ) -> Manifest:
     """Write the checksums and, last, the manifest, which leaves out the report: training does not
     read it."""
@@ -266,5 +263,5 @@ def _finish(
         images_bytes=sum(image.size for image in images.values()),
         images_digest=images_digest({path: image.sha256 for path, image in images.items()}),
     )
-    write_json(folder / manifest_name, msgspec.to_builtins(manifest))
+    write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
     return manifest

@@ -160,15 +160,14 @@ def check_examples(found: Findings, key: str, settings: LocalExamples) -> list[P
         )
     for table in tables:
         try:
-            check_example_columns(table)
+            check_example_columns(table, read_table(table, EXAMPLE_COLUMNS).columns)
         except DataError as error:
             found.say(f"{key}.path", str(error))
     return tables
 
 
-def check_example_columns(path: Path) -> None:
-    """Raise DataError if a table lacks one of Winoground's columns."""
-    columns = read_table(path, EXAMPLE_COLUMNS).columns
+def check_example_columns(path: Path, columns: Sequence[str]) -> None:
+    """Raise DataError if a table has not all of Winoground's columns."""
     if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
         raise DataError(
             f"{path}: not Winoground's columns: {', '.join(missing)} missing; it has: "
