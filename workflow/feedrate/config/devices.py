@@ -111,9 +111,6 @@ def is_called(model: str, pattern: str) -> bool:
 DETECTED = "detected"
 """The word for the accelerators of this machine among `devices` in config.yaml."""
 
-_LAST_COUNT = re.compile(r"(?<=:)\d+$")
-"""The count at the end of a gres: `gpu:8`, `gpu:h100:8`."""
-
 
 def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
     """Check each entry of the device registry."""
@@ -257,6 +254,7 @@ def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, 
         and launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
         and launcher_limit(entry.launcher, "MAX_NODES") == 1
     )
+    count_of_gres = re.compile(r"(?<=:)\d+$")  # gpu:8, gpu:h100:8
     changes: dict[str, Any] = {
         "label": f"{entry.label} x{count}",
         "count": count,
@@ -264,7 +262,7 @@ def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, 
         "launcher": entry.launcher if several else None,
         "price_usd_per_hour": entry.price_usd_per_hour and entry.price_usd_per_hour * share,
         "job": JobResources(
-            gres=entry.job.gres and _LAST_COUNT.sub(str(count), entry.job.gres),
+            gres=entry.job.gres and count_of_gres.sub(str(count), entry.job.gres),
             memory_gib=entry.job.memory_gib and entry.job.memory_gib * share * entry.nodes,
             constraint=entry.job.constraint,
         ),

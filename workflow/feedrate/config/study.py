@@ -78,10 +78,6 @@ class Exclude(Strict, kw_only=True):
         return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
 
 
-Memory = Literal["peak_memory_gib", "host_peak_memory_gib"]
-"""Metrics of claims about memory: of a device, and of a host."""
-
-
 class Claim(Strict, kw_only=True):
     """A statement of the source, or a question of ours, as an expression over cells."""
 
@@ -106,7 +102,7 @@ class Claim(Strict, kw_only=True):
     metric: Annotated[
         Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end"]
         | Literal["forward_memory_gib", "batch_size", "model_size_gib"]
-        | Memory,
+        | Literal["peak_memory_gib", "host_peak_memory_gib"],
         about("The column of the results whose ratio it is."),
     ] = "samples_per_s"
 

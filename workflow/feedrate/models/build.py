@@ -119,8 +119,7 @@ def build_head(
 
 def heads_of(model: str) -> dict[str, tuple[str, ...]]:
     """A model's heads for inference, with the outputs that are their answers."""
-    heads: dict[str, tuple[str, ...]] = plugins.declared(BUILDERS, "HEADS").get(model, {})
-    return heads
+    return plugins.declared(BUILDERS, "HEADS").get(model, {})
 
 
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:

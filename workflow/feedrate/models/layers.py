@@ -143,9 +143,8 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
 
     Inputs, weights and gradients are scaled by their largest value and cast at each multiplication;
     they are stored in their own precision. Parts outside the layers (embeddings, heads) do not
-    change.
-    `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a size
-    that the kernels accept.
+    change. `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a
+    size that the kernels accept.
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 

@@ -6,8 +6,11 @@ from pathlib import Path
 from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
 from transformers.models.bridgetower.modeling_bridgetower import (
+    BridgeTowerBertCrossLayer,
     BridgeTowerForContrastiveLearning,
     BridgeTowerForImageAndTextRetrieval,
+    BridgeTowerResidualAttention,
+    BridgeTowerTextLayer,
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
@@ -40,14 +43,6 @@ ATTENTION = tuple(
     if hasattr(modeling_bridgetower, name)  # transformers 4 has one class for both
 )
 """Attention of the text and cross-modal layers; the image tower uses torch's own fused one."""
-
-LAYERS = (
-    modeling_bridgetower.BridgeTowerResidualAttention,
-    modeling_bridgetower.BridgeTowerTextLayer,
-    modeling_bridgetower.BridgeTowerBertCrossLayer,
-)
-
-OTHER_OUTPUTS = ("logits", "cross_embeds", "hidden_states", "attentions")
 
 CLASSES = {
     "contrastive": BridgeTowerForContrastiveLearning,
@@ -88,8 +83,8 @@ def build(
         image_px=config.vision_config.image_size,
         **CLIP._asdict(),
         count_flops=partial(count_flops, config),
-        other_outputs=OTHER_OUTPUTS,
-        layers=LAYERS,
+        other_outputs=("logits", "cross_embeds", "hidden_states", "attentions"),
+        layers=(BridgeTowerResidualAttention, BridgeTowerTextLayer, BridgeTowerBertCrossLayer),
     )
 
 

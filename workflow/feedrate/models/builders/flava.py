@@ -121,8 +121,7 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits by image and by text, and the column of each row's own pair."""
         if self.exchanges:
-            found: tuple[Tensor, Tensor, Tensor] = super().forward(image, text, logit_scale)
-            return found
+            return super().forward(image, text, logit_scale)
         logits = image @ text.T * logit_scale.exp()
         return logits, logits.T, torch.arange(len(image), device=image.device)
 
@@ -216,8 +215,7 @@ class Flava(FlavaForPreTraining):
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """The embeddings of words, for sharding; the library does not define this for FLAVA."""
-        words: torch.nn.Module = self.flava.text_model.embeddings.word_embeddings
-        return words
+        return self.flava.text_model.embeddings.word_embeddings
 
     def draw_tokens(self) -> None:
         """Draw special tokens and positions at random, which the library initialises with zeros.
@@ -238,8 +236,7 @@ class Flava(FlavaForPreTraining):
             smaller = torch.nn.functional.avg_pool2d(pixels, 2)
             # Sharding casts weights and inputs, but no buffers: the product is fp32.
             smaller = smaller.to(self.image_codebook.dtype)
-            words: Tensor = self.image_codebook.get_codebook_indices(smaller)
-        return words.flatten(1)
+            return self.image_codebook.get_codebook_indices(smaller).flatten(1)
 
     def embeddings(self, output: Any) -> dict[str, Tensor]:
         """The vectors that the contrastive loss compares."""

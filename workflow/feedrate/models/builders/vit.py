@@ -98,8 +98,7 @@ class PatchTokens(nn.Module):
 
     def forward(self, pixel_values: Tensor, **_: Any) -> Tensor:
         """Embed images (batch, 3, px, px)."""
-        embedded: Tensor = self.patch_embeddings(pixel_values)
-        return embedded + self.position_embeddings
+        return self.patch_embeddings(pixel_values) + self.position_embeddings
 
 
 class Classifier(metaclass=ABCMeta):
