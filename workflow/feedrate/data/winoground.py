@@ -186,14 +186,12 @@ def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> Fetched:
 
 def _of_hub(settings: HubExamples, raw: Path) -> Fetched:
     """Download the hub's Parquet files. Raises DataError if the hub refuses."""
-    what = f"dataset {settings.name}"
+    name, revision = settings.name, settings.revision
     advice = "set `winoground` to the generated one, a local copy or null"
-    folder = download(
-        what, settings.name, settings.revision, ["*.parquet"], advice, repo_type="dataset"
-    )
+    folder = download("dataset", name, revision, ["*.parquet"], advice)
     tables = example_tables(folder)
     if not tables:
-        raise DataError(f"{what} at {settings.revision} has no Parquet file: take another revision")
+        raise DataError(f"dataset {name} at {revision} has no Parquet file: take another revision")
     return msgspec.structs.replace(_of_tables(tables, raw), revision=folder.name)
 
 
