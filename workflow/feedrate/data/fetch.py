@@ -137,11 +137,16 @@ class ListedFiles:
         return [files[path] for path in sorted(files)]
 
     def _examine(self, named: str) -> RawFile:
-        """The file's size and digest. Only a regular file is opened. Raises Unusable."""
+        """The file's size and digest. Only a regular file under the root is opened. Raises
+        Unusable."""
         if not named.strip():
             raise Unusable("no image is named")
         try:
-            path = self._inside(named)
+            path = Path(os.path.normpath(self.root / named))
+            resolved = path.resolve()
+            if not resolved.is_relative_to(self.root):  # by dots, an absolute path or a link
+                raise Unusable("outside the folder")
+            path = path if path.is_relative_to(self.root) else resolved
             size = check_regular(path).st_size
             relative = path.relative_to(self.root).as_posix()
             return RawFile(path=relative, size=size, sha256=digest_file(path))
@@ -151,14 +156,6 @@ class ListedFiles:
             raise Unusable((error.strerror or str(error)).lower()) from None
         except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
             raise Unusable("not a path of a file") from None
-
-    def _inside(self, named: str) -> Path:
-        """The path of a name. Dots, an absolute path or a link must not lead outside the root."""
-        path = Path(os.path.normpath(self.root / named))
-        resolved = path.resolve()
-        if not resolved.is_relative_to(self.root):
-            raise Unusable("outside the folder")
-        return path if path.is_relative_to(self.root) else resolved
 
 
 class EmbeddedImages:
