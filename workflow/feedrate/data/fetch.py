@@ -36,15 +36,7 @@ _SHOWN = 3
 
 def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
     """Fetch the images and rows of the dataset `name` of config.yaml, with a checksum for each
-    image. `out` is raw/index.json."""
-    index = fetch(name, settings, out)
-    lost = sum(entry.rows for entry in index.left_out)
-    print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
-
-
-def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
-    """Fetch a dataset into the folder of `out`, which is raw/index.json. Raises ConfigError or
-    DataError."""
+    image. `out` is raw/index.json. Raises ConfigError or DataError."""
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
@@ -69,7 +61,8 @@ def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
             left_out=left_out,
         )
         write_json(raw / out.name, msgspec.to_builtins(index))
-    return index
+    lost = sum(entry.rows for entry in left_out)
+    print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
 
 
 def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut]]:
