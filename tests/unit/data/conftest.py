@@ -5,7 +5,8 @@ import pytest
 from drawings import drawing, encoded
 
 from feedrate.config.workflow import Folder
-from feedrate.data.fetch import fetch
+from feedrate.data.fetch import fetch_dataset
+from feedrate.data.manifest import read_index
 from feedrate.data.prepare import prepare
 
 
@@ -35,7 +36,8 @@ class Workplace:
         return Folder(**{"path": str(self.mine), "max_bad_share": 1.0, **changes})
 
     def fetch(self, **changes):
-        return fetch("mine", self.settings(**changes), self.index)
+        fetch_dataset("mine", self.settings(**changes), self.index)
+        return read_index(self.index)
 
     def prepare(self, workers=1, **changes):
         return prepare(self.index, self.settings(**changes), self.manifest, workers)

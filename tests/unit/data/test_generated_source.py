@@ -4,7 +4,7 @@ import pytest
 
 from feedrate.config.workflow import Generated
 from feedrate.core.files import digest_file
-from feedrate.data.fetch import fetch
+from feedrate.data.fetch import fetch_dataset
 from feedrate.data.manifest import read_index
 from feedrate.data.shapes import COLOURS, INKS, PAINTS
 from feedrate.data.tables import SCHEMA, read_table
@@ -15,7 +15,7 @@ SMALL = Generated(train=7, validation=3, test=2)
 @pytest.fixture(scope="module")
 def fetched(tmp_path_factory):
     out = tmp_path_factory.mktemp("generated") / "raw/index.json"
-    fetch("small", SMALL, out)
+    fetch_dataset("small", SMALL, out)
     return out
 
 
@@ -68,9 +68,9 @@ def test_the_index_lists_every_image_with_its_checksum(fetched):
 
 def test_the_same_settings_give_the_same_index_and_another_seed_another(fetched, tmp_path):
     again, other = tmp_path / "a/index.json", tmp_path / "b/index.json"
-    fetch("small", SMALL, again)
+    fetch_dataset("small", SMALL, again)
     assert json.loads(again.read_text()) == json.loads(fetched.read_text())
-    fetch("small", Generated(train=1, validation=1, test=1, seed=1), other)
+    fetch_dataset("small", Generated(train=1, validation=1, test=1, seed=1), other)
     assert not {f.sha256 for f in read_index(other).files} & {
         f.sha256 for f in read_index(fetched).files
     }
@@ -79,7 +79,7 @@ def test_the_same_settings_give_the_same_index_and_another_seed_another(fetched,
 @pytest.mark.parametrize(("share", "paints"), [(0.0, COLOURS), (1.0, INKS)])
 def test_the_paint_in_a_caption_does_not_tell_the_wrong_choices(tmp_path, share, paints):
     out = tmp_path / "raw/index.json"
-    fetch("small", Generated(train=3, validation=1, test=1, grey_share=share), out)
+    fetch_dataset("small", Generated(train=3, validation=1, test=1, grey_share=share), out)
     for row in read_table(out.parent / "rows.parquet").rows:
         for choice in row["caption_choices"]:
             assert next(paint for paint in PAINTS if f" {paint} " in choice) in paints

@@ -14,7 +14,7 @@ from drawings import drawing, encoded
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Dataset
-from feedrate.data import fetch as data_fetch
+from feedrate.data.fetch import fetch_dataset
 from feedrate.data.manifest import DataError, read_index
 from feedrate.data.tables import read_table
 
@@ -85,7 +85,8 @@ def fetch_here(tmp_path, monkeypatch):
 
     def run(folder, **changes):
         settings = msgspec.convert(HUB | changes | {"name": str(folder)}, Dataset)
-        return data_fetch.fetch("cartoons", settings, out), out
+        fetch_dataset("cartoons", settings, out)
+        return read_index(out), out
 
     return run
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.data.manifest import DataError
-from feedrate.data.tables import TOO_LONG, fill, make_table, names, plain_text, read_table
+from feedrate.data.sources.folder import fill, names
+from feedrate.data.tables import TOO_LONG, make_table, plain_text, read_table
 
 ROWS = [{"contest": 1, "caption": "A „quoted“, comma"}, {"contest": 2, "caption": "two\nlines"}]
 

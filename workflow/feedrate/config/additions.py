@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from feedrate.config.devices import Device
 from feedrate.config.errors import ConfigError, Findings, Origin, numbered
 from feedrate.config.study import Study, Table, check_levels
-from feedrate.config.values import Count, Level, Name, Positive, Strict, about, level_text, load
+from feedrate.config.values import Count, Level, Name, Positive, Strict, Text, about, load
 from feedrate.core import paths
 
 T = TypeVar("T")
@@ -31,9 +30,7 @@ PAGE = Table(name=KIND, kind=KIND, title="Runs of others, imported", caption="ta
 class Import(Strict, kw_only=True):
     """A folder with the logs of runs on one device. What it does not say stays unknown."""
 
-    folder: Annotated[
-        str, Meta(description="Folder or file, absolute or from the project's root.", min_length=1)
-    ]
+    folder: Annotated[Text, about("Folder or file, absolute or from the project's root.")]
     study: Annotated[Name, about("The study that the runs belong to.")]
     device: Annotated[Name, about("The device that they ran on: an entry of devices.yaml.")]
     levels: Annotated[
@@ -87,7 +84,7 @@ def read_searched(root: Path, studies: Mapping[str, Study]) -> Searched:
         if not all(type(level) is int for level in listed):
             wrong = f"{study.search!r} is not allowed; its levels must be whole numbers"
             raise ConfigError(f"config/studies/{name}.yaml: search: {wrong}")
-        texts = {level_text(level) for level in listed}
+        texts = set(map(str, listed))
         new = {level: cells for level, cells in found.get(name, {}).items() if level not in texts}
         if study.search and new:
             searched[name] = new

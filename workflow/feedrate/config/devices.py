@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
 
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
-from feedrate.config.values import Count, Name, Positive, Strict, about, load
+from feedrate.config.values import Count, Name, Positive, Strict, Text, about, load
 from feedrate.core import plugins
 from feedrate.core.errors import SECRET_NAME
 
@@ -45,7 +44,7 @@ class Peak(Strict, kw_only=True):
     precision: Annotated[Name, about("Settings it applies to: fp32, tf32, bf16, fp16 or fp8.")]
     datasheet_tflops: Annotated[Positive | None, about("Dense, by the data sheet, TFLOP/s.")] = None
     achievable_tflops: Annotated[Positive | None, about("Best measured elsewhere, TFLOP/s.")] = None
-    source: Annotated[str, Meta(description="Source of the numbers.", min_length=1)]
+    source: Annotated[Text, about("Source of the numbers.")]
 
 
 class JobResources(Strict, kw_only=True):
@@ -63,7 +62,7 @@ class JobResources(Strict, kw_only=True):
 class Device(Strict, kw_only=True):
     """One entry of config/devices.yaml."""
 
-    label: Annotated[str, Meta(description="Name in tables and figures.", min_length=1)]
+    label: Annotated[Text, about("Name in tables and figures.")]
     kind: Annotated[Kind, about("The adapter that drives it: cpu, cuda or hpu.")]
     count: Annotated[Count, about("Devices in one training job (ranks).")] = 1
     capabilities: Annotated[list[Capability], about("What it can do; a level may require one.")]
@@ -111,9 +110,6 @@ def is_called(model: str, pattern: str) -> bool:
 
 DETECTED = "detected"
 """The word for the accelerators of this machine among `devices` in config.yaml."""
-
-_LAST_COUNT = re.compile(r"(?<=:)\d+$")
-"""The count at the end of a gres: `gpu:8`, `gpu:h100:8`."""
 
 
 def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
@@ -258,6 +254,7 @@ def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, 
         and launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
         and launcher_limit(entry.launcher, "MAX_NODES") == 1
     )
+    count_of_gres = re.compile(r"(?<=:)\d+$")  # gpu:8, gpu:h100:8
     changes: dict[str, Any] = {
         "label": f"{entry.label} x{count}",
         "count": count,
@@ -265,7 +262,7 @@ def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, 
         "launcher": entry.launcher if several else None,
         "price_usd_per_hour": entry.price_usd_per_hour and entry.price_usd_per_hour * share,
         "job": JobResources(
-            gres=entry.job.gres and _LAST_COUNT.sub(str(count), entry.job.gres),
+            gres=entry.job.gres and count_of_gres.sub(str(count), entry.job.gres),
             memory_gib=entry.job.memory_gib and entry.job.memory_gib * share * entry.nodes,
             constraint=entry.job.constraint,
         ),

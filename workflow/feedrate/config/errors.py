@@ -75,7 +75,11 @@ class Findings(list[str]):
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            self.extend(_explain(value, kind, self.origin, key, str(error)))
+            errors = _validator()(msgspec.json.schema(kind)).iter_errors(value)
+            faults = [fault for one in errors for fault in _faults(one)]
+            lines = {_line(self.origin, _dotted(key, path), text) for path, text in faults}
+            # msgspec's own message for an error that the schema does not show
+            self.extend(sorted(lines) or [_line(self.origin, key, str(error))])
             return False
         return True
 
@@ -97,15 +101,6 @@ def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str
     """The error that `value` is not one of `allowed`, which `what` describes, with the name that
     was probably meant."""
     return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
-
-
-def _explain(value: Any, kind: Any, origin: Origin, key: str, fallback: str) -> list[str]:
-    """All errors that `value`, at `key`, has as a `kind`; `fallback` is msgspec's message, for
-    those that the type's JSON schema does not show."""
-    errors = _validator()(msgspec.json.schema(kind)).iter_errors(value)
-    faults = [fault for error in errors for fault in _faults(error)]
-    lines = {_line(origin, _dotted(key, path), text) for path, text in faults}
-    return sorted(lines) or [_line(origin, key, fallback)]
 
 
 @cache

@@ -109,8 +109,7 @@ def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
 
 def study_settings(project: Project, name: str, device: str) -> Settings:
     """A study's settings, adapted for a device, before any level."""
-    config, study, entry = project.config, project.studies[name], project.devices[device]
-    settings = adapted(study.settings, study, "settings", adapt_keys(study, device, entry))
+    config, settings = project.config, _adapted(project, name, device, "settings")
     others = config.checkpoint_model not in (None, settings["model"]["name"])
     if config.checkpoint is not None and not others:
         revision = config.checkpoint_revision
@@ -139,11 +138,15 @@ def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
 
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     """A study's protocol, adapted for a device."""
-    study, entry = project.studies[name], project.devices[device]
-    protocol = adapted(study.protocol, study, "protocol", adapt_keys(study, device, entry))
+    protocol = _adapted(project, name, device, "protocol")
     if isinstance(project.config.repeats, int):
         protocol["repeats"] = project.config.repeats
     return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
+
+
+def _adapted(project: Project, name: str, device: str, part: str) -> dict[str, Any]:
+    study = project.studies[name]
+    return adapted(study, part, adapt_keys(study, device, project.devices[device]))
 
 
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:

@@ -114,11 +114,16 @@ def load_project(
 
 
 def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> list[Published]:
-    """The published numbers of a study. Raises ConfigError."""
+    """The published numbers of a study, checked against it and the registry. Raises ConfigError."""
     published: list[Published] = []
     for file in map("config/published/{}".format, study.published):
-        rows = read_rows(root / file, Published, file)
-        raise_all(check_published(file, rows, study, devices))
+        rows, found = read_rows(root / file, Published, file), Findings(file)
+        for row in rows:
+            place, editions = f"row {row.id}", study.source.editions
+            found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
+            found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
+            check_levels(found, f"{place}: levels", row.levels, study)
+        raise_all(found)
         published += rows
     return published
 
@@ -196,20 +201,6 @@ def check_captions(studies: Mapping[str, Study]) -> list[str]:
                     found.say(key, f"{here}; the study {other} has it with {caption}")
         wrong += found
     return wrong
-
-
-def check_published(
-    origin: str, rows: Iterable[Published], study: Study, devices: Mapping[str, Device]
-) -> list[str]:
-    """Check published rows against the study and the registry."""
-    found = Findings(origin)
-    for row in rows:
-        place = f"row {row.id}"
-        found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
-        editions = study.source.editions
-        found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
-        check_levels(found, f"{place}: levels", row.levels, study)
-    return found
 
 
 def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:
@@ -294,10 +285,7 @@ def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> 
 
 def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
     """Check each adapted part by itself, and the protocol that results for each device."""
-    parts: dict[str, Any] = {
-        "settings": (study.settings, Settings),
-        "protocol": (study.protocol, StudyProtocol),
-    }
+    parts: dict[str, Any] = {"settings": Settings, "protocol": StudyProtocol}
     for key, change in study.adapt.items():
         if not BELOW_MEMORY.fullmatch(key):
             found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
@@ -308,8 +296,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
             if part == "bundles":
                 _check_adapted_bundles(found, place, study, value)
             elif found.fits(place, value, dict):
-                whole, kind = parts[part]
-                found.fits(place, adapted(whole, study, part, [key]), kind)
+                found.fits(place, adapted(study, part, [key]), parts[part])
     if not found:
         _check_windows(found, study, devices)
 
@@ -329,7 +316,7 @@ def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device])
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
         keys = adapt_keys(study, name, device) if device else []
-        protocol = adapted(study.protocol, study, "protocol", keys)
+        protocol = adapted(study, "protocol", keys)
         window = (protocol["warmup_steps"], protocol["steps"])
         if window[0] >= window[1]:
             short.setdefault(window, f"protocol.warmup_steps{f' (on {name})' if name else ''}")

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.study import LoaderClaim, Published, Study
-from feedrate.config.values import AnyRow, Level, Name, Strict, about, load, read_rows
+from feedrate.config.values import AnyRow, Level, Name, Strict, Text, about, load, read_rows
 
 FILE = "config/published/sheets.yaml"
 FILES = tuple(name for name in Study.__struct_fields__ if name.startswith("published"))
@@ -29,7 +28,7 @@ class Fact(Strict, kw_only=True):
         Level | list[Level],
         about("What the source says, in the words of our results; a list: one of these."),
     ]
-    where: Annotated[str, Meta(description="Where it says so, or how it follows.", min_length=1)]
+    where: Annotated[Text, about("Where it says so, or how it follows.")]
 
     @property
     def values(self) -> tuple[Level, ...]:
@@ -40,7 +39,7 @@ class Fact(Strict, kw_only=True):
 class Sheet(Strict, kw_only=True):
     """What a source says about an experiment. It does not state what is missing here."""
 
-    source: Annotated[str, Meta(description="Title of the source.", min_length=1)]
+    source: Annotated[Text, about("Title of the source.")]
     like: Annotated[str, about("An entry above, whose facts hold here too.")] = ""
     facts: dict[Item, Fact] = {}
 

@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from feedrate.config.errors import Findings, numbered, raise_all
-from feedrate.config.values import Name, Strict, about, load
+from feedrate.config.values import Name, Strict, Text, about, load
 
 FOLDER = "config/published/sources"
-Text = Annotated[str, Meta(min_length=1)]
 Status = Literal["audited", "cpu", "device", "not_reproducible"]
 """audited: `make check-claims` recomputes it without training; cpu: the command runs on any
 machine; device: it is ready, and needs a device; not_reproducible: it cannot be had here."""

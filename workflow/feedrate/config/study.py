@@ -20,6 +20,7 @@ from feedrate.config.values import (
     Positive,
     Share,
     Strict,
+    Text,
     about,
     level_text,
     merged,
@@ -41,7 +42,7 @@ class SourceProtocol(Strict, kw_only=True):
 class Source(Strict, kw_only=True):
     """The source of a study's published numbers and claims."""
 
-    title: Annotated[str, Meta(min_length=1)]
+    title: Text
     address: str = ""
     editions: Annotated[list[str], about("Editions of the source, oldest first.")] = []
     protocol: Annotated[
@@ -69,16 +70,12 @@ class Exclude(Strict, kw_only=True):
     levels: dict[str, Level]
     unless: Annotated[dict[str, list[Level]], about("Factor to levels: their cells are kept.")] = {}
     unless_able: Annotated[Capability | None, about("Devices that can do this keep them.")] = None
-    why: Annotated[str, Meta(min_length=1)]
+    why: Text
 
     def covers(self, levels: Mapping[str, Level], able: Collection[str]) -> bool:
         """Whether a cell with these levels is left out on a device that is `able` to do these."""
         kept = any(levels.get(factor) in values for factor, values in self.unless.items())
         return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
-
-
-Memory = Literal["peak_memory_gib", "host_peak_memory_gib"]
-"""Metrics of claims about memory: of a device, and of a host."""
 
 
 class Claim(Strict, kw_only=True):
@@ -89,13 +86,12 @@ class Claim(Strict, kw_only=True):
         Literal["source", "advice", "ours"],
         about("source: about its own experiment; advice: to anybody; ours: our own question."),
     ] = "source"
-    text: Annotated[str, Meta(description="The statement, in our words.", min_length=1)]
+    text: Annotated[Text, about("The statement, in our words.")]
     expression: Annotated[
-        str,
-        Meta(
-            description="Ratio of cells, such as `gaudi2[workers=2] / h100[workers=2]`; factors "
-            "not named are at the baseline; the device `*` is each device that was measured.",
-            min_length=1,
+        Text,
+        about(
+            "Ratio of cells, such as `gaudi2[workers=2] / h100[workers=2]`; factors "
+            "not named are at the baseline; the device `*` is each device that was measured."
         ),
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
@@ -106,7 +102,7 @@ class Claim(Strict, kw_only=True):
     metric: Annotated[
         Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end"]
         | Literal["forward_memory_gib", "batch_size", "model_size_gib"]
-        | Memory,
+        | Literal["peak_memory_gib", "host_peak_memory_gib"],
         about("The column of the results whose ratio it is."),
     ] = "samples_per_s"
 
@@ -120,7 +116,7 @@ class Table(Strict, kw_only=True):
 
     name: Name
     kind: Annotated[Name, about("A file in workflow/feedrate/report/tables, without .py.")]
-    title: Annotated[str, Meta(min_length=1)]
+    title: Text
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     columns: Annotated[list[dict[str, Level]], about("Cells to show (kind: published).")] = []
     factor: Annotated[Name | None, about("The factor that spans the table.")] = None
@@ -132,7 +128,7 @@ class Figure(Strict, kw_only=True):
 
     name: Name
     kind: Annotated[Name, about("A file in workflow/feedrate/report/figures, without .py.")]
-    title: Annotated[str, Meta(min_length=1)]
+    title: Text
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     x: Annotated[Name | None, about("The factor on the horizontal axis.")] = None
 
@@ -154,8 +150,8 @@ class Thresholds(Strict, kw_only=True):
 class Study(Strict, kw_only=True):
     """One file in config/studies/; its name is that of the study."""
 
-    title: Annotated[str, Meta(min_length=1)]
-    question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
+    title: Text
+    question: Annotated[Text, about("What the report answers.")]
     task: Annotated[Task, about("Training steps, or forward passes only.")] = "training"
     source: Source
     settings: Settings
@@ -224,10 +220,10 @@ def adapt_keys(study: Study, name: str, device: Device) -> list[str]:
     return [key for key in keys if key]
 
 
-def adapted(value: Any, study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:
-    """`value` (a study's settings or protocol, as `part` says) with the changes that the study
-    makes for these kinds and devices; not checked."""
-    result: dict[str, Any] = msgspec.to_builtins(value)
+def adapted(study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:
+    """A study's `settings` or `protocol`, as `part` says, with the changes that it makes for these
+    kinds and devices; not checked."""
+    result: dict[str, Any] = msgspec.to_builtins(getattr(study, part))
     for key in keys:
         result = merged(result, study.adapt.get(key, {}).get(part) or {})
     return result
@@ -267,7 +263,7 @@ class Published(Strict, kw_only=True):
     counted: Annotated[Positive | None, about("The same value, counted on our model.")] = None
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     software: str = ""
-    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    source: Annotated[Text, about("Title or address of the source.")]
     protocol: Annotated[str, about("How it was measured, and what the source omits.")] = ""
     sheet: Annotated[str, about("Entry of sheets.yaml: what the source says about the run.")] = ""
     headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
@@ -293,7 +289,7 @@ class LoaderClaim(Strict, kw_only=True):
     with the regime in which they measured it."""
 
     id: Annotated[Name, about("Name that is unique in the file.")]
-    text: Annotated[str, Meta(description="The statement, in few words.", min_length=1)]
+    text: Annotated[Text, about("The statement, in few words.")]
     loader: Annotated[Name, about("Level of the factor `loader` that it is about.")]
     over: Annotated[Name, about("The level that it is compared with.")]
     ratio: Annotated[Positive, about("Rate of `loader` over that of `over`.")]
@@ -304,7 +300,7 @@ class LoaderClaim(Strict, kw_only=True):
     picture_px: Annotated[str, about("Size of its pictures, in words.")] = ""
     pixels: Annotated[str, about("What is delivered: size and type, in words.")] = ""
     edition: Annotated[str, about("As YYYY-MM; of an undated source, when it was read.")]
-    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    source: Annotated[Text, about("Title or address of the source.")]
     note: str = ""
 
 
@@ -312,9 +308,9 @@ class BenchmarkResult(Strict, kw_only=True):
     """A model's published result on a benchmark."""
 
     id: Annotated[Name, about("Name that is unique in the file.")]
-    model: Annotated[str, Meta(description="Its name in the source.", min_length=1)]
+    model: Annotated[Text, about("Its name in the source.")]
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
-    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    source: Annotated[Text, about("Title or address of the source.")]
     note: str = ""
 
 
@@ -330,5 +326,5 @@ class BenchmarkScore(BenchmarkResult, kw_only=True):
 class BenchmarkAccuracy(BenchmarkResult, kw_only=True):
     """One row of a study's `published_accuracies` files: a model's accuracy on a benchmark."""
 
-    benchmark: Annotated[str, Meta(description="Benchmark and split.", min_length=1)]
+    benchmark: Annotated[Text, about("Benchmark and split.")]
     accuracy: Annotated[Percent, about("Per cent.")]

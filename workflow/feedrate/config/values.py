@@ -24,6 +24,7 @@ AnyRow = TypeVar("AnyRow", bound=msgspec.Struct)
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$(?!\n)")]
 """A word that can be part of a path: letters, digits and _ . + - (errors.py explains it)."""
 
+Text = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -231,10 +232,8 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
         found = Findings(f"{origin}, line {number}")
         values = _values(found, header, fields, kind)
         if not found and found.fits("", values, kind):
-            first = seen.setdefault(values["id"], number)
-            if first == number:
-                rows.append(msgspec.convert(values, kind))
-            else:
+            rows.append(msgspec.convert(values, kind))
+            if (first := seen.setdefault(values["id"], number)) != number:
                 found.say("id", f"{values['id']!r} occurs in line {first} already")
         wrong += found
     raise_all(wrong)
@@ -274,13 +273,11 @@ def _values(found: Findings, header: list[str], fields: list[str], kind: Any) ->
         hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
         found.say("", f"{len(fields)} fields, but the header has {len(header)}{hint}")
         return {}
-    texts = dict(zip(header, (field.strip() for field in fields), strict=True))
     values: dict[str, Any] = {}
-    for name, text in texts.items():
-        # `levels` may be empty, but it is required.
-        if text or name == "levels":
-            try:
+    for name, text in zip(header, map(str.strip, fields), strict=True):
+        try:
+            if text or name == "levels":  # which may be empty, but is required
                 values[name] = _readers(kind)[name](text)
-            except ValueError as error:
-                found.say(name, str(error))
+        except ValueError as error:
+            found.say(name, str(error))
     return values

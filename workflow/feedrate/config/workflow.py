@@ -11,21 +11,11 @@ from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import (
-    Count,
-    Name,
-    Natural,
-    Positive,
-    Share,
-    Strict,
-    about,
-)
+from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, Text, about
 from feedrate.core import plugins
 
-Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
-Revision = Annotated[
-    str, Meta(description="Commit, tag or branch; only a commit is reproducible.", min_length=1)
-]
+Repository = Annotated[Text, about("Repository on the hub.")]
+Revision = Annotated[Text, about("Commit, tag or branch; only a commit is reproducible.")]
 BadShare = Annotated[Share, about("Share of bad image files above which a run stops.")]
 
 
@@ -40,11 +30,10 @@ class LocalExamples(Strict, tag_field="source", tag="folder", kw_only=True):
     """A copy of Winoground on this machine, with the same columns as on the hub."""
 
     path: Annotated[
-        str,
-        Meta(
-            description="Folder with *.parquet or *.jsonl files, or one such file; the images "
-            "that it names are in the same folder or in images/ there.",
-            min_length=1,
+        Text,
+        about(
+            "Folder with *.parquet or *.jsonl files, or one such file; the images "
+            "that it names are in the same folder or in images/ there."
         ),
     ]
 
@@ -83,7 +72,7 @@ class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
 class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
     """Your own images and captions."""
 
-    path: Annotated[str, Meta(description="Folder with the images and the tables.", min_length=1)]
+    path: Annotated[Text, about("Folder with the images and the tables.")]
     tables: Annotated[str, about("Glob of CSV, TSV, JSONL or Parquet files.")] = "*.csv"
     image: Annotated[str, about("Path of a row's image; {column} is its value.")] = "{image}"
     columns: Annotated[

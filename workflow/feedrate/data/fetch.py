@@ -36,15 +36,7 @@ _SHOWN = 3
 
 def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
     """Fetch the images and rows of the dataset `name` of config.yaml, with a checksum for each
-    image. `out` is raw/index.json."""
-    index = fetch(name, settings, out)
-    lost = sum(entry.rows for entry in index.left_out)
-    print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
-
-
-def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
-    """Fetch a dataset into the folder of `out`, which is raw/index.json. Raises ConfigError or
-    DataError."""
+    image. `out` is raw/index.json. Raises ConfigError or DataError."""
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
@@ -69,7 +61,8 @@ def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
             left_out=left_out,
         )
         write_json(raw / out.name, msgspec.to_builtins(index))
-    return index
+    lost = sum(entry.rows for entry in left_out)
+    print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
 
 
 def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut]]:
@@ -137,11 +130,16 @@ class ListedFiles:
         return [files[path] for path in sorted(files)]
 
     def _examine(self, named: str) -> RawFile:
-        """The file's size and digest. Only a regular file is opened. Raises Unusable."""
+        """The file's size and digest. Only a regular file under the root is opened. Raises
+        Unusable."""
         if not named.strip():
             raise Unusable("no image is named")
         try:
-            path = self._inside(named)
+            path = Path(os.path.normpath(self.root / named))
+            resolved = path.resolve()
+            if not resolved.is_relative_to(self.root):  # by dots, an absolute path or a link
+                raise Unusable("outside the folder")
+            path = path if path.is_relative_to(self.root) else resolved
             size = check_regular(path).st_size
             relative = path.relative_to(self.root).as_posix()
             return RawFile(path=relative, size=size, sha256=digest_file(path))
@@ -151,14 +149,6 @@ class ListedFiles:
             raise Unusable((error.strerror or str(error)).lower()) from None
         except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
             raise Unusable("not a path of a file") from None
-
-    def _inside(self, named: str) -> Path:
-        """The path of a name. Dots, an absolute path or a link must not lead outside the root."""
-        path = Path(os.path.normpath(self.root / named))
-        resolved = path.resolve()
-        if not resolved.is_relative_to(self.root):
-            raise Unusable("outside the folder")
-        return path if path.is_relative_to(self.root) else resolved
 
 
 class EmbeddedImages:

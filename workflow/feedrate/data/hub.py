@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.manifest import DataError, check_file
@@ -27,7 +28,7 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
     Raises DataError if the hub refuses the repository or it has no safetensors weights.
     """
     advice = "set `checkpoint` to a local folder"
-    source = download(f"checkpoint {name}", name, revision, PATTERNS, advice)
+    source = download("checkpoint", name, revision, PATTERNS, advice)
     files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})
     if not any(file.suffix == ".safetensors" for file in files):
         raise DataError(
@@ -63,12 +64,11 @@ def check_fetched(index: Path) -> None:
 
 
 def download(
-    what: str,
+    kind: Literal["checkpoint", "dataset"],
     name: str,
     revision: str,
     patterns: Sequence[str],
     advice: str,
-    repo_type: str = "model",
 ) -> Path:
     """Download a repository's files that match `patterns`; return their folder in the hub's cache.
 
@@ -85,11 +85,11 @@ def download(
                 allow_patterns=list(patterns),
                 token=token(),
                 etag_timeout=TIMEOUT_S,
-                repo_type=repo_type,
+                repo_type="model" if kind == "checkpoint" else kind,
             )
         )
     except Exception as error:  # each version of the client has its own network errors
-        raise unavailable(what, revision, error, advice) from None
+        raise unavailable(f"{kind} {name}", revision, error, advice) from None
 
 
 def unavailable(what: str, revision: str, error: Exception, advice: str) -> DataError:

@@ -21,6 +21,7 @@ from feedrate.data.isolate import Lost
 from feedrate.data.manifest import (
     CHECKSUMS,
     IMAGES,
+    MANIFEST,
     REPORT,
     SAMPLES,
     SPLITS,
@@ -38,7 +39,6 @@ from feedrate.data.verify import Stored, verify_images
 
 REPORT_SCHEMA = 1
 _SHOWN = 20
-_Verdicts = Mapping[str, Stored | Lost]
 
 VOCABULARY = 4096
 """Maximum number of tokens that the tokenizer learns."""
@@ -74,6 +74,7 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
     with replaced_folder(out.parent) as folder:
         (folder / IMAGES).mkdir()
         verdicts = verify_images(root, index.files, folder, workers)
+        stored = {path: v for path, v in verdicts.items() if isinstance(v, Stored)}
         lost = Counter(row["image"] for row in rows)
         bad = [
             LeftOut(path=path, reason=verdict.reason, rows=lost[path])
@@ -81,7 +82,7 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
             if isinstance(verdict, Lost)
         ]
         _check_bad_share(index, settings, bad, out.parent)
-        samples = _samples(rows, settings, verdicts)
+        samples = _samples(rows, settings, stored)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:
             raise DataError(
@@ -91,8 +92,8 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
         write_table(folder / SAMPLES, make_table(samples, ("sample_id", "split", "image")))
         train_tokenizer(captions, folder / TOKENIZER)
         left_out = [*index.left_out, *bad]
-        write_json(folder / REPORT, make_report(index, left_out, samples, verdicts))
-        return _finish(folder, index, samples, verdicts, out.name)
+        write_json(folder / REPORT, make_report(index, left_out, samples, stored))
+        return _finish(folder, index, samples, stored)
 
 
 def _check_bad_share(
@@ -114,15 +115,10 @@ def _check_bad_share(
 
 
 def _samples(
-    rows: Sequence[dict[str, Any]], settings: Dataset, verdicts: _Verdicts
+    rows: Sequence[dict[str, Any]], settings: Dataset, stored: Mapping[str, Stored]
 ) -> list[dict[str, Any]]:
     """The rows with a good image, sorted by split, each with its split and number."""
-    samples: list[dict[str, Any]] = []
-    for row in rows:
-        verdict = verdicts.get(row["image"])
-        if isinstance(verdict, Stored):
-            samples.append(row | {"image": verdict.path})
-            del samples[-1]["origin"]
+    samples = [row | {"image": stored[row["image"]].path} for row in rows if row["image"] in stored]
     if isinstance(settings, Folder) and settings.split is None:
         # No contest is in two splits, and no image if its rows have no contest.
         contests = [(sample["contest_number"], sample["image"]) for sample in samples]
@@ -133,6 +129,7 @@ def _samples(
             sample["split"] = splits[group]
     samples.sort(key=lambda sample: SPLITS.index(sample["split"]))
     for number, sample in enumerate(samples):
+        del sample["origin"]
         sample["sample_id"] = f"{number:06d}"
     return samples
 
@@ -206,12 +203,11 @@ def make_report(
     index: RawIndex,
     left_out: Sequence[LeftOut],
     samples: Sequence[Mapping[str, Any]],
-    verdicts: _Verdicts,
+    stored: Mapping[str, Stored],
 ) -> dict[str, Any]:
     """data_report.json: counts, distributions, conversions, and what was left out; no times,
     machine names or absolute paths."""
-    stored = [verdict for verdict in verdicts.values() if isinstance(verdict, Stored)]
-    changed = [path for path, v in verdicts.items() if isinstance(v, Stored) and v.edited]
+    images = stored.values()
     return {
         "schema": REPORT_SCHEMA,
         "dataset": index.dataset,
@@ -219,16 +215,16 @@ def make_report(
         "revision": index.revision,
         "samples": len(samples),
         "splits": msgspec.to_builtins(count_splits(samples)),
-        "images": len({image.path for image in stored}),
-        "width_px": summary(image.width for image in stored),
-        "height_px": summary(image.height for image in stored),
-        "megapixels": summary(image.width * image.height / 1e6 for image in stored),
-        "kilobytes": summary(image.size / 1e3 for image in stored),
+        "images": len({image.path for image in images}),
+        "width_px": summary(image.width for image in images),
+        "height_px": summary(image.height for image in images),
+        "megapixels": summary(image.width * image.height / 1e6 for image in images),
+        "kilobytes": summary(image.size / 1e3 for image in images),
         "caption_words": summary(len(sample["caption"].split()) for sample in samples),
-        "modes": Counter(image.mode for image in stored),
-        "formats": Counter(image.format for image in stored),
-        "converted": Counter(change for image in stored for change in image.changes),
-        "changed_since_fetch": sorted(changed),
+        "modes": Counter(image.mode for image in images),
+        "formats": Counter(image.format for image in images),
+        "converted": Counter(change for image in images for change in image.changes),
+        "changed_since_fetch": sorted(path for path, image in stored.items() if image.edited),
         "rows_left_out": sum(entry.rows for entry in left_out),
         "left_out": msgspec.to_builtins(left_out),
     }
@@ -248,12 +244,11 @@ def _finish(
     folder: Path,
     index: RawIndex,
     samples: Sequence[dict[str, Any]],
-    verdicts: _Verdicts,
-    manifest_name: str,
+    stored: Mapping[str, Stored],
 ) -> Manifest:
     """Write the checksums and, last, the manifest, which leaves out the report: training does not
     read it."""
-    images = {v.path: v for v in verdicts.values() if isinstance(v, Stored)}
+    images = {image.path: image for image in stored.values()}
     checksums = {p: {"sha256": v.sha256, "size": v.size} for p, v in images.items()}
     write_json(folder / CHECKSUMS, checksums)
     names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
@@ -266,5 +261,5 @@ def _finish(
         images_bytes=sum(image.size for image in images.values()),
         images_digest=images_digest({path: image.sha256 for path, image in images.items()}),
     )
-    write_json(folder / manifest_name, msgspec.to_builtins(manifest))
+    write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
     return manifest

@@ -6,13 +6,12 @@ Planning checks the files and columns that the configuration names, so pyarrow i
 import csv
 import io
 import json
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedrate.config.errors import Findings
-from feedrate.config.workflow import OWN_COLUMNS, Folder, LocalExamples
+from feedrate.config.workflow import OWN_COLUMNS, LocalExamples
 from feedrate.core.files import atomic_path
 from feedrate.data.manifest import DataError
 
@@ -42,11 +41,6 @@ EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 TOO_LONG = "\0further fields"
 """Key under which a CSV or TSV row holds the fields for which the header has no name."""
 
-TABLE = "table"
-"""In the template of an image's path, `{table}` is the name of the row's table without its
-extension, unless a column has this name."""
-
-_BRACES = re.compile(r"\{([^{}]*)\}")
 _SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
@@ -145,64 +139,6 @@ def split_named(text: str) -> str | None:
     return _SPLIT_NAMES.get(text.strip().lower())
 
 
-def names(template: str) -> list[str]:
-    """The columns in the template of an image's path, such as `cartoons/{contest}.jpg`."""
-    return list(dict.fromkeys(_BRACES.findall(template)))
-
-
-def fill(template: str, row: Mapping[str, Any], table: str) -> str:
-    """The template with the row's values in place of the braces; braces in values stay."""
-    values = {TABLE: table, **row}
-    return _BRACES.sub(lambda match: plain_text(values.get(match[1])), template)
-
-
-def find_tables(found: Findings, key: str, settings: Folder) -> list[Path]:
-    """The table files of a folder, sorted by name; adds errors in the settings to `found`."""
-    root, pattern = Path(settings.path).resolve(), settings.tables
-    if not root.is_dir():
-        found.say(f"{key}.path", f"there is no folder {settings.path!r}")
-        return []
-    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        found.say(f"{key}.tables", f"{pattern!r} is not allowed; it must stay inside path")
-        return []
-    try:
-        tables = sorted(path for path in root.glob(pattern) if path.is_file())
-    except (ValueError, IndexError):
-        found.say(f"{key}.tables", f"{pattern!r} is not a pattern of file names")
-        return []
-    if not tables:
-        found.say(f"{key}.tables", f"no file in {root} matches {pattern!r}")
-    return tables
-
-
-def check_columns(
-    found: Findings, key: str, settings: Folder, path: Path, columns: Collection[str]
-) -> None:
-    """Add an error to `found` for each column that the settings name and the table `path` lacks."""
-    shown = path.relative_to(Path(settings.path).resolve()).as_posix()
-    for place, column in _columns_by_key(settings).items():
-        if column not in columns:
-            listed = ", ".join(map(str, columns))
-            found.say(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
-
-
-def check_folder(found: Findings, key: str, settings: Folder) -> None:
-    """Add to `found` the tables that cannot be read and the columns that they lack."""
-    wanted = set(_columns_by_key(settings).values())
-    for path in find_tables(found, key, settings):
-        try:
-            check_columns(found, key, settings, path, read_table(path, wanted).columns)
-        except DataError as error:
-            found.say(f"{key}.tables", str(error))
-
-
-def _columns_by_key(settings: Folder) -> dict[str, str]:
-    """The user's columns that the settings name, by the key that names them."""
-    named = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
-    named |= {f"image ({{{name}}})": name for name in names(settings.image) if name != TABLE}
-    return named | ({} if settings.split is None else {"split": settings.split})
-
-
 def example_tables(path: Path) -> list[Path]:
     """The tables of a copy of Winoground: `path` itself, or the folder's *.parquet, or *.jsonl."""
     if path.is_file():
@@ -224,15 +160,14 @@ def check_examples(found: Findings, key: str, settings: LocalExamples) -> list[P
         )
     for table in tables:
         try:
-            check_example_columns(table)
+            check_example_columns(table, read_table(table, EXAMPLE_COLUMNS).columns)
         except DataError as error:
             found.say(f"{key}.path", str(error))
     return tables
 
 
-def check_example_columns(path: Path) -> None:
-    """Raise DataError if a table lacks one of Winoground's columns."""
-    columns = read_table(path, EXAMPLE_COLUMNS).columns
+def check_example_columns(path: Path, columns: Sequence[str]) -> None:
+    """Raise DataError if a table has not all of Winoground's columns."""
     if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
         raise DataError(
             f"{path}: not Winoground's columns: {', '.join(missing)} missing; it has: "

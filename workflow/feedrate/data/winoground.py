@@ -121,7 +121,10 @@ def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> 
             case GeneratedExamples():
                 fetched = _drawn(settings, raw, workers)
             case LocalExamples():
-                fetched = _local(name, settings, raw)
+                wrong = Findings("")
+                tables = check_examples(wrong, f"winoground_sets.{name}", settings)
+                raise_all(wrong)
+                fetched = _of_tables(tables, raw)
             case HubExamples():
                 fetched = _of_hub(settings, raw)
         stored = verify_images(raw, fetched.files, folder, workers)
@@ -181,36 +184,25 @@ def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> Fetched:
     return Fetched(rows=rows, files=files, left_out=[])
 
 
-def _local(name: str, settings: LocalExamples, raw: Path) -> Fetched:
-    """Read the user's tables. Raises ConfigError for a wrong path, DataError for a bad image."""
-    found = Findings("")
-    tables = check_examples(found, f"winoground_sets.{name}", settings)
-    raise_all(found)
-    return _of_tables(tables, raw)
-
-
 def _of_hub(settings: HubExamples, raw: Path) -> Fetched:
     """Download the hub's Parquet files. Raises DataError if the hub refuses."""
-    what = f"dataset {settings.name}"
+    name, revision = settings.name, settings.revision
     advice = "set `winoground` to the generated one, a local copy or null"
-    folder = download(
-        what, settings.name, settings.revision, ["*.parquet"], advice, repo_type="dataset"
-    )
+    folder = download("dataset", name, revision, ["*.parquet"], advice)
     tables = example_tables(folder)
     if not tables:
-        raise DataError(f"{what} at {settings.revision} has no Parquet file: take another revision")
-    for table in tables:
-        check_example_columns(table)
+        raise DataError(f"dataset {name} at {revision} has no Parquet file: take another revision")
     return msgspec.structs.replace(_of_tables(tables, raw), revision=folder.name)
 
 
 def _of_tables(tables: list[Path], raw: Path) -> Fetched:
-    """The rows of all tables, with their images as files under raw/."""
+    """The rows of all tables, with their images as files under raw/. Raises DataError."""
     images = EmbeddedImages(raw)
     rows: list[dict[str, Any]] = []
     for path in tables:
-        listed = ListedFiles(path.parent.resolve())
-        for number, row in enumerate(read_table(path).rows, start=1):
+        listed, table = ListedFiles(path.parent.resolve()), read_table(path)
+        check_example_columns(path, table.columns)
+        for number, row in enumerate(table.rows, start=1):
             where = f"{path}, row {number}"
             rows.append(row | {key: _image(row[key], images, listed, where) for key in _IMAGES})
     return Fetched(rows=rows, files=images.written(), left_out=[])

@@ -19,7 +19,8 @@ from feedrate.config.spec import Software
 from feedrate.config.values import merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
-from feedrate.data.tables import check_examples, check_folder
+from feedrate.data.sources.folder import check_folder
+from feedrate.data.tables import check_examples
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder

@@ -119,8 +119,7 @@ def build_head(
 
 def heads_of(model: str) -> dict[str, tuple[str, ...]]:
     """A model's heads for inference, with the outputs that are their answers."""
-    heads: dict[str, tuple[str, ...]] = plugins.declared(BUILDERS, "HEADS").get(model, {})
-    return heads
+    return plugins.declared(BUILDERS, "HEADS").get(model, {})
 
 
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
@@ -157,11 +156,9 @@ def local_folder(settings: ModelSettings) -> Path | None:
 def fetched_index(settings: ModelSettings) -> Path | None:
     """fetched.json of a hub checkpoint that the workflow has fetched, else None."""
     name = settings.checkpoint
-    if not name or not is_on_hub(name):
-        return None
-    key = paths.checkpoint_key(name, settings.revision)
+    key = paths.checkpoint_key(name or "", settings.revision)
     fetched = Path(paths.CHECKPOINT.format(checkpoint=key))
-    return fetched if fetched.is_file() else None
+    return fetched if name and is_on_hub(name) and fetched.is_file() else None
 
 
 def find_checkpoint(settings: ModelSettings) -> str:
@@ -227,6 +224,14 @@ def load_config(kind: Any, settings: ModelSettings) -> Any:
 
 
 # Tokenizers
+
+
+def find_tokenizer(settings: ModelSettings, prepared: Path, vocabulary: int) -> Any:
+    """The checkpoint's tokenizer; for random weights that of the prepared data, which may have
+    `vocabulary` tokens. Raises ModelError."""
+    if settings.checkpoint is None:
+        return prepared_tokenizer(prepared, vocabulary, settings.size)
+    return load_tokenizer(settings)
 
 
 def load_tokenizer(settings: ModelSettings) -> Any:

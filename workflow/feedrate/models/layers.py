@@ -143,9 +143,8 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
 
     Inputs, weights and gradients are scaled by their largest value and cast at each multiplication;
     they are stored in their own precision. Parts outside the layers (embeddings, heads) do not
-    change.
-    `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a size
-    that the kernels accept.
+    change. `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a
+    size that the kernels accept.
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
@@ -158,6 +157,17 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
         model, module_filter_fn=lambda part, _name: id(part) in wanted, config=config
     )
     return len(wanted)
+
+
+def tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
+    """A transformer's shape in the words of the library's configurations; its MLPs are four times
+    as wide as its hidden size."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+    }
 
 
 class PixelStatistics(NamedTuple):

@@ -79,8 +79,7 @@ class Trace(NamedTuple):
 
     def live_gib(self, batch: int) -> Numbers:
         """Live tensors after each operation, GiB, without weights, gradients and states."""
-        found: Numbers = (self.fixed + batch * self.each) / GIB
-        return found
+        return (self.fixed + batch * self.each) / GIB
 
 
 def needs(settings: Settings, device: Device) -> Needs:

@@ -27,8 +27,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Ten
     """Fused attention as one kernel, as on a GPU; the meta device would choose the steps of the
     eager form. Mask and dropout move and keep next to nothing."""
     fused = torch.ops.aten._scaled_dot_product_efficient_attention
-    mixed: Tensor = fused(query, key, value, None, True)[0]
-    return mixed
+    return fused(query, key, value, None, True)[0]
 
 
 def fused_attention() -> AbstractContextManager[Any]:

@@ -1,22 +1,24 @@
-"""A user's own images and captions: nothing is copied; each file is listed with its checksum."""
+"""A user's own images and captions: nothing is copied; each file is listed with its checksum.
 
-from collections.abc import Mapping
+Planning checks the tables here, so pyarrow is imported late.
+"""
+
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Folder
 from feedrate.data.fetch import ListedFiles
-from feedrate.data.manifest import Fetched, LeftOut, Unusable
-from feedrate.data.tables import (
-    TOO_LONG,
-    check_columns,
-    fill,
-    find_tables,
-    plain_text,
-    read_table,
-    split_named,
-)
+from feedrate.data.manifest import DataError, Fetched, LeftOut, Unusable
+from feedrate.data.tables import TOO_LONG, plain_text, read_table, split_named
+
+TABLE = "table"
+"""In the template of an image's path, `{table}` is the name of the row's table without its
+extension, unless a column has this name."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
@@ -60,3 +62,61 @@ def _mapped(settings: Folder, row: Mapping[str, Any]) -> dict[str, Any]:
         if mapped["split"] is None:
             raise Unusable(f"its split is {value!r}, not train, validation or test")
     return mapped
+
+
+def check_folder(found: Findings, key: str, settings: Folder) -> None:
+    """Add to `found` the tables that cannot be read and the columns that they lack."""
+    wanted = set(_columns_by_key(settings).values())
+    for path in find_tables(found, key, settings):
+        try:
+            check_columns(found, key, settings, path, read_table(path, wanted).columns)
+        except DataError as error:
+            found.say(f"{key}.tables", str(error))
+
+
+def find_tables(found: Findings, key: str, settings: Folder) -> list[Path]:
+    """The table files of a folder, sorted by name; adds errors in the settings to `found`."""
+    root, pattern = Path(settings.path).resolve(), settings.tables
+    if not root.is_dir():
+        found.say(f"{key}.path", f"there is no folder {settings.path!r}")
+        return []
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        found.say(f"{key}.tables", f"{pattern!r} is not allowed; it must stay inside path")
+        return []
+    try:
+        tables = sorted(path for path in root.glob(pattern) if path.is_file())
+    except (ValueError, IndexError):
+        found.say(f"{key}.tables", f"{pattern!r} is not a pattern of file names")
+        return []
+    if not tables:
+        found.say(f"{key}.tables", f"no file in {root} matches {pattern!r}")
+    return tables
+
+
+def check_columns(
+    found: Findings, key: str, settings: Folder, path: Path, columns: Collection[str]
+) -> None:
+    """Add an error to `found` for each column that the settings name and the table `path` lacks."""
+    shown = path.relative_to(Path(settings.path).resolve()).as_posix()
+    for place, column in _columns_by_key(settings).items():
+        if column not in columns:
+            listed = ", ".join(map(str, columns))
+            found.say(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
+
+
+def _columns_by_key(settings: Folder) -> dict[str, str]:
+    """The user's columns that the settings name, by the key that names them."""
+    named = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
+    named |= {f"image ({{{name}}})": name for name in names(settings.image) if name != TABLE}
+    return named | ({} if settings.split is None else {"split": settings.split})
+
+
+def names(template: str) -> list[str]:
+    """The columns in the template of an image's path, such as `cartoons/{contest}.jpg`."""
+    return list(dict.fromkeys(_BRACES.findall(template)))
+
+
+def fill(template: str, row: Mapping[str, Any], table: str) -> str:
+    """The template with the row's values in place of the braces; braces in values stay."""
+    values = {TABLE: table, **row}
+    return _BRACES.sub(lambda match: plain_text(values.get(match[1])), template)

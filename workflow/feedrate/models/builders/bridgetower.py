@@ -6,21 +6,17 @@ from pathlib import Path
 from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
 from transformers.models.bridgetower.modeling_bridgetower import (
+    BridgeTowerBertCrossLayer,
     BridgeTowerForContrastiveLearning,
     BridgeTowerForImageAndTextRetrieval,
+    BridgeTowerResidualAttention,
+    BridgeTowerTextLayer,
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import (
-    Built,
-    check_length,
-    load_config,
-    load_model,
-    load_tokenizer,
-    prepared_tokenizer,
-)
+from feedrate.models.build import Built, check_length, find_tokenizer, load_config, load_model
 from feedrate.models.flops import pair_flops
-from feedrate.models.layers import CLIP, use_sdpa
+from feedrate.models.layers import CLIP, tower, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa")}
 PARTS = {
@@ -48,14 +44,6 @@ ATTENTION = tuple(
 )
 """Attention of the text and cross-modal layers; the image tower uses torch's own fused one."""
 
-LAYERS = (
-    modeling_bridgetower.BridgeTowerResidualAttention,
-    modeling_bridgetower.BridgeTowerTextLayer,
-    modeling_bridgetower.BridgeTowerBertCrossLayer,
-)
-
-OTHER_OUTPUTS = ("logits", "cross_embeds", "hidden_states", "attentions")
-
 CLASSES = {
     "contrastive": BridgeTowerForContrastiveLearning,
     "matching": BridgeTowerForImageAndTextRetrieval,
@@ -70,21 +58,17 @@ def build(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str = "contrastive"
 ) -> Built:
     """Build BridgeTower with a head; see `models/build.py`."""
-    if settings.checkpoint is None:
-        config = make_config(settings.size)
-        vocabulary = config.text_config.vocab_size
-        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
+    fresh = settings.checkpoint is None
+    config = make_config(settings.size) if fresh else load_config(BridgeTowerConfig, settings)
+    tokenizer = find_tokenizer(settings, prepared, config.text_config.vocab_size)
+    if fresh:
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             setattr(config.text_config, name, getattr(tokenizer, name))
-        model = CLASSES[head](config)
-    else:
-        config = load_config(BridgeTowerConfig, settings)
-        for name, value in CONTRASTIVE.items():
-            if getattr(config, name, None) is None:
-                setattr(config, name, value)
-        model = load_model(CLASSES[head], settings, config)
-        config = model.config
-        tokenizer = load_tokenizer(settings)
+    for name, value in CONTRASTIVE.items():
+        if getattr(config, name, None) is None:
+            setattr(config, name, value)
+    model = CLASSES[head](config) if fresh else load_model(CLASSES[head], settings, config)
+    config = model.config
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
     check_length(loader.max_tokens, text.max_position_embeddings - text.pad_token_id - 1)
@@ -99,8 +83,8 @@ def build(
         image_px=config.vision_config.image_size,
         **CLIP._asdict(),
         count_flops=partial(count_flops, config),
-        other_outputs=OTHER_OUTPUTS,
-        layers=LAYERS,
+        other_outputs=("logits", "cross_embeds", "hidden_states", "attentions"),
+        layers=(BridgeTowerResidualAttention, BridgeTowerTextLayer, BridgeTowerBertCrossLayer),
     )
 
 
@@ -109,13 +93,7 @@ def make_config(size: str) -> BridgeTowerConfig:
     hidden, heads, layers, contrastive = SIZES[size]["cross"]
     text_layers, vocabulary = SIZES[size]["text"]
     image_layers, patch_px, side_px = SIZES[size]["image"]
-    text = {
-        "vocab_size": vocabulary,
-        "hidden_size": hidden,
-        "intermediate_size": 4 * hidden,
-        "num_attention_heads": heads,
-        "num_hidden_layers": text_layers,
-    }
+    text = {"vocab_size": vocabulary, **tower(hidden, heads, text_layers)}
     image = {"hidden_size": hidden, "num_hidden_layers": image_layers}
     return BridgeTowerConfig(
         hidden_size=hidden,

@@ -10,16 +10,9 @@ from transformers.models.clip.configuration_clip import CLIPConfig
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import (
-    Built,
-    check_length,
-    load_config,
-    load_model,
-    load_tokenizer,
-    prepared_tokenizer,
-)
+from feedrate.models.build import Built, check_length, find_tokenizer, load_config, load_model
 from feedrate.models.flops import pair_flops
-from feedrate.models.layers import CLIP
+from feedrate.models.layers import CLIP, tower
 
 OFFERS = {"attention": ("eager", "sdpa")}
 HEADS = {"contrastive": ("text_embeds", "image_embeds")}
@@ -70,16 +63,11 @@ def build(
     head: str = "contrastive",  # noqa: ARG001  # there is no other
 ) -> Built:
     """Build CLIP; see `models/build.py`."""
-    if settings.checkpoint is None:
-        config = make_config(settings.size)
-        # The last id is CLIP's end token: the prepared tokenizer must leave it free.
-        vocabulary = config.text_config.vocab_size - 1
-        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
-        model = Clip(config)
-    else:
-        config = load_config(CLIPConfig, settings)
-        model = load_model(Clip, settings, config)
-        tokenizer = load_tokenizer(settings)
+    fresh = settings.checkpoint is None
+    config = make_config(settings.size) if fresh else load_config(CLIPConfig, settings)
+    # The last id is CLIP's end token: the prepared tokenizer must leave it free.
+    tokenizer = find_tokenizer(settings, prepared, config.text_config.vocab_size - 1)
+    model = Clip(config) if fresh else load_model(Clip, settings, config)
     end = config.text_config.eos_token_id
     if end != LEGACY_END and tokenizer.eos_token_id != end:
         model.end_token_id = tokenizer.eos_token_id
@@ -99,20 +87,11 @@ def build(
 def make_config(size: str) -> CLIPConfig:
     """The configuration of a size. Its end token is the last id, as in CLIP's vocabulary."""
     hidden, heads, layers, vocabulary = SIZES[size]["text"]
-    text = {**_tower(hidden, heads, layers), "vocab_size": vocabulary}
+    text = {**tower(hidden, heads, layers), "vocab_size": vocabulary}
     text |= {"bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1}
-    *tower, patch_px, side_px = SIZES[size]["image"]
-    image = {**_tower(*tower), "patch_size": patch_px, "image_size": side_px}
+    *shape, patch_px, side_px = SIZES[size]["image"]
+    image = {**tower(*shape), "patch_size": patch_px, "image_size": side_px}
     return CLIPConfig(projection_dim=hidden, text_config=text, vision_config=image)
-
-
-def _tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": 4 * hidden,
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-    }
 
 
 def count_flops(config: CLIPConfig, max_tokens: int) -> float:

@@ -23,10 +23,9 @@ from feedrate.models.build import (
     Built,
     ModelError,
     check_length,
+    find_tokenizer,
     load_config,
     load_model,
-    load_tokenizer,
-    prepared_tokenizer,
 )
 from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
@@ -122,8 +121,7 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits by image and by text, and the column of each row's own pair."""
         if self.exchanges:
-            found: tuple[Tensor, Tensor, Tensor] = super().forward(image, text, logit_scale)
-            return found
+            return super().forward(image, text, logit_scale)
         logits = image @ text.T * logit_scale.exp()
         return logits, logits.T, torch.arange(len(image), device=image.device)
 
@@ -217,8 +215,7 @@ class Flava(FlavaForPreTraining):
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """The embeddings of words, for sharding; the library does not define this for FLAVA."""
-        words: torch.nn.Module = self.flava.text_model.embeddings.word_embeddings
-        return words
+        return self.flava.text_model.embeddings.word_embeddings
 
     def draw_tokens(self) -> None:
         """Draw special tokens and positions at random, which the library initialises with zeros.
@@ -239,8 +236,7 @@ class Flava(FlavaForPreTraining):
             smaller = torch.nn.functional.avg_pool2d(pixels, 2)
             # Sharding casts weights and inputs, but no buffers: the product is fp32.
             smaller = smaller.to(self.image_codebook.dtype)
-            words: Tensor = self.image_codebook.get_codebook_indices(smaller)
-        return words.flatten(1)
+            return self.image_codebook.get_codebook_indices(smaller).flatten(1)
 
     def embeddings(self, output: Any) -> dict[str, Tensor]:
         """The vectors that the contrastive loss compares."""
@@ -255,20 +251,17 @@ class Flava(FlavaForPreTraining):
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
     """Build FLAVA; see `models/build.py`."""
-    if settings.checkpoint is None:
-        config = make_config(settings.size)
-        config.unimodal_losses = settings.losses == "all"
-        vocabulary = config.text_config.vocab_size
-        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
+    fresh = settings.checkpoint is None
+    config = make_config(settings.size) if fresh else load_config(FlavaConfig, settings)
+    config.unimodal_losses = settings.losses == "all"
+    tokenizer = find_tokenizer(settings, prepared, config.text_config.vocab_size)
+    if fresh:
         config.text_config.pad_token_id = tokenizer.pad_token_id
         model = Flava(config)
         model.draw_tokens()
     else:
-        config = load_config(FlavaConfig, settings)
-        config.unimodal_losses = settings.losses == "all"
         model = load_model(Flava, settings, config)
         model.settle()
-        tokenizer = load_tokenizer(settings)
     if tokenizer.mask_token_id is None:
         raise ModelError("flava masks words, and the tokenizer has no mask token")
     check_length(loader.max_tokens, config.text_config.max_position_embeddings)

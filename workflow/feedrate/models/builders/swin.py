@@ -1,6 +1,7 @@
 """Swin transformers for classification at 4 px patches, from the library's own classes."""
 
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -9,9 +10,8 @@ from transformers.models.swin.modeling_swin import SwinForImageClassification, S
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, load_config, load_model
-from feedrate.models.builders.vit import CLASSES, Classifier, ClassTokenizer
+from feedrate.models.builders.vit import CLASSES, Classifier, built_classifier
 from feedrate.models.flops import pair_flops
-from feedrate.models.layers import IMAGENET
 
 SIZES = {
     # Hidden size of the first stage, layers and heads of each stage.
@@ -34,17 +34,8 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     fresh = settings.checkpoint is None
     config = make_config(settings.size) if fresh else load_config(SwinConfig, settings)
     model = Swin(config) if fresh else load_model(Swin, settings, config)
-    return Built(
-        model=model,
-        tokenizer=ClassTokenizer.of_column(prepared, loader.label, config.num_labels),
-        image_px=config.image_size,
-        **IMAGENET._asdict(),
-        count_flops=lambda _: count_flops(config),
-        other_outputs=("hidden_states", "attentions"),
-        layers=(SwinLayer,),
-        column=loader.label,
-        scores="accuracy",
-    )
+    flops = partial(count_flops, config)
+    return built_classifier(model, SwinLayer, flops, prepared, loader.label)
 
 
 def make_config(size: str) -> SwinConfig:

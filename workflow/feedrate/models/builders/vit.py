@@ -3,6 +3,7 @@
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from feedrate.core.files import write_json
 from feedrate.data.manifest import SAMPLES
 from feedrate.models.build import Built, ModelError, load_config, load_model
 from feedrate.models.flops import pair_flops
-from feedrate.models.layers import IMAGENET
+from feedrate.models.layers import IMAGENET, tower
 
 OFFERS = {
     "attention": ("eager", "sdpa", "flash"),
@@ -97,8 +98,7 @@ class PatchTokens(nn.Module):
 
     def forward(self, pixel_values: Tensor, **_: Any) -> Tensor:
         """Embed images (batch, 3, px, px)."""
-        embedded: Tensor = self.patch_embeddings(pixel_values)
-        return embedded + self.position_embeddings
+        return self.patch_embeddings(pixel_values) + self.position_embeddings
 
 
 class Classifier(metaclass=ABCMeta):
@@ -165,15 +165,24 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
             )
         model = load_model(Vit, settings, config, **switches)
     model.config._attn_implementation = attention_name(settings)
+    flops = partial(count_flops, config, settings.head)
+    return built_classifier(model, ViTLayer, flops, prepared, loader.label)
+
+
+def built_classifier(
+    model: Any, layer: type[nn.Module], flops: Callable[[], float], prepared: Path, label: str
+) -> Built:
+    """A classifier of the values of the column `label`, with all that its data path needs. Raises
+    ModelError if the training split has none, or too many."""
     return Built(
         model=model,
-        tokenizer=ClassTokenizer.of_column(prepared, loader.label, config.num_labels),
-        image_px=config.image_size,
+        tokenizer=ClassTokenizer.of_column(prepared, label, model.config.num_labels),
+        image_px=model.config.image_size,
         **IMAGENET._asdict(),
-        count_flops=lambda _: count_flops(config, settings.head),
+        count_flops=lambda _: flops(),
         other_outputs=("hidden_states", "attentions"),
-        layers=(ViTLayer,),
-        column=loader.label,
+        layers=(layer,),
+        column=label,
         scores="accuracy",
     )
 
@@ -182,10 +191,7 @@ def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
     """The configuration of a size for images of `image_px`."""
     hidden, layers, heads = SIZES[size]
     return ViTConfig(
-        hidden_size=hidden,
-        intermediate_size=4 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
+        **tower(hidden, heads, layers),
         image_size=image_px,
         patch_size=PATCH_PX,
         num_labels=CLASSES,
@@ -224,12 +230,7 @@ def _flash(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-ATTEND: dict[str, Attend] = {
-    "eager": _eager,
-    "sdpa": scaled_dot_product_attention,
-    "flash": _flash,
-}
-
+ATTEND: dict[str, Attend] = {"eager": _eager, "sdpa": scaled_dot_product_attention, "flash": _flash}
 
 LAYOUTS = {
     "batch_first": ((0, 1, 2, 3), (0, 2, 1, 3)),
