@@ -23,7 +23,7 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
-from feedrate.core.processes import core_wait_s, cpu_time_s
+from feedrate.core.processes import core_wait_s, cpu_time_s, die_with_parent
 from feedrate.devices.base import adapter_class
 
 GIB = 2**30
@@ -45,6 +45,8 @@ AMD = (("0x1002", "0x1200"), ("0x1002", "0x0380"))
 """PCI vendor and class of AMD's accelerators, which no kind drives. Its other GPUs draw screens."""
 TICKS = os.sysconf("SC_CLK_TCK")
 """Units of /proc/stat in a second."""
+NO_ANSWER = (OSError, subprocess.TimeoutExpired)
+"""The errors of a program that cannot be asked."""
 TOOL_S = 60.0
 """Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 
@@ -82,13 +84,27 @@ def parse_list(text: str) -> list[int]:
     return numbers
 
 
+def ask(
+    command: list[str],
+    limit_s: float,
+    environment: Mapping[str, str] | None = None,
+    *,
+    dies_with_us: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """The answer of a program. Raises OSError, or TimeoutExpired after `limit_s`. `dies_with_us`
+    needs a process without threads."""
+    ties = die_with_parent if dies_with_us else None
+    options: dict[str, Any] = {"env": environment, "timeout": limit_s, "preexec_fn": ties}
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, **options
+    )
+
+
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:
     """The CSV rows with `columns` fields that a driver's tool prints; none if the tool fails."""
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=TOOL_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        answer = ask(command, TOOL_S)
+    except NO_ANSWER:
         return []
     lines = [] if answer.returncode else answer.stdout.splitlines()
     rows = [[field.strip() for field in row] for row in csv.reader(lines)]
