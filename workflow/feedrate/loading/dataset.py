@@ -55,7 +55,8 @@ class PairDataset(Dataset[Sample]):
         self.prepared, self.split = prepared, split
         self.image_px, self.mean, self.std = image_px, mean, std
         self.shape = (3, image_px, image_px)  # of one sample's pixels
-        self.augmentation = Augmentation.of(self.loader, seed)
+        ranges = self.loader.random_crop, self.loader.random_flip, self.loader.colour_jitter
+        self.augmentation = Augmentation(seed, *ranges)
         self.finish = Finish(mean, std)
         self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
         self._whole_batches = fetch_of(self.loader) == "batch"
