@@ -146,13 +146,6 @@ def adapt_models() -> None:
         setattr(clip, name, kind)
 
 
-def trainer_class() -> type[Any]:
-    """GaudiTrainer for a training job."""
-    from optimum.habana import GaudiTrainer
-
-    return type("JobTrainer", (Corrections, GaudiTrainer), {})
-
-
 class Corrections:
     """A mixin that corrects errors of GaudiTrainer 1.21.2."""
 
