@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
-from feedrate.core.processes import core_wait_s, cpu_time_s, die_with_parent
+from feedrate.core.processes import NO_ANSWER, ask, core_wait_s, cpu_time_s
 from feedrate.devices.base import adapter_class
 
 GIB = 2**30
@@ -45,8 +44,6 @@ AMD = (("0x1002", "0x1200"), ("0x1002", "0x0380"))
 """PCI vendor and class of AMD's accelerators, which no kind drives. Its other GPUs draw screens."""
 TICKS = os.sysconf("SC_CLK_TCK")
 """Units of /proc/stat in a second."""
-NO_ANSWER = (OSError, subprocess.TimeoutExpired)
-"""The errors of a program that cannot be asked."""
 TOOL_S = 60.0
 """Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 
@@ -82,22 +79,6 @@ def parse_list(text: str) -> list[int]:
             return []
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
     return numbers
-
-
-def ask(
-    command: list[str],
-    limit_s: float,
-    environment: Mapping[str, str] | None = None,
-    *,
-    dies_with_us: bool = False,
-) -> subprocess.CompletedProcess[str]:
-    """The answer of a program. Raises OSError, or TimeoutExpired after `limit_s`. `dies_with_us`
-    needs a process without threads."""
-    ties = die_with_parent if dies_with_us else None
-    options: dict[str, Any] = {"env": environment, "timeout": limit_s, "preexec_fn": ties}
-    return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", check=False, **options
-    )
 
 
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:

@@ -30,9 +30,10 @@ from typing import NamedTuple
 
 from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
 from feedrate.core import plugins, variables
+from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices import vendor
 from feedrate.devices.base import DeviceError, adapter_class
-from feedrate.devices.host import NO_ANSWER, ask, cores_granted
+from feedrate.devices.host import cores_granted
 
 RECORDED = ("LD_PRELOAD",)
 RECORDED_PREFIXES = (

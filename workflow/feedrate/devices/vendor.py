@@ -17,7 +17,7 @@ import msgspec
 
 from feedrate.config.spec import KINDS, RunSpec, Software
 from feedrate.core import plugins, variables
-from feedrate.devices import host
+from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices.base import DeviceError
 
 ASK_S = 30
@@ -70,8 +70,8 @@ def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str
     shell = shutil.which("bash") or "/bin/sh"
     command = [shell, "-c", '. "$0" >/dev/null 2>&1; exec env -0', file]
     try:
-        told = host.ask(command, ASK_S, made).stdout
-    except host.NO_ANSWER:
+        told = ask(command, ASK_S, made).stdout
+    except NO_ANSWER:
         return made
     found = dict(entry.split("=", 1) for entry in told.split("\0") if "=" in entry)
     for name in ("_", "SHLVL", "PWD", "OLDPWD"):
@@ -95,6 +95,6 @@ def _candidates(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
 def _asked(python: str, module: str, environment: Mapping[str, str]) -> int | None:
     """Whether the interpreter has the module; None if it does not run."""
     try:
-        return host.ask([python, "-c", _ASK, module], ASK_S, environment).returncode
-    except host.NO_ANSWER:
+        return ask([python, "-c", _ASK, module], ASK_S, environment).returncode
+    except NO_ANSWER:
         return None

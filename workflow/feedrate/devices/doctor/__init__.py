@@ -23,7 +23,7 @@ from feedrate.config.devices import Device, is_called
 from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.config.workflow import Hub
-from feedrate.core import paths, plugins, slurm
+from feedrate.core import paths, plugins, processes, slurm
 from feedrate.devices import host, launch, vendor
 from feedrate.devices.base import DeviceError, adapter_class
 
@@ -246,9 +246,9 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
     command = [launch.interpreter(spec.software), "-c", _ASK, json.dumps(questions)]
     try:
         wrapped = launch.wrap(spec, command)
-        answer = host.ask(wrapped, ANSWER_S, environment, dies_with_us=True)
+        answer = processes.ask(wrapped, ANSWER_S, environment, dies_with_us=True)
         return json.loads(answer.stdout.strip().rpartition("\n")[2])
-    except (*host.NO_ANSWER, ValueError):
+    except (*processes.NO_ANSWER, ValueError):
         return {}
 
 
