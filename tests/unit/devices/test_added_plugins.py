@@ -94,7 +94,7 @@ class Decoder:
 
 
 def open_path(device, loader):
-    return DevicePath(lambda dataset, size: Decoder(dataset), ready_batches=1, timeout_s=60)
+    return DevicePath(lambda dataset, size: Decoder(dataset).batches, ready_batches=1, timeout_s=60)
 '''
 MODEL = '''
 """The brightness of a picture, by one weight."""

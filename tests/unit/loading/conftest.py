@@ -102,7 +102,6 @@ def make_pairs(tiny_prepared, tokenizer, store_of):
             tiny_prepared,
             split,
             tokenizer,
-            max_tokens=TOKENS,
             image_px=image_px,
             mean=MEAN,
             std=STD,

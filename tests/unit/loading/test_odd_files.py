@@ -54,7 +54,7 @@ def load(own, tokenizer, calls, cuda):
         if store:
             spec = store_spec(Settings(model=model, loader=loader))
             write_store(own, spec, tokenizer, PX, store / STORE_INDEX, 1)
-        means, sizes = ((0.5,) * 3, (0.5,) * 3), {"max_tokens": 10, "image_px": PX}
+        means, sizes = ((0.5,) * 3, (0.5,) * 3), {"image_px": PX}
         dataset = PairDataset(
             own, "test", tokenizer, **sizes, mean=means[0], std=means[1], loader=loader, store=store
         )

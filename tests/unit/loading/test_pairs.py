@@ -5,6 +5,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
+from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
@@ -21,10 +22,10 @@ def make(prepared, split):
         prepared,
         split,
         tokenizer,
-        max_tokens=10,
         image_px=32,
         mean=(0.5, 0.5, 0.5),
         std=(0.25, 0.25, 0.25),
+        loader=LoaderSettings(max_tokens=10),
     )
 
 

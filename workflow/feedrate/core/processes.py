@@ -1,11 +1,14 @@
-"""Process trees: ending children with their parent, finding descendants, measuring CPU time."""
+"""Processes: asking programs, ending children with their parent, descendants and their CPU time."""
 
 import ctypes
 import os
 import signal
 import socket
+import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -14,12 +17,31 @@ from feedrate.core import variables
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
+NO_ANSWER = (OSError, subprocess.TimeoutExpired)
+"""The errors of a program that cannot be asked."""
+
 _libc = ctypes.CDLL(None, use_errno=True)  # here, since nothing may be loaded after a fork
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent dies (prctl(2)); survives an exec."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def ask(
+    command: list[str],
+    limit_s: float,
+    environment: Mapping[str, str] | None = None,
+    *,
+    dies_with_us: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """The answer of a program. Raises OSError, or TimeoutExpired after `limit_s`. `dies_with_us`
+    needs a process without threads."""
+    ties = die_with_parent if dies_with_us else None
+    options: dict[str, Any] = {"env": environment, "timeout": limit_s, "preexec_fn": ties}
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, **options
+    )
 
 
 def supervisor() -> str:

@@ -21,9 +21,11 @@ No module in this folder imports torch before a rank's device is made: planning 
 class methods only, and a rank must set its environment variables first.
 """
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
@@ -88,30 +90,33 @@ Counter = Callable[[], float | None]
 """Reads an energy counter: joules since a fixed start; None if it cannot be read."""
 
 
-def unknown() -> None:
-    """The energy counter of a device that has none, which is no error."""
+def counter(package: str, find: Callable[[Any], Any]) -> Counter:
+    """A counter by a driver's package, `pynvml` or `pyhlml`, whose names differ only in a prefix.
 
-
-def counter(
-    find: Callable[[], Any], read: Callable[[Any], float], error: type[Exception]
-) -> Counter:
-    """A counter that reads the handle that `find` returns; `unknown` if there is no handle or the
-    first read fails with `error`."""
+    `find` gets the device's handle from the package. The energy stays unknown without the package
+    or a handle, or if the first reading fails.
+    """
+    prefix = package.removeprefix("py")
     try:
-        handle = find()
-        if handle is None:
-            return unknown
-        read(handle)
-    except error:
-        return unknown
+        library = importlib.import_module(package)
+    except (ImportError, OSError):
+        return lambda: None
+    error: type[Exception] = getattr(library, f"{prefix.upper()}Error")
 
-    def joules() -> float | None:
+    def joules(handle: Any) -> float | None:
         try:
-            return read(handle)
+            total_mj = getattr(library, f"{prefix}DeviceGetTotalEnergyConsumption")(handle)
         except error:
             return None
+        return float(total_mj) / 1000
 
-    return joules
+    try:
+        getattr(library, f"{prefix}Init")()
+        handle = find(library)
+    except error:
+        return lambda: None
+    known = handle is not None and joules(handle) is not None
+    return partial(joules, handle) if known else lambda: None
 
 
 class Adapter(ABC):

@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
-from feedrate.core.processes import core_wait_s, cpu_time_s
+from feedrate.core.processes import NO_ANSWER, ask, core_wait_s, cpu_time_s
 from feedrate.devices.base import adapter_class
 
 GIB = 2**30
@@ -85,10 +84,8 @@ def parse_list(text: str) -> list[int]:
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:
     """The CSV rows with `columns` fields that a driver's tool prints; none if the tool fails."""
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=TOOL_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        answer = ask(command, TOOL_S)
+    except NO_ANSWER:
         return []
     lines = [] if answer.returncode else answer.stdout.splitlines()
     rows = [[field.strip() for field in row] for row in csv.reader(lines)]

@@ -22,7 +22,6 @@ therefore set again inside them, from copies. No value appears in the list of pr
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -31,7 +30,7 @@ from typing import NamedTuple
 
 from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
 from feedrate.core import plugins, variables
-from feedrate.core.processes import die_with_parent
+from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices import vendor
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.host import cores_granted
@@ -215,17 +214,9 @@ def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str])
     """Find the programs inside the modules and the container, and import the worker there. Raises
     DeviceError."""
     try:
-        answer = subprocess.run(
-            wrap(spec, ["sh", "-c", _PROBE, "sh", *needed]),
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PROBE_S,
-            check=False,
-            preexec_fn=die_with_parent,  # no thread of ours runs yet
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        command = wrap(spec, ["sh", "-c", _PROBE, "sh", *needed])
+        answer = ask(command, PROBE_S, environment, dies_with_us=True)
+    except NO_ANSWER as error:
         raise DeviceError(f"software: its test run did not end: {error}") from None
     if answer.returncode:
         lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]

@@ -10,7 +10,6 @@ VENDOR_PROFILE       shell file that sets the software's environment variables i
 import importlib.util
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import msgspec
 
 from feedrate.config.spec import KINDS, RunSpec, Software
 from feedrate.core import plugins, variables
+from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices.base import DeviceError
 
 ASK_S = 30
@@ -70,10 +70,8 @@ def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str
     shell = shutil.which("bash") or "/bin/sh"
     command = [shell, "-c", '. "$0" >/dev/null 2>&1; exec env -0', file]
     try:
-        told = subprocess.run(
-            command, env=made, capture_output=True, text=True, timeout=ASK_S, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        told = ask(command, ASK_S, made).stdout
+    except NO_ANSWER:
         return made
     found = dict(entry.split("=", 1) for entry in told.split("\0") if "=" in entry)
     for name in ("_", "SHLVL", "PWD", "OLDPWD"):
@@ -97,9 +95,6 @@ def _candidates(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
 def _asked(python: str, module: str, environment: Mapping[str, str]) -> int | None:
     """Whether the interpreter has the module; None if it does not run."""
     try:
-        return subprocess.run(
-            [python, "-c", _ASK, module],
-            env=dict(environment), capture_output=True, timeout=ASK_S, check=False,
-        ).returncode  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        return ask([python, "-c", _ASK, module], ASK_S, environment).returncode
+    except NO_ANSWER:
         return None

@@ -117,7 +117,6 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
         prepared,
         split,
         built.tokenizer,
-        max_tokens=spec.settings.loader.max_tokens,
         image_px=built.image_px,
         mean=built.mean,
         std=built.std,

@@ -40,37 +40,34 @@ class PairDataset(Dataset[Sample]):
         split: str,
         tokenizer: Tokenizer,
         *,
-        max_tokens: int,
         image_px: int,
         mean: Statistics,
         std: Statistics,
-        loader: LoaderSettings | None = None,
+        loader: LoaderSettings,
         column: str = CAPTION,
         seed: int = 0,
         store: Path | None = None,
     ) -> None:
         """`column` holds a row's text; `seed` is the augmentation's; `store` is the folder for
         `decode: cache`. Raises DataError for a split without rows, or a store of other data."""
-        self.loader = loader or LoaderSettings(max_tokens=max_tokens)
-        self.prepared, self.split = prepared, split
+        self.loader, self.prepared, self.split = loader, prepared, split
         self.image_px, self.mean, self.std = image_px, mean, std
         self.shape = (3, image_px, image_px)  # of one sample's pixels
-        self.augmentation = Augmentation.of(self.loader, seed)
+        ranges = loader.random_crop, loader.random_flip, loader.colour_jitter
+        self.augmentation = Augmentation(seed, *ranges)
         self.finish = Finish(mean, std)
-        self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
-        self._whole_batches = fetch_of(self.loader) == "batch"
+        self.dtype = torch.uint8 if transfer_of(loader) == "uint8" else torch.float32
+        self._whole_batches = fetch_of(loader) == "batch"
         self.images, texts = read_split(prepared, split, column)
         opened = Store(store, split) if store else None
         self.input_ids, self.attention_mask = (
-            opened.tokens if opened else tokenise(tokenizer, texts, max_tokens)
+            opened.tokens if opened else tokenise(tokenizer, texts, loader.max_tokens)
         )
         self._tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
         self.paths = [prepared / image for image in self.images]
-        source = Source(
-            self.paths, image_px, self.loader.scaled_decode, opened, self.loader.storage
-        )
+        source = Source(self.paths, image_px, loader.scaled_decode, opened, loader.storage)
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
-        level = "host" if self.loader.decode == "device" else self.loader.decode
+        level = "host" if loader.decode == "device" else loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
         self._store = opened if opened and opened.side_px == image_px else None
 

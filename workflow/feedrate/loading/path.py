@@ -34,7 +34,7 @@ its way."""
 Done = Callable[[int], int]
 """How many of an epoch's batches a resumed run has trained on; the argument is their number."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
-"""The batches of an epoch, from the numbers of each."""
+"""The batches of an epoch, from the numbers of each; an order without a length has no end."""
 Asked = TypeVar("Asked")
 Made = TypeVar("Made")
 
@@ -203,15 +203,6 @@ def in_order(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Decoder(Protocol):
-    """Decodes a dataset's images on the device. No two loaders share one."""
-
-    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """One epoch: the batches of these rows on the device, as of `collate`; later ones do not
-        change them. An `order` without a length has no end."""
-        ...
-
-
 class DevicePath(FedPath):
     """Batches from a decoder on the device; the host never decodes instead."""
 
@@ -220,16 +211,17 @@ class DevicePath(FedPath):
     maker = f"{setting}: the decoder on the device"
 
     def __init__(
-        self, make: Callable[[PairDataset, int], Decoder], *, ready_batches: int, timeout_s: float
+        self, make: Callable[[PairDataset, int], Feed], *, ready_batches: int, timeout_s: float
     ) -> None:
-        """`make`: a decoder for a dataset and the size of its largest batch, which prepares
-        `ready_batches` ahead."""
+        """`make`: a decoder for a dataset and the size of its largest batch, shared by no two
+        loaders, which prepares `ready_batches` ahead: batches on the device, as of `collate`, that
+        later ones do not change."""
         self.round_size, self.timeout_s = ready_batches, timeout_s
         self._make = make
 
     def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
         """From a decoder of their own."""
-        return self._make(dataset, batch_size).batches
+        return self._make(dataset, batch_size)
 
 
 class FedLoader(DataLoader[Any]):

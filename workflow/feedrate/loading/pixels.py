@@ -21,7 +21,7 @@ import torch
 from msgspec import UNSET
 from PIL import Image
 
-from feedrate.config.settings import LoaderSettings, Storage
+from feedrate.config.settings import Storage
 from feedrate.data.manifest import DataError
 from feedrate.loading.stages import span
 from feedrate.loading.storage import fetch
@@ -99,11 +99,6 @@ class Augmentation:
     flip: bool = False
     jitter: float = 0.0
 
-    @classmethod
-    def of(cls, loader: LoaderSettings, seed: int) -> "Augmentation":
-        """The augmentation of these settings."""
-        return cls(seed, loader.random_crop, loader.random_flip, loader.colour_jitter)
-
     def __bool__(self) -> bool:
         return bool(self.min_area or self.flip or self.jitter)
 
@@ -162,9 +157,13 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
     channels, so four rows of a grey picture are resized as the channels of one.
     """
     channels, height, width = levels.shape
-    first, last = _reach(part.top, part.height, height, size[0])
     bottom, right = part.top + part.height, part.left + part.width
     scales = size[0] / height, size[1] / width
+    # The input rows on which the part depends.
+    shrunk = height / size[0]
+    support = 2 * max(1.0, shrunk) + 1  # of the cubic kernel, and one row more
+    first = max(0, math.floor(shrunk * (part.top + 0.5) - support))
+    last = min(height, math.ceil(shrunk * (bottom - 0.5) + support))
     if channels > 1:
         rows = levels[:, :last].permute(1, 2, 0).contiguous()
         pixels = rows[None].permute(0, 3, 1, 2)  # with the strides of channels_last
@@ -176,14 +175,6 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
     groups = columns.view(1, last, -1, 4).permute(0, 3, 1, 2)
     resized = _upsample(groups, (bottom, groups.shape[3]), (scales[0], 1.0))
     return resized.permute(0, 2, 3, 1).reshape(1, bottom, -1)[:, part.top :, : part.width]
-
-
-def _reach(start: int, length: int, full: int, resized: int) -> tuple[int, int]:
-    """First and last input row (exclusive) on which these rows of the resized picture depend."""
-    scale = full / resized
-    support = 2 * max(1.0, scale) + 1  # of the cubic kernel, and one row more
-    first, last = scale * (start + 0.5) - support, scale * (start + length - 0.5) + support
-    return max(0, math.floor(first)), min(full, math.ceil(last))
 
 
 def _resize_rows(levels: torch.Tensor, width: int, scale: float) -> torch.Tensor:

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -24,8 +23,7 @@ from feedrate.config.devices import Device, is_called
 from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.config.workflow import Hub
-from feedrate.core import paths, plugins, slurm
-from feedrate.core.processes import die_with_parent
+from feedrate.core import paths, plugins, processes, slurm
 from feedrate.devices import host, launch, vendor
 from feedrate.devices.base import DeviceError, adapter_class
 
@@ -247,18 +245,10 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
         return {}
     command = [launch.interpreter(spec.software), "-c", _ASK, json.dumps(questions)]
     try:
-        said = subprocess.run(
-            launch.wrap(spec, command),
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ANSWER_S,
-            check=False,
-            preexec_fn=die_with_parent,
-        ).stdout
-        return json.loads(said.strip().rpartition("\n")[2])
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        wrapped = launch.wrap(spec, command)
+        answer = processes.ask(wrapped, ANSWER_S, environment, dies_with_us=True)
+        return json.loads(answer.stdout.strip().rpartition("\n")[2])
+    except (*processes.NO_ANSWER, ValueError):
         return {}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from feedrate.config.settings import HpuSettings, Settings
 from feedrate.config.values import level_text
 from feedrate.core.files import write_json
-from feedrate.devices.base import BF16_AUTOCAST, Counter, DeviceError, counter, unknown
+from feedrate.devices.base import BF16_AUTOCAST, Counter, DeviceError, counter
 
 OPTIMUM = "optimum-habana"
 """The value of `hpu.trainer` by default."""
@@ -146,13 +146,6 @@ def adapt_models() -> None:
         setattr(clip, name, kind)
 
 
-def trainer_class() -> type[Any]:
-    """GaudiTrainer for a training job."""
-    from optimum.habana import GaudiTrainer
-
-    return type("JobTrainer", (Corrections, GaudiTrainer), {})
-
-
 class Corrections:
     """A mixin that corrects errors of GaudiTrainer 1.21.2."""
 
@@ -205,20 +198,12 @@ def gaudi_counter(module: str | None) -> Counter:
 
     A lone process gets any card and no number, so its energy is known only on a host with one card.
     """
-    try:
-        import pyhlml
-    except (ImportError, OSError):
-        return unknown
 
-    def find() -> Any:
-        pyhlml.hlmlInit()
-        cards = map(pyhlml.hlmlDeviceGetHandleByIndex, range(pyhlml.hlmlDeviceGetCount()))
-        by_module = {str(pyhlml.hlmlDeviceGetModuleID(card)): card for card in cards}
+    def find(hlml: Any) -> Any:
+        cards = map(hlml.hlmlDeviceGetHandleByIndex, range(hlml.hlmlDeviceGetCount()))
+        by_module = {str(hlml.hlmlDeviceGetModuleID(card)): card for card in cards}
         if module is None and len(by_module) == 1:
             return next(iter(by_module.values()))
         return by_module.get(module or "")
 
-    def read(handle: Any) -> float:
-        return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
-
-    return counter(find, read, pyhlml.HLMLError)
+    return counter("pyhlml", find)

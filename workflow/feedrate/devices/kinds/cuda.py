@@ -21,7 +21,6 @@ from feedrate.devices.base import (
     Memory,
     UnsupportedError,
     counter,
-    unknown,
 )
 from feedrate.devices.host import GIB, kernel_text, numa_node, tool_rows
 
@@ -328,16 +327,4 @@ def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
 
 def gpu_counter(uuid: str) -> Counter:
     """The energy counter of a GPU, from its driver (package nvidia-ml-py)."""
-    try:
-        import pynvml
-    except ImportError:
-        return unknown
-
-    def find() -> Any:
-        pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-
-    def read(handle: Any) -> float:
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
-
-    return counter(find, read, pynvml.NVMLError)
+    return counter("pynvml", lambda nvml: nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))

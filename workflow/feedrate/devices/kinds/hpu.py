@@ -284,7 +284,11 @@ class DeviceAdapter(Adapter):
 
     def trainer_class(self) -> type[Any]:
         """GaudiTrainer with corrections, or the Trainer of transformers."""
-        return _habana.trainer_class() if self.trainer == OPTIMUM else super().trainer_class()
+        if self.trainer != OPTIMUM:
+            return super().trainer_class()
+        from optimum.habana import GaudiTrainer
+
+        return type("JobTrainer", (_habana.Corrections, GaudiTrainer), {})
 
     def update(self, trainer: Any) -> None:
         """GaudiTrainer's optimizer step, with its own norm. Gradients keep their memory, as graphs

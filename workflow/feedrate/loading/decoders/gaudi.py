@@ -7,7 +7,6 @@ the vendor's software when a run decodes.
 import operator
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,9 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
             f"be imported ({error}); install it where the training processes run, or use host"
         ) from error
     return DevicePath(
-        partial(MediaDecoder, device), ready_batches=READY_BATCHES, timeout_s=loader.timeout_s
+        lambda dataset, size: MediaDecoder(device, dataset, size).batches,
+        ready_batches=READY_BATCHES,
+        timeout_s=loader.timeout_s,
     )
 
 

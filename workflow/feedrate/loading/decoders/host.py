@@ -63,13 +63,8 @@ def decode_levels(
             options = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
         levels = simplejpeg.decode_jpeg(data, _COLOURS[colours], **options)
     except (ValueError, KeyError):
-        levels = _with_pillow(path)
+        with decoding(path), Image.open(path) as image:  # fails for damaged files
+            levels = np.array(image if image.mode == "L" else image.convert("RGB"))
         height, width = levels.shape[:2]
+        levels = levels.reshape(height, width, -1)
     return torch.from_numpy(levels).permute(2, 0, 1), (height, width)
-
-
-def _with_pillow(path: Path) -> np.ndarray:
-    """Decode to (h, w, 1 or 3); damaged files fail here, as in the reference."""
-    with decoding(path), Image.open(path) as image:
-        levels = np.array(image if image.mode == "L" else image.convert("RGB"))
-    return levels[:, :, None] if levels.ndim == 2 else levels

@@ -16,7 +16,7 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import DevicePath, in_order
+from feedrate.loading.path import DevicePath, Feed, in_order
 from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undecodable
 
 LEVEL = "device"
@@ -42,7 +42,10 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
         ) from error
 
     decode_all = partial(decode_jpeg, mode=ImageReadMode.RGB, device=device.device)
-    make = partial(GpuDecoder, device.device, decode_all, max(1, loader.workers))
+
+    def make(dataset: PairDataset, _size: int) -> Feed:
+        return GpuDecoder(device.device, decode_all, max(1, loader.workers), dataset).batches
+
     return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
@@ -80,7 +83,7 @@ class GpuDecoder:
     """Threads read files, and one more thread decodes batches, `READY_BATCHES` ahead."""
 
     def __init__(
-        self, device: torch.device, decode: DecodeAll, threads: int, pairs: PairDataset, _size: int
+        self, device: torch.device, decode: DecodeAll, threads: int, pairs: PairDataset
     ) -> None:
         self._device, self._dataset = device, pairs
         self._decode_all, self._threads = decode, threads

@@ -70,10 +70,9 @@ def _batches(work: Work, decode: Decode) -> Iterator[Made]:
 
 
 def _write(dataset: PairDataset, folder: Path) -> None:
-    sample, rows = partial(_sample, dataset.paths), list(range(len(dataset)))
+    def sample(row: int) -> tuple[int, bytes]:
+        return row, dataset.paths[row].read_bytes()
+
+    rows = list(range(len(dataset)))
     options = {"num_workers": 1, "start_method": "fork", "verbose": False}
     litdata.optimize(sample, rows, str(folder), chunk_size=-(-len(rows) // CHUNKS), **options)
-
-
-def _sample(paths: list[Path], row: int) -> tuple[int, bytes]:
-    return row, paths[row].read_bytes()
