@@ -18,13 +18,7 @@ from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import (
-    limit_memory,
-    make_dataset,
-    open_device,
-    write_data,
-    write_model,
-)
+from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
 from feedrate.jobs.meter import machine_now, window_of
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
@@ -94,11 +88,7 @@ def make_requests(
         tokens, mask = tokenise(built.tokenizer, captions, spec.settings.loader.max_tokens)
         fetch = dataset.__getitems__
         pairs = collate(fetch(rows) if fetch else [dataset[row] for row in rows])
-        batch = {
-            "pixel_values": pairs["pixel_values"],
-            "input_ids": tokens,
-            "attention_mask": mask,
-        }
+        batch = {"pixel_values": pairs["pixel_values"], "input_ids": tokens, "attention_mask": mask}
         placed = {name: value.to(device.device) for name, value in batch.items()}
         finished = dataset.finish(placed)
         return finished | {"pixel_values": finished["pixel_values"].to(dtype)}

@@ -260,12 +260,11 @@ def history(run: Path) -> Iterator[LockEntry]:
         except FileNotFoundError:
             text = ""
         head, _, note = text.partition("\n")
-        try:
+        found = LockEntry(number=number, text=text)
+        with contextlib.suppress(msgspec.DecodeError):
             holder = msgspec.json.decode(head, type=Holder)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            yield LockEntry(number=number, text=text)
-        else:
-            yield LockEntry(number=number, text=text, holder=holder, note=note.strip())
+            found = LockEntry(number=number, text=text, holder=holder, note=note.strip())
+        yield found
 
 
 def _line(note: str) -> str:

@@ -5,7 +5,6 @@ captions or the accuracy of classes. Each is a mean with a bootstrap interval.
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,7 +169,9 @@ class Split:
         passed: list[int] = []
         losses: list[float] = []
         found: dict[str, list[Floats]] = defaultdict(list)
-        for rows in self._batches():
+        order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
+        for start in range(0, len(order), self._size):
+            rows = order[start : start + self._size]
             batch = self._placed(collate([self._data[row] for row in rows]))
             outputs = self._forward(batch)
             passed += rows
@@ -187,11 +188,6 @@ class Split:
                 scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
                 found["choices"].append(scores)
         return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
-
-    def _batches(self) -> Iterator[list[int]]:
-        order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
-        for start in range(0, len(order), self._size):
-            yield order[start : start + self._size]
 
     def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
         there = self._device.device

@@ -67,10 +67,7 @@ _LOADER_MESSAGES = (
         "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
         "give the container more (docker: --shm-size)",
     ),
-    (
-        _KILLED,
-        "a loader worker was killed (signal: {}); often the host had no memory left for it",
-    ),
+    (_KILLED, "a loader worker was killed (signal: {}); often the host had no memory left for it"),
     (
         _WORKER_GONE,
         "a loader worker {} exited without an error; often the host had no memory left for it",
