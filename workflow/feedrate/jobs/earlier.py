@@ -110,13 +110,10 @@ def slurm_stop_reason() -> str:
 
 def describe_stop(reason: str) -> str:
     """The answer of `slurm_stop_reason` as a phrase for people."""
-    match reason.split():
-        case [state, limit] if state == TIMEOUT:
-            return f"Slurm's time limit of {limit} min"
-        case [state]:
-            return f"Slurm calls the job {state}"
-        case _:
-            return ""
+    state, _, limit = reason.partition(" ")
+    if limit:
+        return f"Slurm's time limit of {limit} min"
+    return f"Slurm calls the job {state}" if state else ""
 
 
 class Digests(NamedTuple):

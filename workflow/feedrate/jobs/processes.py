@@ -162,8 +162,9 @@ def run_processes(
     """Run `command`, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
     no process alive. Raises Interrupted, and the errors of `requests`."""
     killed_before = oom_kills()
-    process, output = _start(command, environment, lock)
-    pump = LogPump(output, attempt / LOG_NAME, Masker())
+    process = _start(command, environment, lock)
+    assert process.stdout is not None
+    pump = LogPump(process.stdout, attempt / LOG_NAME, Masker())
     memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
 
     def look() -> None:
@@ -191,12 +192,10 @@ def run_processes(
     )
 
 
-def _start(
-    command: list[str], environment: dict[str, str], lock: int
-) -> tuple["subprocess.Popen[bytes]", IO[bytes]]:
-    """Start `command` in a session of its own, dying with us; the process and its output."""
+def _start(command: list[str], environment: dict[str, str], lock: int) -> "subprocess.Popen[bytes]":
+    """Start `command` in a session of its own, dying with us; its output comes through a pipe."""
     adopt_orphans()
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command,
         env={**environment, variables.SUPERVISOR_PID: supervisor()},
         stdin=subprocess.DEVNULL,
@@ -206,8 +205,6 @@ def _start(
         pass_fds=[lock],
         preexec_fn=die_with_parent,  # no thread of ours runs yet
     )
-    assert process.stdout is not None
-    return process, process.stdout
 
 
 def _wait(
