@@ -30,6 +30,7 @@ from feedrate.core.processes import (
     supervisor,
 )
 from feedrate.devices.host import GIB, oom_kills
+from feedrate.devices.launch import Launch
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Event, Step, Window
 from feedrate.jobs.outcome import ProcessExit
@@ -151,20 +152,17 @@ class ProgressLine:
 
 def run_processes(
     attempt: Path,
-    command: list[str],
-    environment: dict[str, str],
+    launch: Launch,
     *,
     limit_min: float,
     lock: int,
     requests: StopRequests,
     progress: ProgressLine,
 ) -> ProcessExit:
-    """Run `command`, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
+    """Run a command, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
     no process alive. Raises Interrupted, and the errors of `requests`."""
     killed_before = oom_kills()
-    process = _start(command, environment, lock)
-    assert process.stdout is not None
-    pump = LogPump(process.stdout, attempt / LOG_NAME, Masker())
+    process, pump = _start(launch, lock, attempt / LOG_NAME)
     memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
 
     def look() -> None:
@@ -192,12 +190,12 @@ def run_processes(
     )
 
 
-def _start(command: list[str], environment: dict[str, str], lock: int) -> "subprocess.Popen[bytes]":
-    """Start `command` in a session of its own, dying with us; its output comes through a pipe."""
+def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
+    """Start a command in a session of its own, dying with us; its output goes to `log`."""
     adopt_orphans()
-    return subprocess.Popen(
-        command,
-        env={**environment, variables.SUPERVISOR_PID: supervisor()},
+    process = subprocess.Popen(
+        launch.command,
+        env={**launch.environment, variables.SUPERVISOR_PID: supervisor()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -205,6 +203,8 @@ def _start(command: list[str], environment: dict[str, str], lock: int) -> "subpr
         pass_fds=[lock],
         preexec_fn=die_with_parent,  # no thread of ours runs yet
     )
+    assert process.stdout is not None
+    return process, LogPump(process.stdout, log, Masker())
 
 
 def _wait(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet
 import torch
+from accelerate.utils import send_to_device
 from numpy.typing import ArrayLike
 
 from feedrate.config.spec import RunSpec
@@ -172,7 +173,8 @@ class Split:
         order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
         for start in range(0, len(order), self._size):
             rows = order[start : start + self._size]
-            batch = self._placed(collate([self._data[row] for row in rows]))
+            batch = send_to_device(collate([self._data[row] for row in rows]), self._device.device)
+            batch["pixel_values"] = batch["pixel_values"].to(self._dtype)
             outputs = self._forward(batch)
             passed += rows
             if len(rows) == self._size:
@@ -188,11 +190,6 @@ class Split:
                 scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
                 found["choices"].append(scores)
         return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
-
-    def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
-        there = self._device.device
-        moved = {k: v.to(there) if torch.is_tensor(v) else v for k, v in batch.items()}
-        return moved | {"pixel_values": moved["pixel_values"].to(self._dtype)}
 
     def _forward(self, batch: dict[str, Any]) -> Any:
         with torch.inference_mode(), self._device.autocast(self._spec.settings.train.precision):
