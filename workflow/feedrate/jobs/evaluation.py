@@ -80,8 +80,7 @@ def choice_hits(scores: Floats, labels: Numbers) -> Hits:
     rows = np.arange(len(scores))
     below = scores < scores[rows, labels][:, None]
     below[rows, labels] = True
-    hits: Hits = below.all(axis=1) & ~np.isnan(scores[rows, labels])
-    return hits
+    return below.all(axis=1) & ~np.isnan(scores[rows, labels])
 
 
 def known_classes(logits: Floats, classes: Numbers) -> Hits:

@@ -37,7 +37,7 @@ from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.scores import Entry, Split, entry, paired
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import tokenise
-from feedrate.loading.pixels import Finish, crop_centre, decode, resize
+from feedrate.loading.pixels import NOTHING, Finish, crop, decode
 from feedrate.models.build import Built, build, heads_of, load_config, load_part
 from feedrate.models.layers import cast
 
@@ -251,14 +251,9 @@ def _entries(head: str, scores: NDArray[np.float32] | str) -> list[Entry]:
 
 def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
     """(n, 2, 3, px, px), normalised fp32."""
-    side = built.image_px
-    crops = [
-        crop_centre(resize(decode(folder / image), side), side)
-        for example in batch
-        for image in example.images
-    ]
-    pixels = Finish(built.mean, built.std).pixels(torch.stack(crops))
-    return pixels.unflatten(0, (len(batch), 2))
+    paths = [folder / image for example in batch for image in example.images]
+    crops = torch.stack([crop(decode(path), built.image_px, NOTHING) for path in paths])
+    return Finish(built.mean, built.std).pixels(crops).unflatten(0, (len(batch), 2))
 
 
 def _texts(batch: list[Example], built: Built, settings: Settings) -> Batch:

@@ -278,5 +278,4 @@ def read_choices(
 
 def _array(tensor: torch.Tensor) -> Floats:
     """On the host, in fp32: rounded scores would tie."""
-    array: Floats = tensor.float().cpu().numpy()
-    return array
+    return tensor.float().cpu().numpy()
