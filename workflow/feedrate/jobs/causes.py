@@ -8,7 +8,7 @@ import math
 import re
 import signal
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY
 
@@ -157,10 +157,8 @@ class CauseReader:
         found = dict(self._found)
         if self._bad_loss:
             found.setdefault("NaN or zero loss", self._bad_loss)
-        for name in CauseName.__args__:  # type: ignore[attr-defined]
-            if name in found:
-                return Cause(name, found[name])
-        return Cause("unknown")
+        name = next((name for name in get_args(CauseName) if name in found), "unknown")
+        return Cause(name, found.get(name, ""))
 
     def _follow_progress(self, step: int) -> None:
         """Forget errors after which the bar went on."""
@@ -174,7 +172,7 @@ class CauseReader:
             self._bad_end = line if _is_bad(_number(found[1] or found[2])) else ""
         elif found := _LOSS.search(line):
             value, gradient = _number(found[1]), _GRADIENT.search(line)
-            norm = (gradient and _number(gradient[1])) or 0.0
+            norm = (_number(gradient[1]) if gradient else None) or 0.0
             # A converged model's loss may round to 0; its gradients are still above 0.
             converged = value == 0 and 0 < norm < math.inf
             self._bad_loss = line if _is_bad(value) and not converged else ""
