@@ -67,12 +67,11 @@ def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
     if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
         return False
     t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
-    return any(
-        t * stdev(map(math.log, walls)) / math.sqrt(rounds) > PRECISE
-        for kind, part in walls_s.items()
-        if kind != "live"
-        for walls in [[one / other for one, other in zip(part, walls_s["live"], strict=True)]]
+    logarithms = (
+        [math.log(one / other) for one, other in zip(part, walls_s["live"], strict=True)]
+        for part in walls_s.values()
     )
+    return any(t * stdev(part) / math.sqrt(rounds) > PRECISE for part in logarithms)
 
 
 class EndlessBatches:

@@ -224,10 +224,8 @@ def _ran_out(smaller: dict[str, Any], digests: Digests, run: Path) -> bool:
 def _outcomes(cell: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The cell's outcomes, each with the number of its repeat."""
     for path in cell.glob(f"rep*/{OUTCOME_NAME}"):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             repeat = int(path.parent.name.removeprefix("rep"))
             outcome = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(outcome, dict):
-            yield repeat, outcome
+            if isinstance(outcome, dict):
+                yield repeat, outcome

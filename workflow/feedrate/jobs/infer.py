@@ -3,6 +3,8 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -98,11 +100,7 @@ def make_requests(
     ready = [prepare() for _ in range(READY)]
     device.synchronize()  # their preparation is not part of a pass
 
-    def take() -> Request:
-        ready.append(ready.pop(0))
-        return ready[-1]
-
-    return take
+    return partial(next, cycle(ready))
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
