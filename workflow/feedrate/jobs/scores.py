@@ -207,12 +207,8 @@ class Split:
     def _loss(self, losses: list[float]) -> Entry:
         """Mean over complete batches; one batch gives no interval."""
         contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
-        found = entry(
-            "contrastive_loss" if contrastive else "loss",
-            losses,
-            chance=math.log(self._size) if contrastive else None,
-            note=f"batches of {self._size}",
-        )
+        name, chance = ("contrastive_loss", math.log(self._size)) if contrastive else ("loss", None)
+        found = entry(name, losses, chance=chance, note=f"batches of {self._size}")
         return found | {"n": len(losses) * self._size}
 
     def _accuracy(self, rows: list[int], images: Numbers, logits: Floats) -> Entry:
