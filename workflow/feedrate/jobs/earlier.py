@@ -205,6 +205,9 @@ def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[dict[str
 
 def _ran_out(smaller: dict[str, Any], digests: Digests, run: Path) -> bool:
     """Whether a run of the cell was tried and ran out of memory, and no run of it trained."""
+    outcomes = list(_outcomes(run.parent.parent / smaller["cell"]))
+    if not any(outcome.get("status") == "out_of_memory" for _, outcome in outcomes):
+        return False
 
     def digest(repeat: int) -> str:
         """Digest of the cell's spec in that repeat: the seed rises by one with each repeat."""
@@ -213,7 +216,7 @@ def _ran_out(smaller: dict[str, Any], digests: Digests, run: Path) -> bool:
 
     ended = {
         outcome.get("status")
-        for repeat, outcome in _outcomes(run.parent.parent / smaller["cell"])
+        for repeat, outcome in outcomes
         if not str(outcome.get("cause", "")).startswith(NOT_TRIED)
         and (outcome.get("source_digest"), outcome.get("data_digest")) == digests
         and outcome.get("spec_digest") == digest(repeat)
