@@ -157,8 +157,10 @@ class CauseReader:
         found = dict(self._found)
         if self._bad_loss:
             found.setdefault("NaN or zero loss", self._bad_loss)
-        name = next((name for name in get_args(CauseName) if name in found), "unknown")
-        return Cause(name, found.get(name, ""))
+        for name in get_args(CauseName):
+            if name in found:
+                return Cause(name, found[name])
+        return Cause("unknown")
 
     def _follow_progress(self, step: int) -> None:
         """Forget errors after which the bar went on."""
