@@ -27,7 +27,6 @@ from feedrate.jobs.score_model import (
 )
 from feedrate.models.build import build, heads_of
 
-CPU = torch.device("cpu")
 LOADER = LoaderSettings(max_tokens=16)
 
 
@@ -135,7 +134,7 @@ def test_a_checkpoint_with_its_head_has_all_scores(examples, checkpoints, tiny_p
     chosen = settings(checkpoints / "matching")
     built = made(chosen, tiny_prepared)
     context = {"autocast": lambda: torch.autocast("cpu", dtype=precision)} if precision else {}
-    found = by_head(winoground_quality(examples, built, chosen, CPU, batch_size=2, **context))
+    found = by_head(winoground_quality(examples, built, chosen, batch_size=2, **context))
     assert set(found) == {"matching", "contrastive"}
     for scores in found.values():
         assert set(scores) == set(CHANCE)
@@ -152,7 +151,7 @@ def test_the_size_of_batches_changes_no_score(examples, checkpoints, tiny_prepar
     chosen = settings(checkpoints / "matching")
     built = made(chosen, tiny_prepared)
     found = [
-        [r | {"seconds": 0} for r in winoground_quality(examples, built, chosen, CPU, batch_size=n)]
+        [r | {"seconds": 0} for r in winoground_quality(examples, built, chosen, batch_size=n)]
         for n in (2, 5)
     ]
     assert found[0] == found[1]
@@ -165,11 +164,11 @@ def test_training_moves_the_trunk_below_the_checkpoints_head(
     monkeypatch.setattr(score_model, "hits", lambda scores: seen.append(scores) or hits(scores))
     chosen = settings(checkpoints / "matching")
     built = made(chosen, tiny_prepared)
-    winoground_quality(examples, built, chosen, CPU)
+    winoground_quality(examples, built, chosen)
     with torch.no_grad():
         for weights in built.model.bridgetower.cross_modal_text_pooler.parameters():
             weights.add_(torch.randn_like(weights))
-    winoground_quality(examples, built, chosen, CPU)
+    winoground_quality(examples, built, chosen)
     (contrastive, matching), (contrastive_after, matching_after) = seen[:2], seen[2:]
     assert not np.array_equal(matching, matching_after)
     assert np.array_equal(contrastive, contrastive_after)  # it does not read what was changed
@@ -189,7 +188,7 @@ def test_an_untrained_head_gives_a_reason_and_no_score(
     with pytest.raises(NoHeadError) as error:
         matching_head(chosen.model)
     assert str(error.value).endswith(reason)
-    found = by_head(winoground_quality(examples, made(chosen, tiny_prepared), chosen, CPU))
+    found = by_head(winoground_quality(examples, made(chosen, tiny_prepared), chosen))
     for score in found["matching"].values():
         assert (score["value"], score["low"], score["high"], score["n"]) == (None, None, None, 0)
         assert score["note"].endswith(reason)
@@ -198,7 +197,7 @@ def test_an_untrained_head_gives_a_reason_and_no_score(
 
 def test_clip_has_one_head(examples, tiny_prepared):
     chosen = settings(name="clip")
-    found = by_head(winoground_quality(examples, made(chosen, tiny_prepared), chosen, CPU))
+    found = by_head(winoground_quality(examples, made(chosen, tiny_prepared), chosen))
     assert set(found) == {"contrastive"}
 
 
@@ -209,7 +208,7 @@ def test_a_models_heads_are_those_of_its_module(model):
 
 def test_a_model_without_captions_has_none(examples, labelled):
     chosen = settings(name="vit")
-    assert winoground_quality(examples, made(chosen, labelled), chosen, CPU) == []
+    assert winoground_quality(examples, made(chosen, labelled), chosen) == []
 
 
 def test_numbers_that_are_not_finite_are_no_score(examples, tiny_prepared):
@@ -217,7 +216,7 @@ def test_numbers_that_are_not_finite_are_no_score(examples, tiny_prepared):
     built = made(chosen, tiny_prepared)
     with torch.no_grad():
         built.model.visual_projection.weight.fill_(torch.nan)
-    found = winoground_quality(examples, built, chosen, CPU)
+    found = winoground_quality(examples, built, chosen)
     assert [(r["value"], r["note"]) for r in found] == [(None, "some scores are not finite")] * 3
 
 
@@ -228,18 +227,18 @@ def test_pictures_that_were_changed_are_told(examples, tiny_prepared, tmp_path):
     image.write_bytes(image.read_bytes() + b"!")
     chosen = settings(name="clip")
     with pytest.raises(DataError, match="has other contents than recorded: delete the folder"):
-        winoground_quality(copy / "examples.json", made(chosen, tiny_prepared), chosen, CPU)
+        winoground_quality(copy / "examples.json", made(chosen, tiny_prepared), chosen)
 
 
 def test_weights_in_half_precision_are_scored_too(examples, checkpoints, tiny_prepared):
     chosen = settings(checkpoints / "matching")
     built = made(chosen, tiny_prepared)
     built.model.to(torch.bfloat16)
-    found = by_head(winoground_quality(examples, built, chosen, CPU))
+    found = by_head(winoground_quality(examples, built, chosen))
     assert {score["n"] for scores in found.values() for score in scores.values()} == {5}
 
 
 def test_captions_are_cut_as_the_run_cuts_them(examples, tiny_prepared):
     chosen = msgspec.structs.replace(settings(name="clip"), loader=LoaderSettings(max_tokens=4))
-    found = winoground_quality(examples, made(chosen, tiny_prepared), chosen, CPU)
+    found = winoground_quality(examples, made(chosen, tiny_prepared), chosen)
     assert found[0]["n"] == 5

@@ -3,11 +3,12 @@
 Each has a loader of its own, as a rank has in training. Only the computing is replaced by waiting.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from statistics import fmean
 from time import perf_counter, sleep
 from typing import Annotated, Any, NamedTuple
@@ -60,38 +61,22 @@ def feed(
 ) -> Feeding:
     """Feed an accelerator for each of `orders` from a loader on `path` with so many workers;
     `step_s` are replayed in turn. Raises FeedError if one of them fails."""
-    context = get_context("fork")
-    pipes: list[Connection] = []
-    processes: list[ForkProcess] = []
-    try:
-        for order in orders:
-            here, there = context.Pipe()
-            work = (there, path, dataset, order, step_s)
-            processes.append(context.Process(target=accelerator, args=work))
-            processes[-1].start()
-            there.close()  # so that the pipe ends with the process
-            pipes.append(here)
+    with ExitStack() as stack:
+        calls = [partial(accelerator, path, dataset, order, step_s) for order in orders]
+        pipes = [stack.enter_context(_process(call)) for call in calls]
         return measure(pipes, path.round_size, step_s, workers)
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
 
 
 def accelerator(
-    pipe: Connection, path: Any, dataset: Any, order: Any, step_s: Sequence[float]
+    path: Any, dataset: Any, order: Any, step_s: Sequence[float], pipe: Connection
 ) -> None:
     """One emulated accelerator; it tells the parent when it begins, and then its steps."""
-    die_with_parent()
-    try:
-        batches = path.batches(dataset, order)
-        # The first batches of all workers come at once. They count as nothing that was made later.
-        for _ in range(path.round_size):
-            next(batches)
-        pipe.send(None)
-        pipe.send(take_batches(batches, step_s, pipe.recv()))
-    except Exception as error:
-        pipe.send(classify(error).message)
+    batches = path.batches(dataset, order)
+    # The first batches of all workers come at once. They count as nothing that was made later.
+    for _ in range(path.round_size):
+        next(batches)
+    pipe.send(None)
+    pipe.send(take_batches(batches, step_s, pipe.recv()))
 
 
 def take_batches(
@@ -159,22 +144,29 @@ def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int)
 
 def apart(call: Callable[[], Any]) -> Any:
     """The result of a call in a process of its own. Raises FeedError if it fails."""
+    with _process(lambda pipe: pipe.send(call())) as pipe:
+        return _hear(pipe)
+
+
+@contextmanager
+def _process(call: Callable[[Connection], None]) -> Iterator[Connection]:
+    """A process that makes the call, with one end of a pipe; yields the other, and ends it."""
     context = get_context("fork")
     here, there = context.Pipe()
-    process = context.Process(target=_tell, args=(there, call))
+    process = context.Process(target=_run, args=(call, there))
     process.start()
-    there.close()
+    there.close()  # so that the pipe ends with the process
     try:
-        return _hear(here)
+        yield here
     finally:
         process.kill()
         process.join()
 
 
-def _tell(pipe: Connection, call: Callable[[], Any]) -> None:
+def _run(call: Callable[[Connection], None], pipe: Connection) -> None:
     die_with_parent()
     try:
-        pipe.send(call())
+        call(pipe)
     except Exception as error:
         pipe.send(classify(error).message)
 

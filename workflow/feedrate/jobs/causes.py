@@ -8,7 +8,7 @@ import math
 import re
 import signal
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY
 
@@ -157,7 +157,7 @@ class CauseReader:
         found = dict(self._found)
         if self._bad_loss:
             found.setdefault("NaN or zero loss", self._bad_loss)
-        for name in CauseName.__args__:  # type: ignore[attr-defined]
+        for name in get_args(CauseName):
             if name in found:
                 return Cause(name, found[name])
         return Cause("unknown")
@@ -171,15 +171,13 @@ class CauseReader:
 
     def _follow_loss(self, line: str) -> None:
         if found := _TRAIN_LOSS.search(line):
-            value = _number(found[1] or found[2])
-            self._bad_end = line if value is not None and _is_bad(value) else ""
+            self._bad_end = line if _is_bad(_number(found[1] or found[2])) else ""
         elif found := _LOSS.search(line):
             value, gradient = _number(found[1]), _GRADIENT.search(line)
-            norm = _number(gradient[1]) if gradient else 0.0
+            norm = (_number(gradient[1]) if gradient else None) or 0.0
             # A converged model's loss may round to 0; its gradients are still above 0.
-            bad = value is not None and _is_bad(value)
-            bad = bad and not (value == 0 and norm is not None and math.isfinite(norm) and norm > 0)
-            self._bad_loss = line if bad else ""
+            converged = value == 0 and 0 < norm < math.inf
+            self._bad_loss = line if _is_bad(value) and not converged else ""
 
 
 def cause_of(lines: Iterable[str]) -> Cause:
@@ -227,5 +225,5 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _is_bad(loss: float) -> bool:
-    return not math.isfinite(loss) or loss == 0
+def _is_bad(loss: float | None) -> bool:
+    return loss is not None and (not math.isfinite(loss) or loss == 0)

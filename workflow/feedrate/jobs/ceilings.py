@@ -20,7 +20,7 @@ from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs.meter import batch_length
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import LoadingPath, Order
+from feedrate.loading.path import LoadingPath
 from feedrate.loading.pixels import Batch
 
 FEWEST_ROUNDS = 3
@@ -67,19 +67,19 @@ def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
     if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
         return False
     t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
-    return any(
-        t * stdev(map(math.log, walls)) / math.sqrt(rounds) > PRECISE
-        for kind, part in walls_s.items()
-        if kind != "live"
-        for walls in [[one / other for one, other in zip(part, walls_s["live"], strict=True)]]
+    logarithms = (
+        [math.log(one / other) for one, other in zip(part, walls_s["live"], strict=True)]
+        for part in walls_s.values()
     )
+    return any(t * stdev(part) / math.sqrt(rounds) > PRECISE for part in logarithms)
 
 
 class EndlessBatches:
-    """Batch sampler that shuffles again after the last row, so that no epoch stops its workers."""
+    """Batch sampler that shuffles again after the last row, so that no epoch stops its workers; it
+    counts the batches that were `requested`."""
 
     def __init__(self, rows: int, batch_size: int, seed: int) -> None:
-        self._rows, self.batch_size = rows, batch_size
+        self._rows, self.batch_size, self.requested = rows, batch_size, 0
         self._generator = torch.Generator().manual_seed(seed)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -87,21 +87,8 @@ class EndlessBatches:
         while True:
             order = torch.randperm(self._rows, generator=self._generator).tolist()
             for start in range(0, self._rows - self.batch_size + 1, self.batch_size):
+                self.requested += 1
                 yield order[start : start + self.batch_size]
-
-
-class Counted:
-    """An order that counts the batches that were requested."""
-
-    def __init__(self, order: Order) -> None:
-        self.batch_size, self._order = order.batch_size, order
-        self.requested = 0
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """The order's own batches."""
-        for rows in self._order:
-            self.requested += 1
-            yield rows
 
 
 class Pipeline:
@@ -112,11 +99,11 @@ class Pipeline:
     buffers first, and `ahead` says how many batches the next block gets for nothing.
     """
 
-    def __init__(self, path: LoadingPath, dataset: PairDataset, order: Order) -> None:
+    def __init__(self, path: LoadingPath, dataset: PairDataset, order: EndlessBatches) -> None:
         """Start the workers, take the first batch and stop them."""
         others = set(active_children())
-        self._order, self._stops = Counted(order), path.by_torch
-        self._batches = path.batches(dataset, self._order)
+        self._order, self._stops = order, path.by_torch
+        self._batches = path.batches(dataset, order)
         next(self._batches)
         self._taken = 1
         self._workers = set(active_children()) - others

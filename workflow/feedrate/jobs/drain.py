@@ -153,12 +153,5 @@ def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candid
     size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
     psnr_db = distance(dataset, path).psnr_db
     found = drain(path, dataset, size, seed, DRAIN_S, device)
-    return Loader(
-        one.decode,
-        one.workers,
-        found["samples"] / found["wall_s"],
-        found["startup_s"],
-        found["cpu_s"] / found["samples"],
-        one.scaled,
-        psnr_db,
-    )
+    rate, cpu_s = found["samples"] / found["wall_s"], found["cpu_s"] / found["samples"]
+    return Loader(one.decode, one.workers, rate, found["startup_s"], cpu_s, one.scaled, psnr_db)

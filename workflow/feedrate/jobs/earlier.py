@@ -110,13 +110,10 @@ def slurm_stop_reason() -> str:
 
 def describe_stop(reason: str) -> str:
     """The answer of `slurm_stop_reason` as a phrase for people."""
-    match reason.split():
-        case [state, limit] if state == TIMEOUT:
-            return f"Slurm's time limit of {limit} min"
-        case [state]:
-            return f"Slurm calls the job {state}"
-        case _:
-            return ""
+    state, _, limit = reason.partition(" ")
+    if limit:
+        return f"Slurm's time limit of {limit} min"
+    return f"Slurm calls the job {state}" if state else ""
 
 
 class Digests(NamedTuple):
@@ -124,14 +121,6 @@ class Digests(NamedTuple):
 
     source: str
     data: str
-
-
-class _Smaller(NamedTuple):
-    """A cell that needs less memory, with the settings that may differ."""
-
-    cell: str
-    levels: dict[str, Level]
-    settings: list[Parts]
 
 
 def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
@@ -183,15 +172,16 @@ def pruned_by(
     `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
     of the ladder, and needs no more in any of them.
     """
-    for one in _smaller(spec, environment):
-        named = cause in (None, not_tried(one.cell))
-        if named and _ran_out(one, spec, digests, run):
-            return one.cell
+    for smaller in _smaller(spec, environment):
+        cell: str = smaller["cell"]
+        if cause in (None, not_tried(cell)) and _ran_out(smaller, digests, run):
+            return cell
     return None
 
 
-def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[_Smaller]:
-    """The cells that need no more than this one in any factor of the ladder, smallest first."""
+def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The specs, as plain values, of the cells that need no more than this one in any factor of the
+    ladder, smallest first."""
     given = json.loads(environment.get(variables.LADDERS) or "{}")
     ladder: Ladder = given.get(spec.study, {}).get(spec.device, {})
     if not ladder:
@@ -204,23 +194,25 @@ def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[_Smaller
         steps.append(known[: order.index(spec.levels[factor]) + 1])
     for chosen in itertools.product(*steps):
         levels = spec.levels | dict(zip(ladder, (level for level, _ in chosen), strict=True))
-        if levels != spec.levels:
-            yield _Smaller(cell_name(levels), levels, [parts for _, parts in chosen])
+        if levels == spec.levels:
+            continue
+        smaller = msgspec.to_builtins(spec) | {"cell": cell_name(levels), "levels": levels}
+        for _, parts in chosen:
+            for part, settings in parts.items():
+                smaller["settings"][part] |= settings
+        yield smaller
 
 
-def _ran_out(smaller: _Smaller, spec: RunSpec, digests: Digests, run: Path) -> bool:
+def _ran_out(smaller: dict[str, Any], digests: Digests, run: Path) -> bool:
     """Whether a run of the cell was tried and ran out of memory, and no run of it trained."""
-    outcomes = list(_outcomes(run.parent.parent / smaller.cell))
+    outcomes = list(_outcomes(run.parent.parent / smaller["cell"]))
     if not any(outcome.get("status") == "out_of_memory" for _, outcome in outcomes):
         return False
-    value = msgspec.to_builtins(spec) | {"cell": smaller.cell, "levels": smaller.levels}
-    for parts in smaller.settings:
-        for part, settings in parts.items():
-            value["settings"][part] |= settings
 
     def digest(repeat: int) -> str:
         """Digest of the cell's spec in that repeat: the seed rises by one with each repeat."""
-        return digest_value(value | {"repeat": repeat, "seed": spec.seed - spec.repeat + repeat})
+        seed = smaller["seed"] + repeat - smaller["repeat"]
+        return digest_value(smaller | {"repeat": repeat, "seed": seed})
 
     ended = {
         outcome.get("status")
@@ -235,10 +227,8 @@ def _ran_out(smaller: _Smaller, spec: RunSpec, digests: Digests, run: Path) -> b
 def _outcomes(cell: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The cell's outcomes, each with the number of its repeat."""
     for path in cell.glob(f"rep*/{OUTCOME_NAME}"):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             repeat = int(path.parent.name.removeprefix("rep"))
             outcome = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(outcome, dict):
-            yield repeat, outcome
+            if isinstance(outcome, dict):
+                yield repeat, outcome

@@ -51,11 +51,9 @@ def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
 def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
     """Share of hits among the rows whose class was trained on, and the share of such rows."""
     classes = dataset.input_ids[:, 0].numpy()
-    known = classes >= 0
-    if not known.any():
-        return {"known_classes_share": 0.0}
     hits = known_classes(output.predictions, classes)
-    return {"accuracy": float(hits.mean()), "known_classes_share": float(known.mean())}
+    scores = {"accuracy": float(hits.mean())} if hits.size else {}
+    return scores | {"known_classes_share": float((classes >= 0).mean())}
 
 
 def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Numbers:
@@ -82,8 +80,7 @@ def choice_hits(scores: Floats, labels: Numbers) -> Hits:
     rows = np.arange(len(scores))
     below = scores < scores[rows, labels][:, None]
     below[rows, labels] = True
-    hits: Hits = below.all(axis=1) & ~np.isnan(scores[rows, labels])
-    return hits
+    return below.all(axis=1) & ~np.isnan(scores[rows, labels])
 
 
 def known_classes(logits: Floats, classes: Numbers) -> Hits:

@@ -1,6 +1,7 @@
 """The events of a run that is still running."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from feedrate.jobs.events import Event, decode
@@ -30,10 +31,7 @@ class EventTail:
         self._offset += complete
         found = []
         for line in added[:complete].splitlines():
-            try:
-                event = decode(line)
-            except (ValueError, RecursionError):
-                continue
-            if event is not None:
-                found.append(event)
+            with suppress(ValueError, RecursionError):
+                if event := decode(line):
+                    found.append(event)
         return found

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -18,13 +20,7 @@ from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import (
-    limit_memory,
-    make_dataset,
-    open_device,
-    write_data,
-    write_model,
-)
+from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
 from feedrate.jobs.meter import machine_now, window_of
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
@@ -94,11 +90,7 @@ def make_requests(
         tokens, mask = tokenise(built.tokenizer, captions, spec.settings.loader.max_tokens)
         fetch = dataset.__getitems__
         pairs = collate(fetch(rows) if fetch else [dataset[row] for row in rows])
-        batch = {
-            "pixel_values": pairs["pixel_values"],
-            "input_ids": tokens,
-            "attention_mask": mask,
-        }
+        batch = {"pixel_values": pairs["pixel_values"], "input_ids": tokens, "attention_mask": mask}
         placed = {name: value.to(device.device) for name, value in batch.items()}
         finished = dataset.finish(placed)
         return finished | {"pixel_values": finished["pixel_values"].to(dtype)}
@@ -108,11 +100,7 @@ def make_requests(
     ready = [prepare() for _ in range(READY)]
     device.synchronize()  # their preparation is not part of a pass
 
-    def take() -> Request:
-        ready.append(ready.pop(0))
-        return ready[-1]
-
-    return take
+    return partial(next, cycle(ready))
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:

@@ -68,10 +68,8 @@ class Meter:
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
         """Measure up to step `steps`, without the first `warmup_steps` of this process."""
-        self._adapter = adapter
-        self._log = log
-        self._last_step = steps
-        self._warmup_steps = warmup_steps
+        self._adapter, self._log = adapter, log
+        self._last_step, self._warmup_steps = steps, warmup_steps
         self._pending: deque[Pending] = deque()
         self._window_s: float | None = None
         """When the window opened; None while it is closed."""

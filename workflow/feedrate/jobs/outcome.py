@@ -33,15 +33,7 @@ from feedrate.core.paths import (
 )
 from feedrate.jobs.causes import KILLED_LOADER, NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
-from feedrate.jobs.events import (
-    End,
-    Error,
-    Evaluation,
-    Event,
-    Result,
-    Trainer,
-    Window,
-)
+from feedrate.jobs.events import Error, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
 from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY, first_sentence
 
@@ -81,32 +73,31 @@ class ProcessExit:
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     """The result of the job in `run`, from its events, exit and output; complete results stay valid
     if a process crashes afterwards. Raises MachineFault."""
-    ranks = [EventTail(run / events_name(rank)).read() for rank in range(spec.count)]
-    errors = [event for events in ranks for event in events if isinstance(event, Error)]
+    ranks = [RankEvents() for _ in range(spec.count)]
+    for rank, events in enumerate(ranks):
+        for event in EventTail(run / events_name(rank)).read():
+            events.add(event)
+    errors = [events.error for events in ranks if events.error]
     if fault := next((e for e in errors if e.infrastructure), None):
         raise MachineFault(fault.message)
     if end.disk_full or any(DISK_FULL.search(line) for line in end.tail[-40:]):
         raise MachineFault(f"the disk that holds {run} is full")
     cause = _cause(end, errors)
     if has_results(spec, ranks):
-        ended = all(any(isinstance(e, End) and e.ok for e in events) for events in ranks)
-        if ended and not end.exit_code:
-            return Result("ok", "")
-        return Result("ok", f"after its results were written: {cause}")
+        ended = not end.exit_code and all(events.end and events.end.ok for events in ranks)
+        return Result("ok", "" if ended else f"after its results were written: {cause}")
     if lost := next((line for line in end.tail if NODE_FAILURE.search(line)), None):
         raise MachineFault(first_sentence(lost))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
 
 
-def has_results(spec: RunSpec, ranks: Sequence[Sequence[Event]]) -> bool:
+def has_results(spec: RunSpec, ranks: Sequence[RankEvents]) -> bool:
     """Whether every rank wrote its window, and rank 0 of a training job all its results."""
-    if not all(any(isinstance(e, Window) for e in events) for events in ranks):
+    if not all(events.window for events in ranks):
         return False
-    if spec.task == "inference":
-        return True
-    evaluations = sum(isinstance(e, Evaluation) for e in ranks[0])
-    trained = any(isinstance(e, Trainer) for e in ranks[0])
-    return trained and evaluations >= (2 if spec.protocol.evaluate else 0)
+    evaluations = 2 if spec.protocol.evaluate else 0
+    trained = ranks[0].trainer is not None and len(ranks[0].evaluations) >= evaluations
+    return trained or spec.task == "inference"
 
 
 def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:

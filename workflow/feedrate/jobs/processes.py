@@ -30,6 +30,7 @@ from feedrate.core.processes import (
     supervisor,
 )
 from feedrate.devices.host import GIB, oom_kills
+from feedrate.devices.launch import Launch
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Event, Step, Window
 from feedrate.jobs.outcome import ProcessExit
@@ -151,19 +152,17 @@ class ProgressLine:
 
 def run_processes(
     attempt: Path,
-    command: list[str],
-    environment: dict[str, str],
+    launch: Launch,
     *,
     limit_min: float,
     lock: int,
     requests: StopRequests,
     progress: ProgressLine,
 ) -> ProcessExit:
-    """Run `command`, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
+    """Run a command, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
     no process alive. Raises Interrupted, and the errors of `requests`."""
     killed_before = oom_kills()
-    process, output = _start(command, environment, lock)
-    pump = LogPump(output, attempt / LOG_NAME, Masker())
+    process, pump = _start(launch, lock, attempt / LOG_NAME)
     memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
 
     def look() -> None:
@@ -191,14 +190,12 @@ def run_processes(
     )
 
 
-def _start(
-    command: list[str], environment: dict[str, str], lock: int
-) -> tuple["subprocess.Popen[bytes]", IO[bytes]]:
-    """Start `command` in a session of its own, dying with us; the process and its output."""
+def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
+    """Start a command in a session of its own, dying with us; its output goes to `log`."""
     adopt_orphans()
     process = subprocess.Popen(
-        command,
-        env={**environment, variables.SUPERVISOR_PID: supervisor()},
+        launch.command,
+        env={**launch.environment, variables.SUPERVISOR_PID: supervisor()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -207,7 +204,7 @@ def _start(
         preexec_fn=die_with_parent,  # no thread of ours runs yet
     )
     assert process.stdout is not None
-    return process, process.stdout
+    return process, LogPump(process.stdout, log, Masker())
 
 
 def _wait(

@@ -55,7 +55,7 @@ class Identity(Strict, frozen=True, kw_only=True):
         A plan counts attempts from the outcome that it finds, and starts again at 1 if there is
         none. A later attempt therefore serves; an attempt that the plan has rejected does not.
         """
-        same = (self.spec, self.source, self.data) == (wanted.spec, wanted.source, wanted.data)
+        same = msgspec.structs.replace(self, attempt=wanted.attempt) == wanted
         return same and self.attempt >= wanted.attempt
 
 
@@ -260,12 +260,11 @@ def history(run: Path) -> Iterator[LockEntry]:
         except FileNotFoundError:
             text = ""
         head, _, note = text.partition("\n")
-        try:
+        found = LockEntry(number=number, text=text)
+        with contextlib.suppress(msgspec.DecodeError):
             holder = msgspec.json.decode(head, type=Holder)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            yield LockEntry(number=number, text=text)
-        else:
-            yield LockEntry(number=number, text=text, holder=holder, note=note.strip())
+            found = LockEntry(number=number, text=text, holder=holder, note=note.strip())
+        yield found
 
 
 def _line(note: str) -> str:

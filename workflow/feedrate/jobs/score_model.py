@@ -37,7 +37,7 @@ from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.scores import Entry, Split, entry, paired
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import tokenise
-from feedrate.loading.pixels import Finish, crop_centre, decode, resize
+from feedrate.loading.pixels import NOTHING, Finish, crop, decode
 from feedrate.models.build import Built, build, heads_of, load_config, load_part
 from feedrate.models.layers import cast
 
@@ -89,11 +89,7 @@ def score_model(
 
 
 def _scores_of(
-    spec: RunSpec,
-    device: Adapter,
-    model: ModelSettings,
-    prepared: Path,
-    winoground: Path | None,
+    spec: RunSpec, device: Adapter, model: ModelSettings, prepared: Path, winoground: Path | None
 ) -> list[Entry]:
     """The scores of one state of the model.
 
@@ -108,14 +104,8 @@ def _scores_of(
     for name in SPLITS:
         scores += Split(spec, device, built, make_dataset(spec, prepared, built, name)).scores()
     if winoground is not None:
-        precision = spec.settings.train.precision
-        scores += winoground_quality(
-            winoground,
-            built,
-            spec.settings,
-            device.device,
-            autocast=lambda: device.autocast(precision),
-        )
+        autocast = partial(device.autocast, spec.settings.train.precision)
+        scores += winoground_quality(winoground, built, spec.settings, autocast=autocast)
     return scores
 
 
@@ -127,57 +117,50 @@ def winoground_quality(
     examples: Path,
     built: Built,
     settings: Settings,
-    device: torch.device,
     *,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     batch_size: int = 16,
 ) -> list[Entry]:
     """Three entries for each head that a model has; `seconds` are those of its forward passes.
 
-    `examples` is examples.json; `built` holds the model to score, on `device`; `settings` are those
-    that training began with. The matching head comes from their checkpoint, and training has
-    changed the trunk since. Pictures are read as in the published script. Raises DataError if
-    they are not as they were fetched.
+    `examples` is examples.json; `built` holds the model to score, on its device; `settings` are
+    those that training began with. The matching head comes from their checkpoint, and training has
+    changed the trunk since. Raises DataError if pictures are not as they were fetched.
     """
     rows = read_winoground(examples).examples
-    scorers, missing = _scorers(built, settings)
+    scorers: dict[str, Scorer] = {}
+    missing: dict[str, str] = {}
+    for head in heads_of(settings.model.name):
+        try:
+            scorers[head] = _scorer(head, built, settings)
+        except NoHeadError as reason:
+            missing[head] = str(reason)
     seconds = dict.fromkeys(scorers, 0.0)
     scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
-    built.model.eval()
-    dtype = next(built.model.parameters()).dtype
+    weights = next(built.model.eval().parameters())
     for start in range(0, len(rows), batch_size) if scorers else ():
         batch = rows[start : start + batch_size]
-        pixels = _pixels(batch, examples.parent, built).to(device, dtype)
-        texts = {name: t.to(device) for name, t in _texts(batch, built, settings).items()}
+        pixels = _pixels(batch, examples.parent, built).to(weights)
+        texts = {name: t.to(weights.device) for name, t in _texts(batch, built, settings).items()}
         for head, score in scorers.items():
             began = time.perf_counter()
             with torch.inference_mode(), autocast():
                 scored[head].append(score(pixels, texts).cpu().numpy())
             seconds[head] += time.perf_counter() - began
-    entries = {head: _entries(head, np.concatenate(parts)) for head, parts in scored.items()}
-    entries |= {head: _no_entries(reason) for head, reason in missing.items()}
+    found = {head: np.concatenate(parts) for head, parts in scored.items()} | missing
     return [
         {"on": "winoground", "head": head, "seconds": seconds.get(head, 0.0), **one}
-        for head, found in entries.items()
-        for one in found
+        for head, scores in found.items()
+        for one in _entries(head, scores)
     ]
 
 
-def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:
-    """The scorer of each head, or the reason why a head has none."""
-    scorers: dict[str, Scorer] = {}
-    missing: dict[str, str] = {}
-    for head in heads_of(settings.model.name):
-        try:
-            if head == "matching":
-                device = next(built.model.parameters()).device
-                layer = matching_head(settings.model).to(device)
-                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
-            else:
-                scorers[head] = partial(contrastive_scores, built.model)
-        except NoHeadError as reason:
-            missing[head] = str(reason)
-    return scorers, missing
+def _scorer(head: str, built: Built, settings: Settings) -> Scorer:
+    """The scorer of a head. Raises NoHeadError."""
+    if head != "matching":
+        return partial(contrastive_scores, built.model)
+    layer = matching_head(settings.model).to(next(built.model.parameters()).device)
+    return partial(matching_scores, built.model.bridgetower, layer)
 
 
 def matching_head(settings: ModelSettings) -> torch.nn.Module:
@@ -253,30 +236,24 @@ def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
     return {"text_score": text, "image_score": image, "group_score": text & image}
 
 
-def _entries(head: str, scores: NDArray[np.float32]) -> list[Entry]:
-    if not np.isfinite(scores).all():
-        return _no_entries("some scores are not finite")
+def _entries(head: str, scores: NDArray[np.float32] | str) -> list[Entry]:
+    """The entries of a head, from its scores or the reason why it has none."""
     note = "the checkpoint's own head" if head == "matching" else ""
-    return [
-        entry(metric, right, chance=CHANCE[metric], note=note)
-        for metric, right in hits(scores).items()
-    ]
-
-
-def _no_entries(reason: str) -> list[Entry]:
-    return [entry(metric, None, chance=CHANCE[metric], note=reason) for metric in CHANCE]
+    right: dict[str, Hits] = {}
+    if isinstance(scores, str):
+        note = scores
+    elif not np.isfinite(scores).all():
+        note = "some scores are not finite"
+    else:
+        right = hits(scores)
+    return [entry(name, right.get(name), chance=CHANCE[name], note=note) for name in CHANCE]
 
 
 def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
     """(n, 2, 3, px, px), normalised fp32."""
-    side = built.image_px
-    crops = [
-        crop_centre(resize(decode(folder / image), side), side)
-        for example in batch
-        for image in example.images
-    ]
-    pixels = Finish(built.mean, built.std).pixels(torch.stack(crops))
-    return pixels.unflatten(0, (len(batch), 2))
+    paths = [folder / image for example in batch for image in example.images]
+    crops = torch.stack([crop(decode(path), built.image_px, NOTHING) for path in paths])
+    return Finish(built.mean, built.std).pixels(crops).unflatten(0, (len(batch), 2))
 
 
 def _texts(batch: list[Example], built: Built, settings: Settings) -> Batch:

@@ -5,12 +5,12 @@ captions or the accuracy of classes. Each is a mean with a bootstrap interval.
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet
 import torch
+from accelerate.utils import send_to_device
 from numpy.typing import ArrayLike
 
 from feedrate.config.spec import RunSpec
@@ -170,8 +170,11 @@ class Split:
         passed: list[int] = []
         losses: list[float] = []
         found: dict[str, list[Floats]] = defaultdict(list)
-        for rows in self._batches():
-            batch = self._placed(collate([self._data[row] for row in rows]))
+        order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
+        for start in range(0, len(order), self._size):
+            rows = order[start : start + self._size]
+            batch = send_to_device(collate([self._data[row] for row in rows]), self._device.device)
+            batch["pixel_values"] = batch["pixel_values"].to(self._dtype)
             outputs = self._forward(batch)
             passed += rows
             if len(rows) == self._size:
@@ -187,16 +190,6 @@ class Split:
                 scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
                 found["choices"].append(scores)
         return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
-
-    def _batches(self) -> Iterator[list[int]]:
-        order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
-        for start in range(0, len(order), self._size):
-            yield order[start : start + self._size]
-
-    def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
-        there = self._device.device
-        moved = {k: v.to(there) if torch.is_tensor(v) else v for k, v in batch.items()}
-        return moved | {"pixel_values": moved["pixel_values"].to(self._dtype)}
 
     def _forward(self, batch: dict[str, Any]) -> Any:
         with torch.inference_mode(), self._device.autocast(self._spec.settings.train.precision):
@@ -214,12 +207,8 @@ class Split:
     def _loss(self, losses: list[float]) -> Entry:
         """Mean over complete batches; one batch gives no interval."""
         contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
-        found = entry(
-            "contrastive_loss" if contrastive else "loss",
-            losses,
-            chance=math.log(self._size) if contrastive else None,
-            note=f"batches of {self._size}",
-        )
+        name, chance = ("contrastive_loss", math.log(self._size)) if contrastive else ("loss", None)
+        found = entry(name, losses, chance=chance, note=f"batches of {self._size}")
         return found | {"n": len(losses) * self._size}
 
     def _accuracy(self, rows: list[int], images: Numbers, logits: Floats) -> Entry:
@@ -285,5 +274,4 @@ def read_choices(
 
 def _array(tensor: torch.Tensor) -> Floats:
     """On the host, in fp32: rounded scores would tie."""
-    array: Floats = tensor.float().cpu().numpy()
-    return array
+    return tensor.float().cpu().numpy()

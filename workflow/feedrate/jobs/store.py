@@ -94,8 +94,12 @@ def _write_pixels(
     """Write both files of pictures, and return their table."""
     pictures = np.array([_measure(path, side_px, whole=spec.whole) for path in paths])
     pictures[1:, 0] = np.cumsum(np.prod(pictures[:, 1:4], axis=1))[:-1]
-    size = _total(pictures)
-    _check_space(folder, size)
+    size, disk = _total(pictures), shutil.disk_usage(folder)
+    if size > disk.free - _KEPT_FREE * disk.total:
+        raise DataError(
+            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
+            f"of {disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
+        )
     print(f"store of {len(paths)} pictures: {size / 1e6:.1f} MB", file=sys.stderr, flush=True)
     open_memmap(folder / PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
     np.save(folder / PICTURES, pictures)
@@ -142,16 +146,6 @@ def _write_some(
 def _total(pictures: NDArray[np.int64]) -> int:
     """Bytes of all pictures."""
     return int(np.prod(pictures[:, 1:4], axis=1).sum())
-
-
-def _check_space(folder: Path, size: int) -> None:
-    """Raise DataError if the disk is too small."""
-    disk = shutil.disk_usage(folder)
-    if size > disk.free - _KEPT_FREE * disk.total:
-        raise DataError(
-            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
-            f"of {disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
-        )
 
 
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:

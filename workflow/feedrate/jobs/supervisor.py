@@ -189,8 +189,7 @@ class Supervisor:
         started, start_s = datetime.now(UTC), time.monotonic()
         end = run_processes(
             attempt,
-            launch.command,
-            launch.environment,
+            launch,
             limit_min=timeout_min(self.spec),
             lock=descriptor,
             requests=self.requests,

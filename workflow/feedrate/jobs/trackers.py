@@ -139,10 +139,8 @@ class Tracker:
             self._note(f"{self.name}: {self._seconds:.3f} s in {self._calls} calls")
 
     def _note(self, message: str, kind: str = "") -> None:
-        note = events.Note(
-            rank=self._log.rank, about="tracker", type=kind, message=Masker()(message)
-        )
-        self._log.write(note)
+        rank, message = self._log.rank, Masker()(message)
+        self._log.write(events.Note(rank=rank, about="tracker", type=kind, message=message))
 
 
 def integration(name: str) -> Any:

@@ -17,13 +17,7 @@ from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.evaluation import SPLITS, evaluate
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import (
-    limit_memory,
-    make_dataset,
-    open_device,
-    write_data,
-    write_model,
-)
+from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights

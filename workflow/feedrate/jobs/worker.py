@@ -67,10 +67,7 @@ _LOADER_MESSAGES = (
         "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
         "give the container more (docker: --shm-size)",
     ),
-    (
-        _KILLED,
-        "a loader worker was killed (signal: {}); often the host had no memory left for it",
-    ),
+    (_KILLED, "a loader worker was killed (signal: {}); often the host had no memory left for it"),
     (
         _WORKER_GONE,
         "a loader worker {} exited without an error; often the host had no memory left for it",
@@ -86,18 +83,14 @@ _LONGEST = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Choices beyond the spec; none of them is part of the run's identity."""
+    """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
 
     resume: bool = False
-    """Continue from the newest checkpoint."""
     keep_weights: bool = False
-    """Save the model even if the protocol does not."""
     measured: bool = True
-    """False: the same training without meter and ceilings."""
+    """False: the same training without meter and ceilings (`bare`)."""
     score: Path | None = None
-    """Folder of the weights to score, in place of the spec's task."""
     winoground: Path | None = None
-    """Examples on which they are scored as well."""
 
 
 def run_rank(
