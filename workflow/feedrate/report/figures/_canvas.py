@@ -127,8 +127,7 @@ def bar_panels(
     of_device = [[c for c in cells if c.device == device] for device in settings.measured]
     groups = [group for group in of_device if group]
     heights = [BAR_IN * len(group) + 0.9 for group in groups]
-    ratios = {"height_ratios": heights}
-    figure, all_axes = new(sum(heights) + below_in, len(groups), gridspec_kw=ratios)
+    figure, all_axes = new(sum(heights) + below_in, len(groups), height_ratios=heights)
     panels = [*zip(all_axes, groups, strict=True)]
     for axes, group in panels:
         axes.set_title(settings.label(group[0].device))
@@ -328,15 +327,13 @@ def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
     places, rates = [x for x, _ in dotted], [run.samples_per_s for _, run in dotted]
     axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
     for x, run in dotted:
-        rate = run.samples_per_s
-        mark(axes, (x, rate), f"repeat {run.repeat}: {text.rate(rate)}", run)
+        words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
+        mark(axes, (x, run.samples_per_s), words, run)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Names of lines at their right ends, moved apart where they would overlap.
-
-    `labels` are (y, words, colour). Call it last, when the limits of the axes are final.
-    """
+    """Names of lines at their right ends, moved apart where they would overlap. `labels` are (y,
+    words, colour). Call it last, when the limits of the axes are final."""
     low, high = axes.get_ylim()
     line = (high - low) * LABEL_PX / axes.get_window_extent().height
     ordered = sorted(labels)
@@ -346,8 +343,8 @@ def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -
         places.append(max(y, edge + half))
         edge = places[-1] + half
     edge = high + line / 2
-    for index in reversed(range(len(places))):  # those above the panel would be cut off
-        places[index] = min(places[index], edge - halves[index])
-        edge = places[index] - halves[index]
-    for (_, words, color), place in zip(ordered, places, strict=True):
-        label(axes, words, (x, place), (8, 0), color=color, fontsize=9.5, annotation_clip=False)
+    # From the top, because those above the panel would be cut off.
+    for (_, words, color), half, place in reversed([*zip(ordered, halves, places, strict=True)]):
+        at = min(place, edge - half)
+        edge = at - half
+        label(axes, words, (x, at), (8, 0), color=color, fontsize=9.5, annotation_clip=False)

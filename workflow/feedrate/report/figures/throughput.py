@@ -49,8 +49,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
             "No cell has a valid result and nothing is published, so there is nothing to draw."
         )
     heights = [max(2.9, 0.9 + canvas.LABEL_IN * _labels(settings, lines)) for _, lines in panels]
-    ratios = {"height_ratios": heights}
-    figure, all_axes = canvas.new(0.4 + sum(heights), len(panels), gridspec_kw=ratios)
+    figure, all_axes = canvas.new(0.4 + sum(heights), len(panels), height_ratios=heights)
     for axes, (title, lines) in zip(all_axes, panels, strict=True):
         axes.set_title(textwrap.fill(title, 52))
         axes.set_xlabel(settings.factor_label(factor))
