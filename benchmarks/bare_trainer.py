@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import RunSpec
 
 
@@ -24,7 +25,7 @@ def main(spec_path: str, prepared: str, out: str) -> None:
         Path(prepared),
         "train",
         built.tokenizer,
-        max_tokens=spec.settings.loader.max_tokens,
+        loader=LoaderSettings(max_tokens=spec.settings.loader.max_tokens),
         image_px=built.image_px,
         mean=built.mean,
         std=built.std,

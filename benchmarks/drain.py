@@ -90,7 +90,6 @@ def open_level(prepared: Path, values: dict[str, Any]) -> PairDataset:
         prepared,
         "train",
         tokenizer,
-        max_tokens=TOKENS,
         image_px=PX,
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),

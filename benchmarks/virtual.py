@@ -89,7 +89,7 @@ def job(folder: Path, prepared: Path, workers: int, kind: str, planted_s: float)
     from feedrate.jobs.worker import Options
     from feedrate.loading.decoders import host
 
-    usual = host._decode
+    usual = host.decode_levels
 
     def slow(*arguments: Any) -> Any:
         end_s = perf_counter() + planted_s
@@ -100,7 +100,7 @@ def job(folder: Path, prepared: Path, workers: int, kind: str, planted_s: float)
             pass
         return decoded
 
-    host._decode = slow
+    host.decode_levels = slow
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "host", "workers": workers, "oversubscribe": True}
     spec["protocol"] |= {"steps": 30, "warmup_steps": 10, "ceiling_s": 6.0, "virtual": ["decode"]}

@@ -21,12 +21,13 @@ transformers.set_seed(3)
 settings = ModelSettings(
     name="bridgetower", size="tiny", checkpoint=None if checkpoint == "-" else checkpoint
 )
-built = build(settings, LoaderSettings(max_tokens=8), Path(prepared))
+loader = LoaderSettings(max_tokens=8)
+built = build(settings, loader, Path(prepared))
 if target:
     built.model.save_pretrained(target[0])
     built.tokenizer.save_pretrained(target[0])
 rows = PairDataset(
-    Path(prepared), "train", built.tokenizer, max_tokens=8, image_px=built.image_px,
+    Path(prepared), "train", built.tokenizer, loader=loader, image_px=built.image_px,
     mean=built.mean, std=built.std,
 )  # fmt: skip
 batch = collate([rows[i] for i in range(4)])
