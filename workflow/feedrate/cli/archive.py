@@ -86,7 +86,7 @@ def archive(options: argparse.Namespace) -> int:
 def measured(project: Project) -> tuple[Project, Plan]:
     """The part of a project and of its plan that the working directory has records of. Raises
     ExpectedError if there is none."""
-    plan = make_plan(project)
+    plan = make_plan(project, elsewhere=True)  # the libraries were there when the runs were made
     has = {key: (paths.run_dir(*key) / paths.RECORD_NAME).is_file() for key in plan.runs}
     runs = {key: spec for key, spec in plan.runs.items() if has[key]}
     if not runs:
@@ -100,7 +100,11 @@ def measured(project: Project) -> tuple[Project, Plan]:
     known = {key[:3] for key in runs}
     studies = {n: s for n, s in project.studies.items() if any(key[0] == n for key in runs)}
     config = replace(project.config, studies=list(studies))
-    lacking = [cell for cell in plan.unsupported if cell.study in studies]
+    lacking = [
+        cell
+        for cell in make_plan(project).unsupported
+        if cell.study in studies and (cell.study, cell.device, cell.cell) not in known
+    ]
     shared = [cell for cell in plan.shared if (cell.study, cell.device, cell.measured_as) in known]
     kept = replace(project, config=config, studies=studies)
     return kept, Plan(runs=runs, unsupported=lacking, shared=shared)

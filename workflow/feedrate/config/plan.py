@@ -71,16 +71,18 @@ class Plan(Strict, kw_only=True):
         return (spec for key, spec in self.runs.items() if key[0] == study)
 
 
-def make_plan(project: Project) -> Plan:
+def make_plan(project: Project, *, elsewhere: bool = False) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
     machine affects all cells alike; then, in the same way, the further repeats of some cells.
-    Raises ConfigError for settings that do not work together."""
+    `elsewhere`: they need no loader library here. Raises ConfigError for settings that do not work
+    together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol = _protocol(project, name, device)
-        supported, lacking = _cells(project, _common(project, name, device, protocol))
+        common = _common(project, name, device, protocol)
+        supported, lacking = _cells(project, common, elsewhere)
         cells, doubles = _distinct(supported)
         unsupported += lacking
         shared += doubles
@@ -169,7 +171,9 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
     )
 
 
-def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsupported]]:
+def _cells(
+    project: Project, common: RunSpec, elsewhere: bool
+) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of repeat 1, and the unsupported ones."""
     study, device = project.studies[common.study], project.devices[common.device]
     set_by = LevelSettings(study, adapt_keys(study, common.device, device), project.config)
@@ -196,7 +200,8 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
-    if not device.software.python:  # another interpreter may have the libraries: the job finds out
+    # Another interpreter may have the libraries: the job finds out.
+    if not (device.software.python or elsewhere):
         for spec in cells:
             library = library_of(spec.settings.loader)
             if install := missing_packages(library):
