@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.default_study import ROOT, default_spec, job_environment, prepare_default
+from benchmarks.drain import PX
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
@@ -93,13 +94,19 @@ def beside_others(measured: list[dict[str, Any]]) -> Iterator[Figure]:
     by_what: dict[str, dict[Any, list[dict[str, Any]]]] = {}
     for values in measured:
         key = next(
-            values[name] for name in ("group", "workers", "loader", "library") if name in values
+            values[name]
+            for name in ("group", "level", "workers", "loader", "library")
+            if name in values
         )
         by_what.setdefault(values["what"], {}).setdefault(key, []).append(values)
     for library, (values, *_) in by_what.get("missing", {}).items():
         print(f"{library} does not take part: {values['why']}", flush=True)
     for group, rounds in by_what.get("decode", {}).items():
         yield decoding(group, rounds)
+    for group, rounds in by_what.get("decoders", {}).items():
+        yield alone(group, rounds)
+    if "between" in by_what:
+        yield between(by_what["between"])
     for workers, pairs in by_what.get("gather", {}).items():
         yield cache(workers, pairs)
     yield from beside_transports(by_what.get("transport", {}))
@@ -124,6 +131,23 @@ def decoding(group: str, rounds: list[dict[str, Any]]) -> Figure:
         note += gain if floor <= left else "out of reach with this decoder"
     name = f"decoding, {group}: time of {best}"
     return Figure(name, equal[best] / mine, BEST_OTHER, "x", note, at_most=False)
+
+
+def alone(group: str, rounds: list[dict[str, Any]]) -> Figure:
+    """The fastest decoder of whole files against ours, simplejpeg."""
+    ms = {name: min(one["ms"][name] for one in rounds) for name in rounds[0]["ms"]}
+    best = min(ms, key=ms.__getitem__)
+    note = f"{best}; ms: " + ", ".join(f"{name} {its_ms:.3g}" for name, its_ms in ms.items())
+    return Figure(f"decoder alone, {group}", ms[best] / ms["simplejpeg"], 0, "x", note)
+
+
+def between(levels: dict[str, list[dict[str, Any]]]) -> Figure:
+    """Crops stored as JPEG files, a level between `host` and `cache`: time against host's."""
+    ms = {name: min(one["ms"] for one in rounds) for name, rounds in levels.items()}
+    kb = {name: rounds[0]["bytes"] / 1e3 for name, rounds in levels.items()}
+    note = f"{ms['stored']:.2f} ms, {kb['stored']:.0f} kB; host {ms['host']:.2f} ms, "
+    note += f"{kb['host']:.0f} kB; cache {3 * PX**2 / 1e3:.0f} kB"
+    return Figure("crops as JPEG files: time of host's", ms["stored"] / ms["host"], 0, "x", note)
 
 
 def cache(workers: int, pairs: list[dict[str, float]]) -> Figure:

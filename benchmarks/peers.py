@@ -23,7 +23,15 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.drain import BATCH, PX, Order, open_level, show
-from benchmarks.readers import READERS, Read, resizing, torchvision, usual
+from benchmarks.readers import (
+    DECODERS,
+    READERS,
+    Read,
+    resizing,
+    stored,
+    torchvision,
+    usual,
+)
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import missing_packages
 from feedrate.devices.base import UnsupportedError
@@ -160,13 +168,48 @@ def decode(name: str, paths: list[Path], readers: dict[str, Read]) -> None:
     alone; and the readers' mean absolute difference to our pixels."""
     spent, pixels = {}, {}
     for reader, read in random.sample(list(readers.items()), len(readers)):
-        pixels[reader] = read(paths[:1])[0].float()
-        start_s = time.process_time()
-        read(paths)
-        spent[reader] = (time.process_time() - start_s) / len(paths) * 1e3
+        read(paths[:1])
+        spent[reader], made = spent_ms(read, paths)
+        if reader in NAMES:  # without the time in which it builds its pipeline
+            twice_ms, made = spent_ms(read, paths * 2)
+            spent[reader] = 2 * twice_ms - spent[reader]
+        pixels[reader] = torch.stack(made[: len(paths)]).float()
     del pixels["decoding alone"]
     off = {reader: float((one - pixels["feedrate"]).abs().mean()) for reader, one in pixels.items()}
     show("decode", group=name, ms=spent | {"resizing alone": resizing(paths)}, off=off)
+
+
+def spent_ms(read: Callable[[list[Path]], Any], paths: list[Path]) -> tuple[float, Any]:
+    """CPU time per picture, ms, and what was read."""
+    start_s = time.process_time()
+    made = read(paths)
+    return (time.process_time() - start_s) / len(paths) * 1e3, made
+
+
+def decoders(name: str, paths: list[Path]) -> None:
+    """Milliseconds of CPU time per picture of whole files' decoders that are installed."""
+    spent = {}
+    for decoder, one in random.sample(list(DECODERS.items()), len(DECODERS)):
+        try:
+            one(paths[0])
+        except (ImportError, RuntimeError):
+            continue
+        spent[decoder], _ = spent_ms(partial(discarded, one), paths)
+    show("decoders", group=name, ms=spent)
+
+
+def discarded(decoder: Callable[[Path], object], paths: list[Path]) -> None:
+    """Each picture is decoded to the memory of the one before, as in a reader."""
+    for path in paths:
+        decoder(path)
+
+
+def between(paths: list[Path], small: list[Path]) -> None:
+    """CPU time and bytes per picture of crops that are stored as JPEG files, and of `host`."""
+    ours = READERS["feedrate"]
+    for name, files in {"host": paths, "stored": small}.items():
+        ms, _ = spent_ms(ours, files)
+        show("between", level=name, ms=ms, bytes=sum(f.stat().st_size for f in files) / len(files))
 
 
 def gather(dataset: PairDataset, seed: int) -> None:
@@ -248,9 +291,12 @@ def main(prepared: Path, work: Path, rounds: int, own: Path | None) -> None:
         for name, read in READERS.items()
         if working(name, partial(read, one), "decoding")
     }
+    small = stored(found[0][1], work)
     for round_ in range(rounds):
         for name, paths in found:
             decode(name, paths, readers)
+            decoders(name, paths)
+        between(found[0][1], small)
         alone(prepared, "cache", round_)
         for name in random.sample(loaders, len(loaders)):
             if '"missing"' in alone(prepared, name, round_):

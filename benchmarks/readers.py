@@ -1,5 +1,6 @@
 """Readers of JPEG files: ours, those of other libraries, and the parts of the work alone."""
 
+import importlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -81,6 +82,34 @@ READERS: dict[str, Read] = {
     "SPDL's FFmpeg": partial(of_library, "spdl"),
     "DALI": partial(of_library, "dali"),
 }
+
+
+def opencv(path: Path) -> object:
+    """OpenCV's decoder, which also swaps the channels."""
+    cv2 = importlib.import_module("cv2")
+    return cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR_RGB)
+
+
+DECODERS: dict[str, Callable[[Path], object]] = {
+    "simplejpeg": decoded_only,
+    "torchvision": lambda path: importlib.import_module("torchvision.io").decode_image(str(path)),
+    "OpenCV": opencv,
+    "imagecodecs": lambda path: importlib.import_module("imagecodecs").jpeg8_decode(
+        path.read_bytes()
+    ),
+    "Pillow": lambda path: np.array(Image.open(path)),
+}
+"""Decoders of a whole file, each to the colours that are in it."""
+
+
+def stored(paths: list[Path], folder: Path) -> list[Path]:
+    """The crops of pictures as JPEG files of quality 95: a level between `host` and `cache`."""
+    files = []
+    for path in paths:
+        crop = crop_of(path, path.read_bytes(), PX).expand(3, -1, -1)
+        files.append(folder / f"stored {path.name}")
+        Image.fromarray(crop.permute(1, 2, 0).numpy()).save(files[-1], "JPEG", quality=95)
+    return files
 
 
 def resizing(paths: list[Path]) -> float:

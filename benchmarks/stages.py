@@ -7,16 +7,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 from benchmarks.default_study import ROOT, prepare_default
 from benchmarks.figure import Figure
 
-PAIRS = {"host": 120, "cache": 2_000}
+PAIRS = {"host": 120, "threads": 120, "cache": 2_000}
 """Pairs of batches: the effect is smaller than the noise of a few."""
+THREADS = 2
+"""Threads that load at the same time in `threads`; worker processes have memory of their own, so
+each is as a loader without workers."""
 GOAL = 1.0
 PUBLISHED = 106.0
 """The highest published rate of one device, samples/s: 847.7 of eight Gaudi2
@@ -38,9 +44,10 @@ def measure() -> Iterator[Figure]:
         )
         told = [line.split() for line in said.stdout.splitlines()]
         costs = {level: map(float, rest) for level, *rest in told if level in PAIRS}
-        added, half, sample_us = costs["host"]
-        note = f"+/- {half:.2f} (95%), {sample_us:.0f} us a sample"
-        yield Figure("time by stage, host alone: on against off", added, GOAL, "%", note)
+        for level, name in {"host": "host alone", "threads": f"host, {THREADS} threads"}.items():
+            added, half, sample_us = costs[level]
+            note = f"+/- {half:.2f} (95%), {sample_us:.0f} us a sample"
+            yield Figure(f"time by stage, {name}: on against off", added, GOAL, "%", note)
         added, _, sample_us = costs["cache"]
         note = f"{added:.1f}% of the cache alone; goal: 1% of a sample at {PUBLISHED:.0f}/s"
         added_us = added / 100 * sample_us
@@ -55,18 +62,27 @@ def cost(prepared: Path, level: str) -> tuple[float, float, float]:
     from feedrate.loading.stages import Recorder
 
     torch.set_num_threads(1)
-    dataset = open_level(prepared, {"decode": level})
-    choose, recorder = random.Random(0), Recorder(0)
+    dataset = open_level(prepared, {"decode": "cache" if level == "cache" else "host"})
+    choose, threads = random.Random(0), THREADS if level == "threads" else 0
+    recorder = Recorder(threads)
     recorder.attach(0)
+    make: Callable[[list[int]], object] = dataset.batch
+    if threads:
+        numbers = count(1)
+        pool = ThreadPoolExecutor(threads, "", lambda: start_thread(recorder, next(numbers)))
+
+        def make(rows: list[int]) -> object:
+            return list(pool.map(dataset.batch, [rows[part::threads] for part in range(threads)]))
+
     ratios, batches_s = [], []
     for _ in range(PAIRS[level]):
         rows = choose.sample(range(len(dataset)), BATCH)
-        dataset.batch(rows)  # the files' pages and the processor's caches are as warm for both
+        make(rows)  # the files' pages and the processor's caches are as warm for both
         used_s = {}
         for recorded in choose.sample((False, True), 2):
             with recorder.recording() if recorded else nullcontext():
                 start_s = process_time()
-                dataset.batch(rows)
+                make(rows)
                 used_s[recorded] = process_time() - start_s
         ratios.append(math.log(used_s[True] / used_s[False]))
         batches_s.append(used_s[False])
@@ -76,6 +92,14 @@ def cost(prepared: Path, level: str) -> tuple[float, float, float]:
     half = 1.96 * statistics.stdev(kept) / math.sqrt(len(kept))
     sample_us = 1e6 * statistics.median(batches_s) / BATCH
     return 100 * math.expm1(statistics.mean(kept)), 100 * half, sample_us
+
+
+def start_thread(recorder: Any, number: int) -> None:
+    """As a worker that is a thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    recorder.attach(number, thread=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from benchmarks import loading, peers, readers
 from benchmarks.figure import Figure
 from benchmarks.loading import cache, decoding, goals
@@ -170,6 +171,60 @@ def test_torchvision_reads_in_worker_processes(tmp_path, monkeypatch):
     pairs = SimpleNamespace(paths=[tmp_path / "picture.jpg"])
     (batch,) = peers.in_torch(pairs, [[0, 0]])
     assert batch.shape == (2, 3, readers.PX, readers.PX)
+
+
+def told_by(monkeypatch):
+    told = []
+    monkeypatch.setattr(peers, "show", lambda what, **numbers: told.append((what, numbers)))
+    return told
+
+
+def drawn(folder):
+    path: Path = folder / "picture.jpg"
+    Image.effect_noise((801, 600), 60).convert("RGB").save(path)
+    return path
+
+
+def test_a_reader_whose_pixels_differ_in_any_picture_is_told(tmp_path, monkeypatch):
+    told, black = told_by(monkeypatch), tmp_path / "black.jpg"
+    Image.new("RGB", (801, 600)).save(black)
+    ours = readers.READERS["feedrate"]
+    all_black = readers.one_by_one(lambda _: torch.zeros(3, readers.PX, readers.PX))
+    found = {"feedrate": ours, "decoding alone": ours, "black": all_black}
+    peers.decode("large", [black, drawn(tmp_path)], found)
+    ((_, numbers),) = told
+    assert numbers["off"]["black"] > 10
+
+
+def test_a_library_is_timed_without_building_its_pipeline(tmp_path, monkeypatch):
+    told, path = told_by(monkeypatch), drawn(tmp_path)
+    monkeypatch.setattr(peers, "spent_ms", lambda read, paths: (5 + 60 / len(paths), read(paths)))
+    ours = readers.READERS["feedrate"]
+    peers.decode("large", [path, path], {"feedrate": ours, "decoding alone": ours, "DALI": ours})
+    ((_, numbers),) = told
+    assert numbers["ms"]["DALI"] == 5
+    assert numbers["ms"]["feedrate"] == 35
+
+
+def test_decoders_and_stored_crops_are_told(tmp_path, monkeypatch):
+    told, path = told_by(monkeypatch), drawn(tmp_path)
+    monkeypatch.setattr(readers.importlib, "import_module", absent_module)
+    monkeypatch.setattr(peers, "spent_ms", lambda read, paths: (2.0, read(paths)))
+    peers.decoders("large", [path])
+    (crop,) = readers.stored([path], tmp_path)
+    assert Image.open(crop).size == (readers.PX, readers.PX)
+    peers.between([path], [crop])
+    (_, alone), *levels = told
+    assert set(alone["ms"]) == {"simplejpeg", "Pillow"}
+    said = [{"what": what, **numbers} for what, numbers in [("decoders", alone), *levels]]
+    found = {one.name: one for one in loading.beside_others(said)}
+    assert found["decoder alone, large"].value == 1
+    note = f"2.00 ms, {crop.stat().st_size / 1e3:.0f} kB; host 2.00 ms"
+    assert found["crops as JPEG files: time of host's"].note.startswith(note)
+
+
+def absent_module(name):
+    raise ModuleNotFoundError(name)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])

@@ -5,11 +5,14 @@ import itertools
 import re
 import time
 from ctypes.util import find_library
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_library
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_faults
@@ -18,7 +21,7 @@ from feedrate.data.manifest import DataError
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading import stages
 from feedrate.loading.libraries._feed import LibraryPath, UnequalWorkError
-from feedrate.loading.path import HostPath, distance
+from feedrate.loading.path import HostPath, distance, open_path
 
 ROOT = Path(__file__).resolve().parents[3]
 FORMS = plugins.declared(LIBRARIES, "FORMS")
@@ -139,6 +142,42 @@ def test_dali_tells_no_stage_but_reading(pairs, monkeypatch, opened):
         list(path._complete(pairs, [[0, 1, 2, 3], [4, 5, 6, 7]]))
     assert set(recorder.spans(2, 4)) == {"read", "tokenise"}
     assert plugins.declared(LIBRARIES, "SILENT") == {"dali": ("best",)}
+
+
+def test_dalis_graph_of_a_gpu_makes_the_pixels_of_its_cpu(make_pairs, opened, monkeypatch):
+    """A CPU stands in for the GPU; only the decoder's and the resize's kernels are others there."""
+    cpu = opened("dali", "best")
+    monkeypatch.setattr("feedrate.loading.libraries.dali._gpu", lambda: torch.device("cpu"))
+    gpu, order = opened("dali", "best", decode="device"), [[5, 3], [0, 1]]
+    for mine, theirs in zip(
+        gpu._complete(make_pairs(decode="device"), order),
+        cpu._complete(make_pairs(decode="host"), order),
+        strict=True,
+    ):
+        assert torch.equal(mine["pixel_values"], theirs["pixel_values"])
+
+
+def test_a_library_decodes_on_no_other_device_than_an_nvidia_gpu():
+    loader = settings("dali", "best", decode="device")
+    assert not list(library_faults(loader))
+    for kind in ("cpu", "hpu"):
+        with pytest.raises(UnsupportedError, match="dali needs an NVIDIA GPU"):
+            open_path(SimpleNamespace(kind=kind, pins_memory=True), loader)
+    for other in (settings("dali", decode="device"), settings("spdl", "best", decode="device")):
+        assert "loader.decode: device" in next(library_faults(other))
+
+
+@pytest.mark.parametrize("library", FORMS)
+def test_the_pins_of_a_library_are_what_its_packages_ask_for(library, needs):
+    needs(library)
+    lines = (ROOT / f"requirements/loaders/{library}.lock").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
+    for package in pins:
+        for line in metadata.requires(package) or ():
+            asked = Requirement(line)
+            wanted = asked.marker is None or asked.marker.evaluate({"extra": "all"})
+            pin = pins.get(asked.name)
+            assert not (wanted and pin) or asked.specifier.contains(pin), f"{package}: {asked}"
 
 
 def test_ffcv_moves_the_pixels_of_the_cache(make_pairs, opened):

@@ -177,7 +177,10 @@ def test_cpu_time_is_told_by_process():
         workers[1].add("decode", 0.8, cpu_s=0.1)
         found = recorder.spans(1, 4)["decode"]
     assert found["cpu_s"] == pytest.approx(0.8)  # two pictures were decoded, a step has four
-    assert found["workers"] == {"1": pytest.approx([0.8, 0.6]), "2": pytest.approx([1.6, 0.2])}
+    assert found["workers"] == {
+        "1": pytest.approx([0.8, 0.6, 0.4]),
+        "2": pytest.approx([1.6, 0.2, 0.8]),
+    }
 
 
 def test_a_recording_has_no_spans_of_the_one_before(monkeypatch):

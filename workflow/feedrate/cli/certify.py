@@ -33,8 +33,7 @@ from feedrate.jobs.accelerator import BUSY, WARMUP_S, WINDOW_S
 from feedrate.jobs.events import read_run_events
 from feedrate.jobs.feed import ANSWER, PATHS, Answer, Level, Request
 from feedrate.jobs.supervisor import read_commit
-from feedrate.results import certificate
-from feedrate.results.certificate import Certificate, Pace
+from feedrate.results.certificate import Certificate, Pace, judge, page
 from feedrate.results.record import read_record
 
 LIMIT_S = 3600.0
@@ -69,7 +68,7 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     out = Path(paths.CERTIFICATE.format(device=pace.device, model=pace.model))
     levels = *PATHS, *library_levels(options.library)
     made = measure(pace, feed_spec(project, pace, settings), levels, manifest, out.parent / "runs")
-    text = certificate.page(made)
+    text = page(made)
     write_text(out.with_suffix(".txt"), text)
     write_json(out, msgspec.to_builtins(made))
     print(f"\n{text}\nWritten: {out}")
@@ -181,5 +180,5 @@ def measure(
         machine=host_facts(),
         protocol={"busy": BUSY, "warmup_s": WARMUP_S, "window_s": WINDOW_S},
         host=answer,
-        levels=list(certificate.judge(answer, pace)),
+        levels=list(judge(answer, pace)),
     )

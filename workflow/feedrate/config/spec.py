@@ -203,7 +203,8 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
     if own_order and loader.last_batch != "drop":
         yield f"loader.last_batch: {loader.last_batch}: {library} has its own order; use drop"
     stored = plugins.declared(LIBRARIES, "DECODES").get(library)
-    allowed = ("host",) if best else stored or ("reference", "host", "cache")
+    own = plugins.declared(LIBRARIES, "BEST_DECODES").get(library, ("host",))
+    allowed = own if best else stored or ("reference", "host", "cache")
     if loader.decode not in allowed:
         yield f"loader.decode: {loader.decode}: with {library} use {' or '.join(allowed)}"
     plain = loader.transfer in (None, "uint8") and not (

@@ -185,9 +185,10 @@ class Host:
     def decodes(self, level: Level, dataset: Any) -> bool:
         """Whether a level decodes rows whenever they are drawn; a form of a library that records no
         stage is not asked."""
-        if ("best" if level.best else "same") in fact_of(level, "SILENT", ()):
+        silent, least = (plugins.declared(LIBRARIES, fact) for fact in ("SILENT", "LEAST_WORKERS"))
+        if ("best" if level.best else "same") in silent.get(level.library, ()):
             return True
-        path = self.path(level, fact_of(level, "LEAST_WORKERS", 0))
+        path = self.path(level, least.get(level.library, 0))
         # In a process of its own: the threads of some libraries do not survive the next fork.
         return bool(apart(partial(decodes, path, dataset)))
 
@@ -222,11 +223,6 @@ class Host:
         source = torch.ones(COPIED_BYTES, dtype=torch.uint8)
         target = torch.zeros_like(source)
         return 2 * COPIED_BYTES / min(timeit.repeat(lambda: target.copy_(source), number=1))
-
-
-def fact_of(level: Level, constant: str, missing: Any) -> Any:
-    """What the library of a level declares."""
-    return plugins.declared(LIBRARIES, constant).get(level.library, missing)
 
 
 def decodes(path: Any, dataset: Any) -> bool:

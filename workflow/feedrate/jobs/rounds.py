@@ -314,9 +314,9 @@ class Session:
         with one."""
         with span(name, begins), marked(name):
             result = call(*args, **kwargs)
-            if self._here.on:
+            if self._here.switch[0]:
                 self._adapter.synchronize()
-        if name == "forward" and self._here.on:
+        if name == "forward" and self._here.switch[0]:
             self._forward_gib = self._adapter.memory().now_gib
         return result
 
@@ -326,7 +326,7 @@ class Session:
         batch = next(pipeline)
         self._here.wake()
         complete_s = batch.pop(STAMP, None)
-        if complete_s is not None and self._here.on:
+        if complete_s is not None and self._here.switch[0]:
             self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))
         how = {"non_blocking": self._spec.settings.loader.non_blocking}
         return self._stage("copy", send_to_device, 1, batch, self._adapter.device, **how)

@@ -267,12 +267,15 @@ def open_path(
     `held_batches` at a time. Raises UnsupportedError for a path that this device, or the software
     on this host, does not have; no other path replaces it."""
     transfer_of(loader)
-    if loader.decode != "device":
-        pin_memory = loader.pin_memory and device.pins_memory
-        if library_of(loader):
-            # By name: it is no part of the code of other runs.
-            feed: Any = importlib.import_module(f"{LIBRARIES}._feed")
-            return feed.LibraryPath(loader, pin_memory=pin_memory)
+    on_device, library = loader.decode == "device", library_of(loader)
+    if on_device and library and device.kind != "cuda":
+        raise UnsupportedError(f"loader.decode: device: {library} needs an NVIDIA GPU; use host")
+    pin_memory = loader.pin_memory and device.pins_memory and not on_device
+    if library:
+        # By name: it is no part of the code of other runs.
+        feed: Any = importlib.import_module(f"{LIBRARIES}._feed")
+        return feed.LibraryPath(loader, pin_memory=pin_memory)
+    if not on_device:
         threads = loader.workers and loader.start_method == "thread"
         kind = ThreadPath if threads else HostPath
         return kind(loader, pin_memory=pin_memory, held_batches=held_batches)

@@ -89,7 +89,8 @@ class Recorder:
 
     def spans(self, steps: int, step_samples: int) -> dict[str, dict[str, Any]]:
         """Each recorded stage over `steps` steps: `seconds` and `cpu_s` per step (None: not
-        told), the same by process as `workers`, `count`, `p50_s`, `p95_s`, `p99_s` and `max_s`.
+        told), the same and `p95_s` by process as `workers`, `count`, `p50_s`, `p95_s`, `p99_s` and
+        `max_s`.
 
         Workers run ahead of the steps, so a stage of theirs counts by the samples it was done for:
         its times are those of a step of `step_samples`. Its percentiles are of one sample; those
@@ -105,9 +106,11 @@ class Recorder:
                 steps_done = samples / step_samples if stage in LOADING else steps
                 a_step = np.nan_to_num(sums[:, [SECONDS, CPU_S]]) / steps_done
                 seconds, cpu_s = a_step.sum(0).tolist()
-                workers = {str(n): one for n, one in enumerate(a_step.tolist()) if any(one)}
+                spans_s = {n: _a_sample(one) for n, one in enumerate(rows) if one[:, SAMPLES].any()}
+                p95_s = {n: float(np.percentile(one, 95)) for n, one in spans_s.items()}
+                workers = {str(n): [*a_step[n].tolist(), p95_s[n]] for n in spans_s}
                 totals = {"seconds": seconds, "cpu_s": cpu_s or None, "workers": workers}
-                found[stage] = totals | _percentiles(rows)
+                found[stage] = totals | _percentiles(np.concatenate([*spans_s.values()]))
         return found
 
     def _told(self, process: int) -> NDArray[np.float64]:
@@ -119,15 +122,15 @@ class Recorder:
         return log[np.arange(first, end) % SPANS]
 
 
-def _percentiles(rows: list[NDArray[np.float64]]) -> dict[str, float]:
-    """Number of spans, percentiles and maximum, of each process's spans in order. One without
-    samples goes on with what the one before it began."""
-    spans_s = []
-    for one in rows:
-        first = np.flatnonzero(one[:, SAMPLES])
-        if len(first):
-            spans_s.append(np.add.reduceat(one[:, SECONDS], first) / one[first, SAMPLES])
-    every_s = np.concatenate(spans_s)
+def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Seconds a sample of a process's spans in order. One without samples goes on with what the one
+    before it began."""
+    first = np.flatnonzero(spans[:, SAMPLES])
+    return np.add.reduceat(spans[:, SECONDS], first) / spans[first, SAMPLES]
+
+
+def _percentiles(every_s: NDArray[np.float64]) -> dict[str, float]:
+    """Number of spans, percentiles and maximum."""
     tails = zip(("p50_s", "p95_s", "p99_s"), np.percentile(every_s, [50, 95, 99]), strict=True)
     return {"count": len(every_s), "max_s": float(every_s.max())} | {n: float(s) for n, s in tails}
 
@@ -158,17 +161,8 @@ class Process:
         self.thread, self.read = get_ident(), (0.0, -1.0)
         """The thread that attached itself; its last reading of the CPU time, and when."""
         self.number = number
-        self.had_s = self.delays_s()
+        self.had_s = float(caused_s.sum())
         """The delays that it has had: those of others, and its own."""
-
-    @property
-    def on(self) -> bool:
-        """Whether stages are recorded now."""
-        return bool(self.switch[0])
-
-    def delays_s(self) -> float:
-        """All delays caused so far."""
-        return float(self._caused_s.sum())
 
     def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
         """Record a stage that has ended, and have the delays that are owed. Without `samples` it
@@ -186,7 +180,7 @@ class Process:
 
     def settle(self) -> None:
         """Have the delays that are owed."""
-        owed_s = self.delays_s() - self.had_s
+        owed_s = float(self._caused_s.sum()) - self.had_s
         if owed_s > 0:
             start_s = self.clock()
             self.pause(owed_s)
@@ -194,7 +188,7 @@ class Process:
 
     def wake(self) -> None:
         """This process has waited for others, which have had the delays of that time."""
-        self.had_s = max(self.had_s, self.delays_s())
+        self.had_s = max(self.had_s, float(self._caused_s.sum()))
 
 
 class Span:
@@ -270,14 +264,14 @@ _LEFT_OUT = _LeftOut()
 def add(stage: Stage, seconds: float, samples: int) -> None:
     """Record a stage that has ended, whose CPU time is unknown."""
     part = _part()
-    if part is not None and part.on:
+    if part is not None and part.switch[0]:
         part.add(stage, seconds, samples)
 
 
 def begin_batch() -> None:
     """A worker begins a sample or a batch."""
     part = _part()
-    if part is not None and part.on:
+    if part is not None and part.switch[0]:
         part.wake()
 
 

@@ -7,6 +7,7 @@ SYSTEM_PACKAGES  what their installation needs of Debian
 FORMS            ("same", "best"), or one of them
 OWN_ORDER        the forms that give each row once per epoch, but in an order of their own
 DECODES          the values of `loader.decode` with `same`, if it reads files of its own format
+BEST_DECODES     those with `best`, "device" being an NVIDIA GPU; missing: ("host",)
 LEAST_WORKERS    the fewest `loader.workers`; missing: 0
 SILENT           the forms whose decoding records no stage
 

@@ -161,8 +161,7 @@ class LibraryPath(FedPath):
         packages = plugins.declared(LIBRARIES, "PACKAGES")[library]
         self.library = self.maker = f"{packages[0]} {metadata.version(packages[0])}"
         self.setting, self.timeout_s = f"loader.library: {self.library}", settings.timeout_s
-        own_order = plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
-        self._own_order = self.form in own_order
+        self._own_order = self.form in plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
         self.round_size = max(1, settings.workers) * settings.prefetch_factor
         self._batches: Callable[[Work], Iterator[Made]] = getattr(plugin, self.form)
         self._settings, self._pin_memory = settings, pin_memory
@@ -182,7 +181,7 @@ class LibraryPath(FedPath):
         """Pixels of these rows, or of as many in the library's own order, without augmentation."""
         with closing(self._made(dataset, [rows])) as made:
             numbers, pixels, _ = next(made)
-            return numbers, levels(dataset, pixels)
+            return numbers, levels(dataset, pixels.cpu())
 
     def _complete(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
         """The library's batches with all that the model takes."""

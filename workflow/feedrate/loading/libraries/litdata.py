@@ -49,11 +49,8 @@ def same(work: Work) -> Iterator[Made]:
 def best(work: Work) -> Iterator[Made]:
     """Pillow decodes and resizes, as in the library's read-me: its own decoder of JPEG needs
     torchvision, which is not installed."""
-
-    def decode(data: bytes) -> Image.Image:
-        return Image.open(io.BytesIO(data)).convert("RGB")
-
-    return _batches(work, partial(by_pillow, decode, work.dataset.image_px))
+    opened = partial(by_pillow, lambda data: Image.open(io.BytesIO(data)).convert("RGB"))
+    return _batches(work, partial(opened, work.dataset.image_px))
 
 
 def _batches(work: Work, decode: Decode) -> Iterator[Made]:

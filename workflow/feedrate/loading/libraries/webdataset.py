@@ -48,10 +48,8 @@ def _stream(work: Work, decode: Decode) -> Iterator[Made]:
     samples = webdataset.WebDataset(shards, shardshuffle=SHARDS, seed=work.seed, empty_check=False)
     samples = samples.compose(_read).shuffle(BUFFER, seed=work.seed).map(of_row)
     samples = samples.batched(work.batch_size, collation_fn=stacked)
-    loader = webdataset.WebLoader(
-        samples if work.length else samples.repeat(), batch_size=None, **work.workers_of_torch
-    )
-    yield from loader
+    samples = samples if work.length else samples.repeat()
+    yield from webdataset.WebLoader(samples, batch_size=None, **work.workers_of_torch)
 
 
 def _read(samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
