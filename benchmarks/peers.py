@@ -106,6 +106,8 @@ LOADERS: dict[str, Callable[[PairDataset, Order], Iterator[Any]]] = {
     "thread": partial(opened, start_method="thread"),
     "spdl": spdl,
     "torchdata": torchdata,
+    "SPDL, our decoder": partial(opened, library="spdl"),
+    "torchdata, our decoder": partial(opened, library="torchdata"),
     "grain": partial(opened, library="grain"),
     "SPDL's FFmpeg": partial(opened, library="spdl", form="best"),
     "DALI": partial(opened, library="dali", form="best"),
@@ -116,7 +118,14 @@ LOADERS: dict[str, Callable[[PairDataset, Order], Iterator[Any]]] = {
     "torchvision": in_torch,
 }
 """feedrate's processes and threads, and the others."""
-NAMES = {"SPDL's FFmpeg": "spdl", "DALI": "dali", "FFCV": "ffcv", "FFCV's JPEG": "ffcv"}
+NAMES = {
+    "SPDL's FFmpeg": "spdl",
+    "SPDL, our decoder": "spdl",
+    "torchdata, our decoder": "torchdata",
+    "DALI": "dali",
+    "FFCV": "ffcv",
+    "FFCV's JPEG": "ffcv",
+}
 """The loader library of a reader or a loader that has another name."""
 TORCHVISION = (
     "torchvision is not installed here; install the one that belongs to this torch, from the same "

@@ -5,6 +5,7 @@ import pytest
 from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_study, write_results
 
 from feedrate.jobs.events import NOT_TRIED
+from feedrate.report.answers import answer
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, QualityRow
 
@@ -54,6 +55,19 @@ def test_each_finding_names_the_cells_that_it_rests_on(project, inputs):
     assert on("Our own questions") == ["workers=2", "workers=0"]
     assert on("Measured numbers")
     assert {one.lead for one in found if not one.cells} == NO_RUNS
+
+
+def test_what_the_answer_leaves_open_is_said_once(project, inputs):
+    cells = [
+        msgspec.structs.replace(c, recommended=False, open="Undecided between 1 and 2.")
+        if c.status == "ok"
+        else c
+        for c in inputs.cells(STUDY)
+    ]
+    assert "1 and 2" in answer(study_of(project), cells, "cpu").detail
+    assert "Undecided" not in found_in(project, inputs, cells=cells)
+    other = [msgspec.structs.replace(cells[0], open="Undecided at 0."), *cells[1:]]
+    assert found_in(project, inputs, cells=other)["Undecided"] == "Undecided at 0."
 
 
 def test_claims_are_counted_by_verdict(project, inputs):

@@ -220,6 +220,9 @@ def test_the_reason_gives_the_figures():
     assert "share" not in found().why.replace("shared", "")
     crowded = {"oversubscribed": True, "loader_workers": 16}
     assert "16 workers share 2 cores" in found(**crowded).why
+    short = {"steps_per_epoch": 60, "epoch_start_share": None}
+    assert "share 2 cores (no epoch starts in the window" in found(**crowded, **short).why
+    assert "no epoch" not in found(**crowded, **short | {"epoch_start_share": 0.01}).why
     assert "16 workers per rank share 2 cores" in found(**crowded, world_size=8).why
 
 

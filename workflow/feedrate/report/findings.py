@@ -21,7 +21,7 @@ from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow, rates_of
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import DECODE, WORKERS, apart
+from feedrate.results.settings import DECODE, WORKERS
 from feedrate.results.statistics import pooled_noise, ratio_interval
 
 LOSSES = "Losses beside the baseline's"
@@ -91,10 +91,12 @@ def _of_device(
     study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
 ) -> dict[str, Said]:
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
-    best = None if ladder_factor(study) else recommendation(study, cells, device)
-    told = best or apart(study.factors, study.within)  # else the answer says what is undecided
-    undecided = left_open(good, device) if told else {}
-    speed = () if is_about_quality(study) else good
+    ladder, quality = ladder_factor(study), is_about_quality(study)
+    best = None if ladder else recommendation(study, cells, device)
+    undecided = left_open(good, device)
+    if undecided and not (best or ladder or quality):
+        undecided.popitem()  # the answer says it
+    speed = () if quality else good
     return {
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
         "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
