@@ -166,7 +166,7 @@ def _lines(one: Certified, pace: Pace, host: Answer) -> Iterator[str]:
         f"{one.drained:.1f}."
     )
     yield (
-        f"  For {more}: {more * one.cores:.2g} cores, {more * one.disk_mb_per_s:.3g} MB/s of files "
+        f"  For {more}: {more * one.cores:.3g} cores, {more * one.disk_mb_per_s:.3g} MB/s of files "
         f"not in the page cache, at least {more * one.memory_gb_per_s:.2g} GB/s of memory (copies "
         f"here: {host.copy_bytes_per_s / 1e9:.2g})."
     )
