@@ -27,7 +27,6 @@ from benchmarks.readers import (
     DECODERS,
     READERS,
     Read,
-    resizing,
     stored,
     torchvision,
     usual,
@@ -173,8 +172,8 @@ def groups(
 
 
 def decode(name: str, paths: list[Path], readers: dict[str, Read]) -> None:
-    """Milliseconds of CPU time per picture of each reader, one after the other, and of the resize
-    alone; and the readers' mean absolute difference to our pixels."""
+    """Milliseconds of CPU time per picture of each reader, one after the other, and the readers'
+    mean absolute difference to our pixels."""
     spent, pixels = {}, {}
     for reader, read in random.sample(list(readers.items()), len(readers)):
         read(paths[:1])
@@ -183,9 +182,10 @@ def decode(name: str, paths: list[Path], readers: dict[str, Read]) -> None:
             twice_ms, made = spent_ms(read, paths * 2)
             spent[reader] = 2 * twice_ms - spent[reader]
         pixels[reader] = torch.stack(made[: len(paths)]).float()
-    del pixels["decoding alone"]
+    for part in ("decoding alone", "floor"):
+        pixels.pop(part, None)
     off = {reader: float((one - pixels["feedrate"]).abs().mean()) for reader, one in pixels.items()}
-    show("decode", group=name, ms=spent | {"resizing alone": resizing(paths)}, off=off)
+    show("decode", group=name, ms=spent, off=off)
 
 
 def spent_ms(read: Callable[[list[Path]], Any], paths: list[Path]) -> tuple[float, Any]:

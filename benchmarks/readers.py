@@ -1,7 +1,6 @@
 """Readers of JPEG files: ours, those of other libraries, and the parts of the work alone."""
 
 import importlib
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from PIL import Image
 
 from benchmarks.drain import PX
+from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import LIBRARIES
 from feedrate.core import plugins
 from feedrate.loading.decoders.host import crop_of
@@ -61,10 +61,25 @@ def of_library(name: str, paths: list[Path]) -> list[torch.Tensor]:
     from feedrate.loading.libraries._feed import Work
 
     order = [list(range(len(paths)))]
-    dataset: Any = SimpleNamespace(paths=paths, image_px=PX)
+    dataset: Any = SimpleNamespace(paths=paths, image_px=PX, loader=LoaderSettings(decode="host"))
     work = Work(dataset, order, len(paths), workers=1, ahead=1, seed=0, length=1)
     (made,) = plugins.load(LIBRARIES, name).best(work)
     return list(made.pixels)
+
+
+def floor(path: Path) -> torch.Tensor:
+    """What no reader with libjpeg-turbo and torch's resize can do without: the file is decoded, and
+    as many pixels as the crop keeps are resized, the first ones, where the decoder left them.
+
+    torch is fast only with 3 or 4 channels, so a grey picture is resized as 4 channels of a quarter
+    of its width: the same work.
+    """
+    levels = decoded_only(path)
+    side = min(levels.shape[:2]) // 4 * 4
+    shape = (side, side, 3) if levels.shape[2] == 3 else (side, side // 4, 4)
+    pixels = levels.flatten()[: side * side * levels.shape[2]].view(1, *shape).permute(0, 3, 1, 2)
+    size = [PX, PX * shape[1] // side]
+    return torch.nn.functional.interpolate(pixels, size=size, mode="bicubic", antialias=True)[0]
 
 
 def one_by_one(read: Callable[[Path], torch.Tensor]) -> Read:
@@ -76,6 +91,7 @@ READERS: dict[str, Read] = {
     "feedrate": one_by_one(lambda path: crop_of(path, path.read_bytes(), PX)),
     # Nothing is kept: each picture is decoded to the memory of the one before, as in whole readers.
     "decoding alone": one_by_one(lambda path: decoded_only(path)[:1, :1].clone()),
+    "floor": one_by_one(floor),
     "simplejpeg and torch": one_by_one(usual),
     "Pillow": one_by_one(pillow),
     "torchvision": one_by_one(torchvision),
@@ -110,25 +126,3 @@ def stored(paths: list[Path], folder: Path) -> list[Path]:
         files.append(folder / f"stored {path.name}")
         Image.fromarray(crop.permute(1, 2, 0).numpy()).save(files[-1], "JPEG", quality=95)
     return files
-
-
-def resizing(paths: list[Path]) -> float:
-    """Milliseconds of CPU time per picture of torch's resize of exactly the pixels that the crop
-    keeps, in one piece and just written, as a decoder leaves them.
-
-    torch is fast only with 3 or 4 channels, so a grey picture is resized as 4 channels of a quarter
-    of its width: the same work.
-    """
-    spent_s = 0.0
-    for path in paths:
-        levels = decoded_only(path)
-        side = min(levels.shape[:2])
-        kept = crop_centre(levels.permute(2, 0, 1), side).permute(1, 2, 0).contiguous()
-        if kept.shape[2] == 1:
-            kept = kept[:, : side // 4 * 4].reshape(side, side // 4, 4)
-        size = [PX, PX * kept.shape[1] // side]
-        pixels = kept[None].permute(0, 3, 1, 2)
-        start_s = time.process_time()
-        torch.nn.functional.interpolate(pixels, size=size, mode="bicubic", antialias=True)
-        spent_s += time.process_time() - start_s
-    return spent_s / len(paths) * 1e3
