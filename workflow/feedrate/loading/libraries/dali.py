@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from nvidia.dali import fn, math, pipeline_def, types
+from torch.utils.dlpack import from_dlpack
 
 from feedrate.loading.decoders.nvjpeg import SideStream
 from feedrate.loading.libraries._feed import Made, Work
@@ -81,7 +82,7 @@ def _gpu() -> torch.device:
 def _run(
     work: Work, graph: Callable[[], Any], ahead: int, gpu: torch.device | None = None
 ) -> Iterator[torch.Tensor]:
-    options = {"batch_size": work.batch_size, "num_threads": work.workers}
+    options: dict[str, Any] = {"batch_size": work.batch_size, "num_threads": work.workers}
     options |= {"device_id": gpu.index if gpu else None, "prefetch_queue_depth": ahead}
     pipeline = pipeline_def(graph, **options)()
     pipeline.build()
@@ -92,7 +93,7 @@ def _run(
         except StopIteration:
             return
         with stream():
-            pixels = torch.from_dlpack(made.as_tensor()).clone()
+            pixels = from_dlpack(made.as_tensor()).clone()
         stream.finish()  # the library writes to its memory again
         stream.hand_over([pixels])
         yield pixels
