@@ -77,3 +77,34 @@ def test_in_tf32_the_baseline_of_vit_is_possible_and_agrees_with_nothing_of_its_
 @pytest.mark.parametrize("study", ["flava-scaling", "gaudi-accelerations", "flava-batch-search"])
 def test_numbers_that_are_no_rates_have_neither_time_nor_peak(page, study):
     assert "not computed" not in page(study)
+
+
+def test_only_numbers_that_a_claim_is_about_are_marked_so(page):
+    """The claims about Gaudi's techniques are advice, without a printed ratio."""
+    assert "used for" not in page("gaudi-accelerations")
+    groups = page("bridgetower-dataloading").split('scope="rowgroup"')
+    marked = {
+        (group[1:].split("</th>")[0], row.split("<small>used for claims")[0].split(">")[-1])
+        for group in groups
+        for row in group.split("</tr>")
+        if "used for claims" in row
+    }
+    worker = "Gaudi2, 8 devices: workers = 1, decode = reference, strategy = ddp"
+    assert {(worker, "2023-08"), (worker, "2023-06b")} <= marked, "a claim names its edition"
+    assert "2023-06a" not in {edition for _, edition in marked}
+
+
+@pytest.mark.parametrize(
+    ("study", "heading", "open_"),
+    [
+        ("gaudi-accelerations", "Gaudi2, 1 device", "the device and the number of devices"),
+        ("vit-speedups", "A100 40GB, 8 devices", "the device and the number of devices"),
+        ("flava-scaling", "A100 40GB, 8 devices", ""),
+        ("bridgetower-dataloading", "Gaudi2, 8 devices", ""),
+    ],
+)
+def test_a_device_that_the_source_does_not_name_is_said_to_be_assumed(page, study, heading, open_):
+    table = page(study).split("<thead>")[1]
+    told = f"{heading} (assumed: the source leaves {open_} open)"
+    assert (told in table) == bool(open_)
+    assert f"{heading}:" not in table or not open_

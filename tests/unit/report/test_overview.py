@@ -258,6 +258,44 @@ def test_the_code_and_the_packages_of_all_runs_are_listed(project, inputs):
     assert "ffcv 1.0.2, torch 2.13.0, torch 2.14.0, transformers 5.23.0" in page
 
 
+def values_told(project, runs, device="cpu", **columns):
+    """The rows of facts by name, with these values in the columns of the runs, one a cell."""
+    cells = list(dict.fromkeys(run.cell for run in runs))
+    changed = [
+        replace(run, **{k: values[cells.index(run.cell)] for k, values in columns.items()})
+        for run in runs
+    ]
+    page = provenance.provenance(study_of(project), changed)
+    found = re.findall(r'<th scope="row">([^<]*)</th><td[^>]*>([^<]*)</td></tr>', page)
+    return dict(found)
+
+
+def test_model_batch_and_precision_are_those_of_the_measured_cells(project, inputs):
+    runs = [run for run in inputs.runs(STUDY) if run.repeat]
+    told = values_told(project, runs)
+    assert (told["Model"], told["Batch"]) == ("bridgetower-tiny", "8 per device, bf16")
+    told = values_told(
+        project,
+        runs,
+        model=["vit-tiny", "swin-tiny", "vit-tiny", "vit-tiny"],
+        model_parameters=[1000, 2000, 1000, 1000],
+        batch_size=[8, 4, 8, 8],
+        precision=["fp32", "fp32", "fp32", "bf16"],
+    )
+    assert told["Model"] == "vit-tiny (swin-tiny in some cells)"
+    assert told["Parameters"] == "1,000 (2,000 in some cells)"
+    assert told["Batch"] == "8 (4 in some cells) per device, fp32 (bf16 in some cells)"
+
+
+def test_the_batch_of_a_search_is_a_range_of_the_valid_cells(project, inputs):
+    runs = [run for run in inputs.runs(STUDY) if run.repeat]
+    ended = ["ok", "ok", "ok", "out_of_memory"]
+    told = values_told(project, runs, batch_size=[8, 12, 58, 128], status=ended)
+    assert told["Batch"].startswith("8 to 58 per device")
+    told = values_told(project, runs, status=["failed"] * 4)
+    assert not {"Model", "Batch"} & {*told}
+
+
 def auto(project):
     """The project with `repeats: auto` and two planned repeats instead of three."""
     config = msgspec.structs.replace(project.config, repeats="auto")

@@ -54,9 +54,8 @@ def test_without_a_factor_of_its_own_a_page_takes_the_studys_first(project):
 
 def test_overview_settings_have_the_setup_of_each_device(project):
     study = study_of(project)
-    assert study.setups["cpu"].size == "tiny"
-    assert study.setups["cpu"].batch_size == 8
     assert study.setups["cpu"].warmup_steps == 5
+    assert study.setups["cpu"].repeats == 3
 
 
 def test_pages_are_ordered_by_the_order_of_their_kinds(project):

@@ -26,7 +26,7 @@ class Fact(Strict, kw_only=True):
 
     says: Annotated[
         Level | list[Level],
-        about("What the source says, in the words of our results; a list: one of these."),
+        about("In the words of our results; a list: one of these; an empty list: nothing."),
     ]
     where: Annotated[Text, about("Where it says so, or how it follows.")]
 

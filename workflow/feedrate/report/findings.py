@@ -156,7 +156,8 @@ def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) 
     skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
     needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
     more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
-    ran_out = f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result"
+    limit = text.with_remark("ran out of memory", study.limit(device))
+    ran_out = f"{text.count(len(mine) - skipped, 'cell')} {limit}, which is a result"
     return f"{ran_out}{more * bool(skipped)}.", mine
 
 

@@ -13,7 +13,7 @@ from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
 from feedrate.report.rows import CellOf, CellRow, RunRow, as_run
-from feedrate.report.text import DASH, STATUS_WORDS, grouped, levels_text
+from feedrate.report.text import DASH, grouped, levels_text, state
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
 from feedrate.results.record import Record
 
@@ -257,7 +257,7 @@ def point_status(line: Line, point: Point) -> str:
     """The text in place of a missing number."""
     if point.status == "unsupported":
         return "/"
-    return DASH if line.published else STATUS_WORDS[point.status]
+    return DASH if line.published else state(point.status, point.row.cause if point.row else "")
 
 
 def short_names(cells: Iterable[CellOf]) -> dict[str, str]:

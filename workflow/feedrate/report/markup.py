@@ -168,7 +168,7 @@ def _cell_rows(
             use = "use" * (recommend and cell.recommended)
             yield row(name, *(field(cell) for field in columns.values()), class_=use, of=[cell])
         elif cell.status != "unsupported":
-            reason = noted(word(text.STATUS_WORDS[cell.status]), cell.cause)
+            reason = noted(word(text.state(cell.status, cell.cause)), cell.cause)
             yield wide_row(name, reason, width, of=[cell])
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():

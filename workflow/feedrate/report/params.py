@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from feedrate.config.plan import Plan, protocols, published_settings
+from feedrate.config.plan import Plan, protocols, published_settings, study_settings
 from feedrate.config.project import Project
 from feedrate.config.settings import Task
 from feedrate.config.sheets import Sources
@@ -65,15 +65,13 @@ class DeviceInfo(Strict, kw_only=True):
     capabilities: list[Name]
     family: Name | None = None
     """The registry entry that this device varies by its count."""
+    limit_gib: Positive | None = None
+    """The study's limit of the memory of a process, where it sets one."""
 
 
 class Setup(Strict, kw_only=True):
-    """The model that ran on a device, and how it was measured."""
+    """How a device was measured."""
 
-    model: str
-    size: str
-    batch_size: int
-    precision: str
     steps: int
     warmup_steps: int
     repeats: int  # planned ones, which every cell has
@@ -99,6 +97,11 @@ class StudyContext(Strict, kw_only=True):
     def label(self, device: str) -> str:
         """The device's display name."""
         return self.devices[device].label if device in self.devices else device
+
+    def limit(self, device: str) -> str:
+        """The study's limit of a process's memory in words; empty where it sets none."""
+        gib = self.devices[device].limit_gib if device in self.devices else None
+        return f"the study lets a process reserve {gib:g} GiB beyond its libraries" if gib else ""
 
     def factor_label(self, factor: str) -> str:
         """The factor's display name."""
@@ -205,10 +208,6 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     planned = protocols(project)
     for spec in plan.runs.values():
         setups[spec.study][spec.device] = Setup(
-            model=spec.settings.model.name,
-            size=spec.settings.model.size,
-            batch_size=spec.settings.train.batch_size,
-            precision=spec.settings.train.precision,
             steps=spec.protocol.steps,
             warmup_steps=spec.protocol.warmup_steps,
             repeats=planned[spec.study][spec.device].repeats,
@@ -270,6 +269,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
                 **_fields(device, "label", "count"),
                 capabilities=device.able,
                 family=device.variant_of,
+                limit_gib=study_settings(project, study, name).train.memory_gib,
             )
             for name in names
             if (device := project.devices.get(name))

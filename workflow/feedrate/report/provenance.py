@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import json
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,13 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
 
 def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
     """Machine, software, data and protocol. Where the runs differ, all values are listed; what only
-    records tell is the first valid run's, but for the packages."""
+    records tell is the first valid run's, but for the packages. The model, its batch and its
+    precision are those of the valid cells."""
     record = _first_record(runs)
     known = record.provenance if record else Provenance()
     setup, state = study.setups.get(device), known.machine_before
+    good = {run.cell: run for run in runs if run.status == "ok"}.values()
+    batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
     facts = {
         "Device model": _distinct(run.device_model for run in runs),
         "Driver": known.driver,
@@ -61,9 +64,10 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Host": _distinct(run.host for run in runs),
         "bf16 instructions": ", ".join(known.bf16_instructions),
         "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB" * bool(known.host_memory_gib),
-        "Model": f"{setup.model} {setup.size}" if setup else "",
-        "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
-        "Batch": f"{setup.batch_size} per device, {setup.precision}" if setup else "",
+        "Memory limit": study.limit(device),
+        "Model": _usual(run.model for run in good),
+        "Parameters": _usual(run.model_parameters for run in good),
+        "Batch": f"{batch} per device, {precision}" if batch else "",
         "Protocol": _protocol(setup, _STEPS[study.task]),
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
@@ -89,7 +93,7 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
     the target of links to the cell."""
     name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
     valid = run.status == "ok"
-    shown = text.number(run.samples_per_s) if valid else word(text.STATUS_WORDS[run.status])
+    shown = text.number(run.samples_per_s) if valid else word(text.state(run.status, run.cause))
     own = _anchor(run)
     link = el("a", shown, href=f"#{quote(own, safe=SAFE)}", class_="record")
     cells = (
@@ -216,6 +220,16 @@ def _times(runs: Sequence[RunRow]) -> str:
         return ""
     first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
     return f"first run started {first}, last {last} (UTC)"
+
+
+def _usual(values: Iterable[Any]) -> str:
+    """The value of most cells, with the others; of numbers without a majority, their range."""
+    counts = Counter(value for value in values if value)
+    names = [f"{v:,}" if isinstance(v, int) else str(v) for v, _ in counts.most_common()]
+    if isinstance(next(iter(counts), None), int) and 2 * max(counts.values()) <= counts.total():
+        return f"{min(counts):,} to {max(counts):,}"
+    others = f"{', '.join(names[1:])} in some cells" * (len(names) > 1)
+    return text.with_remark(names[0], others) if names else ""
 
 
 def _distinct(values: Iterable[str]) -> str:

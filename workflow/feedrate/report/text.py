@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from feedrate.config.values import Level, level_text
+from feedrate.jobs.events import NOT_TRIED
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -23,6 +24,11 @@ STATUS_WORDS = {
 }
 """A cell's status in words. An `absent` cell is missing in the results; the study leaves out an
 `excluded` cell on purpose."""
+
+
+def state(status: str, cause: str) -> str:
+    """The status of a cell or a run in words; one that a smaller cell decided was not tried."""
+    return "not tried" if cause.startswith(NOT_TRIED) else STATUS_WORDS[status]
 
 
 def number(value: float | None, digits: int = 4) -> str:

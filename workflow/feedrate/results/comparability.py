@@ -70,24 +70,34 @@ class Compared(NamedTuple):
         return " or ".join(said) or "not stated", here[0] or "not known"
 
 
+def stated(row: Published | PublishedFacts | None, sources: Sources) -> dict[Item, Fact]:
+    """What a published number's row and sheet state; the sheet has the last word."""
+    names: tuple[Item, ...] = ("device", "batch_size", "software")
+    in_row = {name: said for name in names if (said := getattr(row, name, None))}
+    facts = {name: Fact(says=said, where="its row") for name, said in in_row.items()}
+    return facts | sources.facts(row.sheet if row else None)
+
+
 def compare(
     row: Published | PublishedFacts | None, run: Mapping[str, Any], sources: Sources
 ) -> list[Compared]:
     """Compare every item of the sheet of a published number (None: of a statement without one)
     with a row of results.csv."""
-    names: tuple[Item, ...] = ("device", "batch_size", "software")
-    in_row = {name: said for name in names if (said := getattr(row, name, None))}
-    stated = {name: Fact(says=said, where="its row") for name, said in in_row.items()}
-    stated |= sources.facts(row.sheet if row else None)
-    found = []
+    known, found = stated(row, sources), []
     for item, here in _here(run, sources.datasets).items():
-        fact = stated.get(item)
+        fact = known.get(item)
         found.append(Compared(item, fact.values if fact else (), here, fact.where if fact else ""))
     return found
 
 
 def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
-    """Why a number of this kind cannot be judged; empty if it can.
+    """Why a number of this kind cannot be judged; empty if it can."""
+    texts = ((one.label, *one.texts) for one in in_the_way(compared, kind))
+    return [f"{label}: {said} there, {here} here" for label, said, here in texts]
+
+
+def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
+    """The items for which a number of this kind cannot be judged.
 
     TF32 matters where our run computed in single precision. Two settings of one device are
     compared across batches up to twice or half as large.
@@ -100,8 +110,7 @@ def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
     for item, one in items.items():
         differs = one.outcome == "different" and not (kind == "ratio" and _is_near(one))
         if (item in same and one.outcome != "same") or (item in alike and differs):
-            said, here = one.texts
-            wrong.append(f"{one.label}: {said} there, {here} here")
+            wrong.append(one)
     return wrong
 
 

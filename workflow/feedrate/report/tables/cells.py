@@ -13,8 +13,9 @@ ORDER = 160
 
 
 def _good_runs(cell: CellRow) -> Markup:
-    spread = f"spread {text.share(cell.spread)}" if cell.spread is not None else ""
-    return noted(f"{cell.ok_runs} of {cell.runs}", "noisy: " * cell.noisy + spread)
+    spread = [f"spread {text.share(cell.spread)}"] if cell.spread is not None else []
+    why = ", ".join([*spread, *["disturbed"] * bool(cell.disturbed)])
+    return noted(f"{cell.ok_runs} of {cell.runs}", "noisy: " * cell.noisy + why)
 
 
 def _trace(cell: CellRow) -> Markup:

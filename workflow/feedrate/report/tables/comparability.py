@@ -1,56 +1,69 @@
 """The sheets of the published numbers: what their source states, beside what our runs did."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import asdict
 
 from feedrate.config.study import Published
+from feedrate.config.values import Level, level_text
 from feedrate.report import text
-from feedrate.report.lines import first_runs, level_key
 from feedrate.report.markup import Markup, el, group_row, noted, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, RunRow
-from feedrate.results.comparability import NEEDS as MATTERS
-from feedrate.results.comparability import Compared, compare
+from feedrate.results.comparability import NEEDS as KINDS
+from feedrate.results.comparability import Compared, compare, in_the_way
 
 NEEDS = ("runs", "published")
 ORDER = 195
 
-HEADS = ("Item", "The source", "Here", "Outcome", "Matters for")
+HEADS = ("Item", "The source", "Here", "Outcome", "Rules out")
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """The items of each number that claims use, numbers with the same items together.
 
-    A number is beside our run of its cell, or else of its device, or else of each device.
+    A number is beside our run of its cell, or else of the cell most like it, on its device, or else
+    on each device.
     """
-    of_cell = first_runs(inputs.runs(settings.study))
-    of_device = {run.device: run for run in reversed(of_cell.values())}
+    good = (run for run in inputs.runs(settings.study) if run.status == "ok")
+    runs = text.grouped(good, lambda run: run.device)
     groups: dict[tuple[str, tuple[Compared, ...]], list[tuple[Published, RunRow]]] = {}
     for number in (one for one in settings.published if one.headline):
-        for device in [number.device] if number.device in of_device else of_device:
-            key = level_key({**settings.baseline, **number.levels})
-            run = of_cell.get((device, key), of_device[device])
+        for device in [number.device] if number.device in runs else runs:
+            run = _beside({**settings.baseline, **number.levels}, settings.baseline, runs[device])
             items = tuple(compare(number, asdict(run), settings.sources))
             groups.setdefault((device, items), []).append((number, run))
     rows: list[Markup] = []
     for (device, items), pairs in groups.items():
         numbers, beside = zip(*pairs, strict=True)
-        names = "; ".join(dict.fromkeys(text.levels_text(one.levels) for one in numbers))
-        heading = f"{settings.label(numbers[0].device)} ({names}), beside {settings.label(device)}"
-        rows += [group_row(heading, len(HEADS)), *(_row(item, beside) for item in items)]
+        theirs, ours = (
+            "; ".join(dict.fromkeys(text.levels_text(one.levels) for one in side))
+            for side in (numbers, beside)
+        )
+        here = text.with_remark(settings.label(device), ours)
+        heading = f"{settings.label(numbers[0].device)} ({theirs}), beside {here}"
+        rows.append(group_row(heading, len(HEADS)))
+        rows += [_row(item, items, beside) for item in items]
     if not rows:
         return el("p", "There is no published number, or no run to compare it with.")
     return table(HEADS, rows, "texts")
 
 
-def _row(one: Compared, beside: Sequence[RunRow]) -> Markup:
-    fp32 = one.item == "tf32" and any(run.precision == "fp32" for run in beside)
-    kinds = (
-        kind
-        for kind, needs in MATTERS.items()
-        if one.item in needs.same | needs.alike or (fp32 and kind != "memory")
-    )
+def _beside(
+    levels: Mapping[str, Level], baseline: Mapping[str, Level], runs: Sequence[RunRow]
+) -> RunRow:
+    """The run with the most of these levels; of several, the one most like the baseline."""
+
+    def alike(run: RunRow, wanted: Mapping[str, Level]) -> int:
+        return sum(
+            level_text(level) == level_text(run.levels.get(name, ""))
+            for name, level in wanted.items()
+        )
+
+    return max(runs, key=lambda run: (alike(run, levels), alike(run, baseline)))
+
+
+def _row(one: Compared, items: Sequence[Compared], beside: Sequence[RunRow]) -> Markup:
+    kinds = ", ".join(kind for kind in KINDS if one in in_the_way(items, kind))
     said, here = one.texts
-    about = noted(said, one.where)
-    return row(one.label, about, here, one.outcome, ", ".join(kinds), of=beside)
+    return row(one.label, noted(said, one.where), here, one.outcome, kinds, of=beside)

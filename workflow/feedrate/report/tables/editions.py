@@ -1,14 +1,17 @@
 """The source, audited: what does not fit together, and each published number by edition."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from feedrate.config.sheets import Sources
 from feedrate.config.study import Published
+from feedrate.config.values import cell_name
 from feedrate.report import text
 from feedrate.report.markup import Markup, el, group_row, join, noted, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results import audit
 from feedrate.results.claims import agrees
+from feedrate.results.comparability import stated
 
 NEEDS = ("published", "peaks", "claims")
 ORDER = 200
@@ -30,19 +33,22 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         levels = text.levels_text(entry.levels) or "settings not stated"
         metric = f", {entry.metric}" if entry.metric != audit.RATE else ""
         device = f"{settings.label(entry.device)}, {text.count(entry.count, 'device')}"
-        return f"{device}: {levels}{metric}"
+        return f"{text.with_remark(device, _assumed(entry, settings.sources))}: {levels}{metric}"
 
     rated = [
         (entry, audit.rate(entry, precision, settings.peaks[entry.device]))
         for entry, precision in zip(published, settings.precisions, strict=True)
     ]
+    claims = inputs.rows("claims.csv", ClaimRow, settings.study)
+    marks = {entry.id: _mark(entry, settings, claims) for entry in published}
     order = {edition: place for place, edition in enumerate(settings.origin.editions)}
     rows: list[Markup] = []
     for heading, group in text.grouped(rated, lambda one: name(one[0])).items():
         rows.append(group_row(heading, len(HEADS)))
-        rows += _rows(sorted(group, key=lambda one: order.get(one[0].edition, len(order))))
+        group.sort(key=lambda one: order.get(one[0].edition, len(order)))
+        rows += _rows(group, marks)
     remarks = [
-        *_text_and_table(inputs.rows("claims.csv", ClaimRow, settings.study)),
+        *_text_and_table(claims),
         *(audit.excess(name(one), found, settings.peaks[one.device]) for one, found in rated),
         *audit.miscounts(published, name),
         *audit.doubles(published, name),
@@ -64,11 +70,36 @@ def _text_and_table(claims: Iterable[ClaimRow]) -> Iterator[str]:
         yield f"{claim.statement}: printed {claim.published_value:g}, by the table {table_s}."
 
 
-def _rows(group: Sequence[tuple[Published, audit.Rate]]) -> Iterator[Markup]:
+def _assumed(entry: Published, sources: Sources) -> str:
+    """What a heading says of device and count beyond the sheet of the number's source."""
+    clear = {item for item, fact in stated(entry, sources).items() if len(fact.values) == 1}
+    items = {"device": "the device", "devices": "the number of devices"}
+    unsaid = [words for item, words in items.items() if item not in clear]
+    return f"assumed: the source leaves {text.listed(unsaid)} open" * bool(entry.sheet and unsaid)
+
+
+def _mark(entry: Published, settings: PageSettings, claims: Iterable[ClaimRow]) -> str:
+    """What the number is used for: verdicts on claims about its cell, or comparisons of rates."""
+    levels = settings.baseline | entry.levels
+    cell = f"{entry.device}/{cell_name({name: levels[name] for name in settings.factors})}"
+    headlines = {one.edition for one in settings.published if one.headline}
+    used = entry.levels and any(
+        cell in claim.cells.split(";") and entry.edition in claim.edition.split(";")
+        for claim in claims
+        if claim.of == "source" or claim.recomputed_from_published is not None
+    )
+    if used and (entry.headline or entry.edition not in headlines):
+        return "used for claims"
+    return "used for comparisons" * (entry.headline and entry.metric == audit.RATE)
+
+
+def _rows(
+    group: Sequence[tuple[Published, audit.Rate]], marks: Mapping[str, str]
+) -> Iterator[Markup]:
     for (previous, _), (entry, found) in zip([(None, None), *group], group, strict=False):
         peak = f"in {found.precision}{', above the peak' * ((found.mfu or 0) > 1)}"
         yield row(
-            noted(entry.edition, "used for claims" * entry.headline),
+            noted(entry.edition, marks[entry.id]),
             f"{text.exact(entry.value)} {entry.unit}",
             text.ratio(entry.value / previous.value if previous else None),
             text.seconds(found.timed_s),

@@ -29,7 +29,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     cells = inputs.cells(settings.study)
     rows: list[Markup] = []
     for device in settings.measured:
-        rows.append(group_row(settings.label(device), len(heads)))
+        heading = text.with_remark(settings.label(device), settings.limit(device))
+        rows.append(group_row(heading, len(heads)))
         rows += [_row(line, factor) for line in ladder_lines(settings, cells, factor, device)]
     return table(heads, rows, "last-text")
 

@@ -1,0 +1,63 @@
+"""Running out of memory: the limit that a study sets, and the cells that were not tried."""
+
+import pytest
+from msgspec.structs import replace
+from report_samples import STUDY, study_of, table, with_study, write_results
+
+from feedrate.report import provenance
+from feedrate.report.findings import findings
+from feedrate.report.rows import Inputs
+
+CAUSE = "Not tried: workers=2 ran out of memory, and this asks for no less."
+
+
+@pytest.fixture
+def full(tmp_path, project, monkeypatch):
+    """A project with a ladder whose last cell was not tried, and its results."""
+    monkeypatch.chdir(tmp_path)
+    project = with_study(project, ladder=["workers"])
+    files = write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"}, cause=CAUSE)
+    return project, Inputs(files)
+
+
+def limited(project):
+    """The project with a limit of memory on the CPU."""
+    adapt = {"cpu": {"settings": {"train": {"batch_size": 8, "memory_gib": 1.9}}}}
+    return with_study(project, adapt=adapt)
+
+
+def places(project, inputs):
+    """All that tells of memory: facts of the machine, sentences, the table of largest levels."""
+    study = study_of(project)
+    runs, cells = inputs.runs(STUDY), inputs.cells(STUDY)
+    said = next(one.text for one in findings(study, cells, runs, [], []) if "memory" in one.lead)
+    return [provenance.provenance(study, runs), said, table(project, inputs, "largest")]
+
+
+def test_a_limit_of_memory_is_said_wherever_memory_ran_out(full):
+    project, inputs = full
+    assert not any("1.9 GiB" in place for place in places(project, inputs))
+    assert all("1.9 GiB" in place for place in places(limited(project), inputs))
+
+
+def test_a_cell_that_a_smaller_one_decided_is_not_called_out_of_memory(full):
+    project, inputs = full
+    study, runs = study_of(project), inputs.runs(STUDY)
+    for page in (table(project, inputs, "cells"), provenance.provenance(study, runs)):
+        assert "not tried" in page
+        assert ">out of memory<" not in page
+    ran = [replace(one, cause="It ran out.") for one in runs]
+    page = provenance.provenance(study, ran)
+    assert "out of memory" in page
+    assert "not tried" not in page
+
+
+def test_a_noisy_cell_says_why_without_a_spread(project, inputs, monkeypatch):
+    single = [
+        replace(cell, noisy=True, spread=None, disturbed="Other processes used 28% of the time.")
+        for cell in inputs.cells(STUDY)
+    ]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: single)
+    page = table(project, inputs, "cells")
+    assert "noisy: disturbed<" in page
+    assert "noisy: <" not in page
