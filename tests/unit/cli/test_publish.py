@@ -1,7 +1,13 @@
 """`python -m feedrate publish`: the runs of results.csv in each tracker, once."""
 
 import importlib.util
+import os
+import socket
+import subprocess
 import sys
+import time
+from contextlib import closing, suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +30,8 @@ def root(tmp_path, monkeypatch):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("WANDB_DIR", "")
     monkeypatch.delenv("WANDB_DIR")
-    for name in ("MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY"):
+    names = "MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY"
+    for name in (*names, "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "TRACKIO_SPACE_ID"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -94,6 +101,66 @@ def test_no_password_is_printed(root, capsys, monkeypatch):
     assert f"http://me:{MASK}@host:5000" in err
 
 
+class Server:
+    """Stands for trackio's client of its own server, which keeps what it got."""
+
+    kept: list[dict] = []
+    refuses = False
+
+    def __init__(self, address, write_token=None):
+        self.given = address, write_token
+
+    def predict(self, *, api_name, **given):
+        if self.refuses:
+            raise RuntimeError(f"no write token for {self.given}")
+        if api_name == "/bulk_log":
+            Server.kept += given["logs"]
+        return [{"name": log["run"], "id": log["run_id"]} for log in Server.kept]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setitem(sys.modules, "trackio", SimpleNamespace(RemoteClient=Server))
+    monkeypatch.setattr(publish.importlib.util, "find_spec", lambda _name: True)
+    monkeypatch.setattr(Server, "kept", [])
+    return Server
+
+
+WHERE = [
+    {"TRACKIO_SERVER_URL": "http://host:7860", "TRACKIO_WRITE_TOKEN": "s3kret-s3kret"},
+    {"TRACKIO_SERVER_URL": "http://host:7860/?write_token=s3kret-s3kret"},
+]
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_the_server_of_trackio_says_what_it_has(root, server, where, monkeypatch, capsys):
+    for name, value in where.items():
+        monkeypatch.setenv(name, value)
+    assert send("--to", "trackio") == 0
+    server.kept[1:] = []  # as if it had lost two of them
+    assert send("--to", "trackio") == send("--to", "trackio") == 0
+    out = capsys.readouterr().out
+    for sent, there in ((3, 0), (2, 1), (0, 3)):
+        assert f"{sent} runs sent to trackio, {there} there already." in out
+    runs = list(publish.read_runs(root / "results/results.csv"))
+    assert [log["run_id"] for log in server.kept] == [run.identity for run in runs]
+    assert server.kept[0]["metrics"]["samples_per_s"] == 100.0
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_what_trackios_server_refuses_is_said_without_its_token(
+    root, server, where, monkeypatch, capsys
+):
+    for name, value in where.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(server, "refuses", True)
+    assert send("--to", "trackio") == 2
+    said = capsys.readouterr().err
+    assert "trackio: RuntimeError: no write token" in said
+    assert MASK in said
+    assert "s3kret" not in said
+
+
 def needs(name):
     absent = importlib.util.find_spec(name) is None
     return pytest.mark.skipif(absent, reason=f"{name} is not in requirements/dev.lock; not here")
@@ -128,6 +195,35 @@ def test_trackio_gets_each_run_once(root, monkeypatch, capsys):
     assert "0 runs sent to trackio, 3 there already." in capsys.readouterr().out
     found = list(trackio.Api().runs(trackers.PROJECT))
     assert {run.config["status"] for run in found} == {"ok", "failed"}
+
+
+@needs("trackio")
+def test_a_real_server_of_trackio_gets_each_run_once(root, monkeypatch, capsys):
+    from trackio import RemoteClient
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("TRACKIO_WRITE_TOKEN", "s3kret-s3kret")
+    where = {"TRACKIO_DIR": str(root / "served"), "GRADIO_SERVER_PORT": str(port)}
+    code = "import trackio; trackio.show(open_browser=False)"
+    served = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **where})
+    monkeypatch.setenv("TRACKIO_SERVER_URL", address := f"http://127.0.0.1:{port}")
+    try:
+        for _ in range(600):
+            with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port))):
+                break
+            time.sleep(0.1)
+        assert send("--to", "trackio") == send("--to", "trackio") == 0
+        monkeypatch.setenv("TRACKIO_WRITE_TOKEN", "another-token")
+        asked = RemoteClient(address)
+        found = asked.predict(api_name="/get_runs_for_project", project=trackers.PROJECT)
+        assert send("--to", "trackio", "--project", "other") == 2
+    finally:
+        served.kill()
+        served.wait()
+    runs = publish.read_runs(root / "results/results.csv")
+    assert sorted(run["id"] for run in found) == sorted(run.identity for run in runs)
+    assert "0 runs sent to trackio, 3 there already." in capsys.readouterr().out
 
 
 @needs("wandb")

@@ -148,8 +148,8 @@ def test_who_does_not_look_finds_nothing(copy):
     assert "this machine has no accelerator" in copy.error(devices=["detected"])
 
 
-def findings(variable: str) -> list[str]:
-    software = Software(environment={variable: "x"})
+def findings(variable: str, value: str = "x") -> list[str]:
+    software = Software(environment={variable: value})
     device = Device(label="D", kind="cpu", capabilities=[], software=software)
     return check_devices("config/devices.yaml", {"d": device})
 
@@ -163,6 +163,16 @@ def test_ordinary_variables_pass(variable):
 def test_a_secret_is_refused_before_it_is_told_in_a_record(variable):
     (line,) = findings(variable)
     assert line.startswith(f"config/devices.yaml: d.software.environment.{variable}: a secret")
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:pa55word@host:5000", "http://host:7860/?write_token=pa55word"]
+)
+def test_an_address_with_a_secret_is_refused_too(address):
+    (line,) = findings("SOME_SERVER", address)
+    assert "software.environment.SOME_SERVER: a secret" in line
+    assert "pa55word" not in line
+    assert findings("SOME_SERVER", "http://host:5000/?project=p") == []
 
 
 @pytest.mark.parametrize("variable", ["A B", "X=Y", "1ST", "", "x;reboot", "LÄNGE"])

@@ -21,6 +21,8 @@ HIDDEN = {
     "login me password 0123456789abcdef": "0123456789abcdef",
     "Authorization: Bearer abcdefghijklmnop.qrst": "abcdefghijklmnop",
     "https://me:s3cr3t@host/x": "s3cr3t",
+    "http://host:7860/?write_token=Ab3dEf6hIj-_9&project=p": "Ab3dEf",
+    '"write_token": "Ab3dEf6hIj-_9"': "Ab3dEf",
     "sk-proj-abcdefghijklmnopqrstuv": "sk-proj",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghij": "eyJzdWI",
     f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{KEY}\\n-----END OPENSSH PRIVATE KEY-----": "AAAAMw",

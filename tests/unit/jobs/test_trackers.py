@@ -1,7 +1,9 @@
 """Trackers of experiments: what they are given, what they cost, and that they fail no job."""
 
 import importlib.util
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from one_weight import OneWeight, Rows
@@ -131,6 +133,17 @@ def test_without_trackers_there_is_no_callback_and_no_variable(monkeypatch, tmp_
     monkeypatch.delenv("WANDB_DIR", raising=False)
     assert trackers.make_trackers(EventLog(tmp_path, 0), None, tmp_path) == []
     assert "WANDB_DIR" not in trackers.os.environ
+
+
+def test_trackio_takes_no_samples_of_the_machine(monkeypatch):
+    given = {}
+    module = SimpleNamespace(init=lambda **options: given.update(options))
+    monkeypatch.setitem(sys.modules, "trackio", module)
+    found = "transformers.integrations.get_reporting_integration_callbacks"
+    monkeypatch.setattr(found, lambda _names: [object])
+    trackers.integration("trackio")
+    module.init(project="p")
+    assert given == {"project": "p", "auto_log_cpu": False, "auto_log_gpu": False}
 
 
 def needs(name):

@@ -168,7 +168,8 @@ def config(**changes):
 
 
 def test_where_a_trackers_runs_go_has_to_be_known_before_the_first_job(monkeypatch):
-    for name in ("MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY"):
+    names = "MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY"
+    for name in (*names, "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "TRACKIO_SPACE_ID"):
         monkeypatch.delenv(name, raising=False)
     driver.check_outside(config())
     driver.check_outside(config(trackers=["trackio"]))
@@ -182,6 +183,11 @@ def test_where_a_trackers_runs_go_has_to_be_known_before_the_first_job(monkeypat
     driver.check_outside(config(trackers=["wandb"]))
     with pytest.raises(WorkflowError, match=r"trackers: mlflow needs .* MLFLOW_TRACKING_URI"):
         driver.check_outside(config(trackers=["mlflow"]))
+    monkeypatch.setenv("TRACKIO_SERVER_URL", "http://host:7860")
+    with pytest.raises(WorkflowError, match=r"trackers: trackio needs .* TRACKIO_WRITE_TOKEN"):
+        driver.check_outside(config(trackers=["trackio"]))
+    monkeypatch.setenv("TRACKIO_SERVER_URL", "http://host:7860?write_token=s3kret-s3kret")
+    driver.check_outside(config(trackers=["trackio"]))
 
 
 # The machine, before the first job

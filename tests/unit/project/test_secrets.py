@@ -19,6 +19,15 @@ def test_the_password_in_an_address_is_masked():
     assert mask("no answer: pa55word at me@host") == f"no answer: {MASK} at me@host"
 
 
+def test_tokens_in_the_query_of_an_address_are_masked_also_as_programs_read_them():
+    address = "http://host:7860/?project=p&write_token=s3cr3t%2Ds3cr3t&api_key=k3yk3yk3y#x"
+    mask = Masker({"TRACKIO_SERVER_URL": address})
+    assert mask(address) == (f"http://host:7860/?project=p&write_token={MASK}&api_key={MASK}#x")
+    assert (
+        mask("X-Trackio-Write-Token: s3cr3t-s3cr3t of p") == f"X-Trackio-Write-Token: {MASK} of p"
+    )
+
+
 def test_a_token_that_begins_as_another_is_masked_whole():
     mask = Masker({"A_TOKEN": "12345678", "B_TOKEN": "1234567890"})
     assert mask("1234567890") == MASK

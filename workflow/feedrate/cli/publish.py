@@ -7,6 +7,7 @@ identity, so that a second call sends only what is new.
 import argparse
 import importlib.util
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -20,7 +21,7 @@ from feedrate.cli.display import counted, output
 from feedrate.core.errors import MASK, Masker, UsageError
 from feedrate.core.files import digest_value
 from feedrate.core.paths import RESULTS
-from feedrate.jobs.trackers import NEEDS, PROJECT, lacks, set_defaults
+from feedrate.jobs.trackers import NEEDS, PROJECT, lacks, set_defaults, trackio_server
 from feedrate.results.columns import RUNS
 from feedrate.results.comparison import record_of, results_csv
 from feedrate.results.merge import METRICS
@@ -146,14 +147,36 @@ def _to_trackio(runs: list[Run], project: str) -> int:
     """Write runs into trackio's database (TRACKIO_DIR) or space; return how many were new."""
     import trackio
 
+    if server := trackio_server():
+        return _to_trackio_server(runs, project, server)
     known: set[str] = set()
     with suppress(ValueError):  # there is no such project yet
         known = {run.name for run in trackio.Api().runs(project)}
     new = [run for run in runs if run.name not in known]
+    off = {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
     for run in new:
-        trackio.init(project, run.name, config=run.settings, auto_log_gpu=False, embed=False)
+        trackio.init(project, run.name, config=run.settings, **off)
         trackio.log(run.metrics, step=0)
         trackio.finish()
+    return len(new)
+
+
+def _to_trackio_server(runs: list[Run], project: str, address: str) -> int:
+    """Send runs to trackio's own server; return how many were new. Its errors are raised, where
+    `trackio.init` only warns of them and keeps the run in a folder here."""
+    from trackio import RemoteClient
+
+    in_address = "write_token=" in address
+    token = None if in_address else os.environ["TRACKIO_WRITE_TOKEN"].strip()
+    server = RemoteClient(address, write_token=token)
+    found = server.predict(api_name="/get_runs_for_project", project=project)
+    known = {run["name"] for run in found}
+    new = [run for run in runs if run.name not in known]
+    for run in new:
+        # Its identity is the server's too: a run that two calls send at once is stored once.
+        who = {"project": project, "run": run.name, "run_id": run.identity, "log_id": run.identity}
+        told = {"metrics": run.metrics, "step": 0, "config": run.settings}
+        server.predict(api_name="/bulk_log", logs=[{**who, **told}], hf_token=None)
     return len(new)
 
 

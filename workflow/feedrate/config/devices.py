@@ -14,7 +14,7 @@ from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, load
 from feedrate.core import plugins
-from feedrate.core.errors import SECRET_NAME
+from feedrate.core.errors import SECRET_NAME, secrets_in
 
 Capability = Literal[
     # Precisions
@@ -135,11 +135,11 @@ def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
         re.compile(device.model_pattern or "")
     except re.error as error:
         yield "model_pattern", f"{device.model_pattern!r} is not a regular expression ({error})"
-    for variable in device.software.environment:
+    for variable, value in device.software.environment.items():
         key = f"software.environment.{variable}"
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
             yield key, "an environment variable cannot have this name"
-        elif SECRET_NAME.search(variable):
+        elif SECRET_NAME.search(variable) or secrets_in(value):
             yield key, "a secret would appear in every record; set it where snakemake is started"
     if device.count > (most := launcher_limit(device.launcher, "MAX_PROCESSES")):
         yield (

@@ -6,12 +6,16 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote_plus
 
-SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
+_ENDS = "(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY)"
+SECRET_NAME = re.compile(f"{_ENDS}$", re.IGNORECASE)
 """Environment variables whose values never reach a log, an event or a message."""
 MASK = "***"
 URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
 """The password in an address, such as that of a tracker's server."""
+URL_TOKEN = re.compile(rf"[?&][\w.-]*{_ENDS}=([^&#\s]{{8,}})", re.IGNORECASE)
+"""A secret in the query of an address, such as `write_token` of trackio's server."""
 _SHORTEST = 8
 """Shorter values are not masked: they may be ordinary words."""
 
@@ -38,8 +42,8 @@ class LogError(ExpectedError):
 
 
 class Masker:
-    """Replaces the values of secret environment variables in text, and passwords in addresses that
-    variables hold."""
+    """Replaces the values of secret environment variables in text, and passwords and tokens in
+    addresses that variables hold."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         values = {
@@ -47,13 +51,19 @@ class Masker:
             for name, value in environment.items()
             if SECRET_NAME.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)  # noqa: PTH110
         }
-        values |= {found for value in environment.values() for found in URL_PASSWORD.findall(value)}
+        values |= {found for value in environment.values() for found in secrets_in(value)}
         longest_first = sorted(values, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if values else None
 
     def __call__(self, text: str) -> str:
         """`text` without secrets."""
         return self._pattern.sub(MASK, text) if self._pattern else text
+
+
+def secrets_in(text: str) -> set[str]:
+    """The passwords and tokens in the addresses of `text`, as written and as programs read them."""
+    found = {*URL_PASSWORD.findall(text), *URL_TOKEN.findall(text)}
+    return found | {unquote_plus(secret) for secret in found}
 
 
 def fail(program: str, why: object, exit_code: int = 1) -> int:

@@ -38,7 +38,7 @@ _TOKENS = {
 _VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<|=|require\()[^\s\"'\\,;)}&]{8,}"
 _BEFORE = {
     **{name: rf"((?i:{name}){_VALUE}" for name in ("secret", "passwd", "password", "auth_token")},
-    **{name: rf"((?i:{name}){_VALUE}" for name in ("access_token", "hub_token")},
+    **{name: rf"((?i:{name}){_VALUE}" for name in ("access_token", "hub_token", "write_token")},
     "key": rf"((?:(?i:api_?key|access_?key)|_KEY){_VALUE}",
     "token": rf"(TOKEN{_VALUE}",
     "_pat": rf"(_PAT{_VALUE}",

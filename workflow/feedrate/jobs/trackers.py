@@ -55,9 +55,17 @@ CALL_S = 60.0
 START, LOG, CLOSE = "on_train_begin", "on_log", "on_train_end"
 
 
+def trackio_server() -> str:
+    """The address of trackio's own server, as trackio finds it; empty: a folder or a Space."""
+    given = os.environ.get("TRACKIO_SERVER_URL", "").strip()
+    return "" if os.environ.get("TRACKIO_SPACE_ID") else given
+
+
 def lacks(name: str) -> str:
     """What the tracker lacks in this environment, in a sentence; empty if it can be used."""
     needed = NEEDS[name]
+    if name == "trackio" and (server := trackio_server()) and "write_token=" not in server:
+        needed = {"TRACKIO_WRITE_TOKEN": "the server's"}
     if not needed or any(os.environ.get(variable, "").strip() for variable in needed):
         return ""
     examples = " or ".join(f"{variable} ({value})" for variable, value in needed.items())
@@ -147,7 +155,11 @@ def integration(name: str) -> Any:
     """The Trainer's callback for a tracker. Raises what the tracker's import raises."""
     from transformers.integrations import get_reporting_integration_callbacks
 
-    return get_reporting_integration_callbacks([name])[0]()
+    callback = get_reporting_integration_callbacks([name])[0]()
+    if name == "trackio":  # no variable switches its samples of the machine off
+        trackio = sys.modules["trackio"]
+        trackio.init = partial(trackio.init, auto_log_cpu=False, auto_log_gpu=False)
+    return callback
 
 
 @contextmanager
