@@ -57,8 +57,13 @@ def test_without_the_baseline_there_is_no_gain(tmp_path, project):
 
 
 def test_a_single_run_has_no_interval(project, cells):
-    detail = answer(study_of(project), changed(cells, ok_runs=1, ci_low=None), "cpu").detail
-    assert "14.10 samples/s (a single run" in detail
+    single = {"ok_runs": 1, "ci_low": None, "speedup_ci_low": None}
+    found = answer(study_of(project), changed(cells, **single), "cpu")
+    assert found.headline == "CPU: use data-loader workers = 1, by single runs."
+    assert "14.10 samples/s (a single run, so no interval)" in found.detail
+    assert f"{TIMES}1.26 relative to workers = 0, by single runs." in found.detail
+    detail = answer(study_of(project), changed(cells, ok_runs=1), "cpu").detail
+    assert "(a single run, interval 13.96 to 14.24)" in detail, "the noise is that of other cells"
 
 
 def test_no_good_cell_is_no_answer(tmp_path, project):
@@ -178,6 +183,19 @@ def test_the_answer_of_a_ladder_is_what_fits_and_what_is_fastest(tmp_path, ladde
     most = "decode = host: up to 2, fastest measured with 2 (14.30 samples/s)"
     assert found.detail.startswith(most)
     assert failures(study_of(ladder), cells) == []
+
+
+def test_the_fastest_of_a_ladder_is_that_of_the_settings_with_the_largest_level(tmp_path, ladder):
+    cells = cells_of(tmp_path, ladder, bad={("cpu", 16): "out_of_memory"})
+    faster = [
+        msgspec.structs.replace(c, cell="workers=1~decode=device", samples_per_s=99.0)
+        for c in cells
+        if c.cell == "workers=1~decode=host"
+    ]
+    hosts = [cell for cell in cells if cell.cell.endswith("host")]
+    found = answer(study_of(ladder), [*hosts, *faster], "cpu")
+    assert found.to_do.startswith("Use 2, the fastest with decode = host (14.30 samples/s)")
+    assert "decode = device: up to 1, fastest measured with 1 (99.00 samples/s)" in found.detail
 
 
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):

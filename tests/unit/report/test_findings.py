@@ -111,6 +111,18 @@ def test_the_change_shown_does_not_depend_on_what_was_measured(project, inputs):
         assert f"Published: {TIMES}1.28 on Gaudi2." in said
 
 
+def test_a_change_of_what_is_trained_is_compared_with_no_published_change(project, inputs):
+    study = study_of(project)
+    size = msgspec.structs.replace(study.factors["workers"], sets="model.size")
+    found = {}
+    for workers in (study.factors["workers"], size):
+        one = msgspec.structs.replace(study, factors=study.factors | {"workers": workers})
+        said = findings(one, inputs.cells(STUDY), inputs.runs(STUDY), [], [])
+        found[workers.sets] = " ".join(finding.text for finding in said)
+    assert "throughput changes by" in found["loader.workers"]
+    assert "throughput changes by" not in found["model.size"]
+
+
 @pytest.mark.parametrize("verdict", ["mixed", "memory-pressed"])
 def test_verdicts_are_written_out(project, inputs, verdict):
     cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]

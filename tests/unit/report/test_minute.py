@@ -80,22 +80,41 @@ def set_apart(inputs, **changes):
 
 def test_a_ladder_says_whether_the_largest_is_the_fastest(ladder, tmp_path, project):
     inputs = Inputs(write_results(tmp_path, project, bad=bad("out_of_memory", 16)))
-    told = "Use 2, the fastest measured (14.30 samples/s); it is not measurably faster than 1."
+    fastest = "the fastest with decode = host (14.30 samples/s)"
+    told = f"Use 2, {fastest}; it is not measurably faster than 1."
     assert told in said(ladder, inputs)
-    words = said(ladder, set_apart(inputs))
-    assert "Use 2, which is also the fastest (14.30 samples/s)." in words
+    assert f"Use 2, which is also {fastest}." in said(ladder, set_apart(inputs))
 
 
 def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
     words = said(ladder, inputs)
     assert "it is not measurably faster than 1. Memory was not full with 16" in words
     words = said(ladder, set_apart(inputs))
-    assert "Use 2, the fastest (14.30 samples/s): larger ones fit, but are slower." in words
+    fastest = "the fastest with decode = host (14.30 samples/s)"
+    assert f"Use 2, {fastest}: larger ones fit, but are slower." in words
 
 
-def test_a_ladder_of_single_runs_tells_no_fastest(ladder, inputs):
-    words = said(ladder, set_apart(inputs, ci_low=None, ci_high=None))
-    assert "it is not measurably faster than 0, 1 and 16." in words
+def test_single_runs_of_a_ladder_are_only_told_from_what_they_may_not_differ_by(ladder, inputs):
+    single = set_apart(inputs, ci_low=None, ci_high=None)
+    words = said(ladder, single)
+    assert "(14.30 samples/s, by single runs); it is not measurably faster than 1. " in words
+    words = said(replace(ladder, noise_share=0.001), single)
+    assert "(14.30 samples/s, by single runs): larger ones fit, but are slower." in words
+
+
+def test_a_setting_to_use_by_single_runs_says_so(study, inputs):
+    words = said(study, set_apart(inputs, ci_low=None, ci_high=None))
+    assert "CPU: 14.10 samples/s with workers = 1, by single runs, compute-bound: use it" in words
+
+
+def test_what_single_runs_leave_undecided_says_so(study, inputs):
+    single = set_apart(inputs, ci_low=None, ci_high=None, recommended=False, open="Undecided.")
+    assert "to 14.30 samples/s, by single runs, undecided between" in said(study, single)
+
+
+def test_a_setting_whose_limit_is_undecided_is_to_be_repeated(study, inputs):
+    words = said(study, set_apart(inputs, verdict="undecided"))
+    assert "with workers = 1, its limit undecided: use it, and repeat it." in words
 
 
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):
@@ -145,7 +164,7 @@ def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
 
 
 def test_storage_of_single_runs_says_so(study, inputs):
-    assert "Single runs, no interval. Undecided" in of_storage(study, inputs, ci_low=None)
+    assert "Single runs, no interval. Nothing" in of_storage(study, inputs, ci_low=None)
 
 
 def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
@@ -156,7 +175,9 @@ def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
     assert len(found.cells) == 4
 
 
-@pytest.mark.parametrize("unknown", [{"ci_low": None}, {"ci_low": 1.0, "ci_high": 20.0}])
+@pytest.mark.parametrize(
+    "unknown", [{"ci_low": None, "block_noise": 0.2}, {"ci_low": 1.0, "ci_high": 20.0}]
+)
 def test_storage_that_the_runs_do_not_tell_apart_is_undecided(study, inputs, unknown):
     words = of_storage(study, inputs, **unknown)
     assert "Undecided: the runs do not tell 1, 2 and 16 from 0. Repeat them" in words

@@ -28,6 +28,20 @@ def test_rows_are_typed_and_know_their_levels(inputs):
     assert cell.mfu is None
 
 
+def test_single_runs_have_rivals_within_what_they_are_taken_to_differ_by():
+    def cell(rate, **columns):
+        return CellRow(study="s", device="d", cell="c", status="ok", samples_per_s=rate, **columns)
+
+    fast, near, slow = cell(58.66), cell(54.6), cell(24.11)
+    assert fast.rivals([fast, near, slow], 0.1) == [near]
+    assert fast.rivals([fast, near, slow], 0.01) == []
+    assert fast.rivals([cell(24.11, block_noise=0.4)], 0.1) == [cell(24.11, block_noise=0.4)]
+    assert fast.basis
+    sure = [cell(rate, ci_low=rate - 1, ci_high=rate + 1) for rate in (58.0, 56.5, 55.5)]
+    assert sure[0].rivals(sure, 0.1) == [sure[1]]
+    assert not sure[0].basis
+
+
 def test_only_the_rows_of_the_study(inputs):
     assert inputs.cells("another") == []
 

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from record_builder import collect_settings, collect_study, make_record, make_spec, runs_of
 from record_builder import write_records as write
 
@@ -118,6 +119,44 @@ def test_what_single_runs_leave_open_is_an_assumption_and_no_measured_ratio(tmp_
     assert "at least 2 runs of each" in told
 
 
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_what_is_open_says_which_rate_is_divided_by_which_and_among_how_many(tmp_path, repeats):
+    pairs = ([95.0, 97.0], [100.0, 102.0], [99.0, 101.0])
+    records = [one for w, rates in enumerate(pairs) for one in runs_of(w, rates[:repeats])]
+    told = cells_of(tmp_path, records)[W0]["open"]
+    assert {1: "100/95 = 1.053; ", 2: "101/96 = 1.052; "}[repeats] in told
+    assert "with 3 settings compared the ratio" in told
+
+
+def test_a_recommendation_by_single_runs_says_so(tmp_path):
+    told = cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0])])[W1]["recommendation"]
+    assert "the best of 2 settings, by single runs; " in told
+    two = [*runs_of(0, [70.0, 70.5]), *runs_of(1, [100.0, 100.5])]
+    assert "single" not in cells_of(tmp_path, two)[W1]["recommendation"]
+
+
+@pytest.mark.parametrize("what", ["model.name", "model.size", "model.image_px", "model.losses"])
+def test_cells_that_train_something_else_than_the_baseline_do_not_compete(tmp_path, what):
+    other = "workers=1~decode=device"
+    records = [
+        *runs_of(0, [10.0]),
+        *runs_of(1, [49.0]),
+        make_record(50.0, spec=make_spec(1, "device")),
+    ]
+
+    def cells(setting, **changes):
+        bundles = {"host": {}, "device": {setting: "another"}}
+        decode = Factor(bundles=bundles, levels=["host", "device"])
+        factors = {"workers": Factor(sets="loader.workers", levels=[0, 1]), "decode": decode}
+        study = collect_study(factors=factors, **changes)
+        return cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
+
+    assert left_open(cells("loader.decode")) == [W1, other]
+    found = cells(what)
+    assert (chosen(found), left_open(found)) == ([W1], [])
+    assert chosen(cells(what, within=["decode"])) == [W1, other]
+
+
 def test_settings_are_recommended_within_each_storage(tmp_path):
     factors = {
         "workers": Factor(sets="loader.workers", levels=[0, 1]),
@@ -230,7 +269,7 @@ def test_a_number_of_workers_that_does_not_vary_is_not_what_is_chosen(tmp_path):
     cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
     (chosen,) = [row for row in cells.values() if row["recommended"]]
     assert chosen["recommendation"] == (
-        "Use decode = device: 20 samples/s, the best of 2 settings."
+        "Use decode = device: 20 samples/s, the best of 2 settings, by single runs."
     )
 
 

@@ -72,7 +72,8 @@ def answer(
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
         to_do = TO_DO.get(best.verdict, NOT_DECIDED)
-        return Answer(f"{label}: use {levels}.", _throughput(study, best), to_do, [best])
+        use = f"{label}: use {levels}{best.basis}."
+        return Answer(use, _throughput(study, best), to_do, [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
         names = several(study, [cell.levels for cell in between])
@@ -88,7 +89,8 @@ def answer(
         rate, verdict = text.rate(good[0].samples_per_s), VERDICTS.get(good[0].verdict, "")
         detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
         to_do = TO_DO.get(good[0].verdict, NOT_DECIDED)
-        return Answer(f"{label}: training throughput is {rate}.", detail, to_do, good)
+        headline = f"{label}: training throughput is {rate}{good[0].basis}."
+        return Answer(headline, detail, to_do, good)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
 
 
@@ -158,10 +160,9 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
 def _throughput(study: StudySettings, best: CellRow) -> str:
     """The throughput of the setting to use, its gain, and what limits it."""
     interval = text.interval(best.ci_low, best.ci_high)
-    spread = f"interval {interval}" * bool(interval)
-    if best.ok_runs == 1:
-        spread = "a single run, so no interval"
-    rate = text.with_remark(f"Training throughput is {text.rate(best.samples_per_s)}", spread)
+    spread = f"interval {interval}" if interval else "so no interval"
+    remark = "a single run, " * (best.ok_runs == 1) + spread
+    rate = text.with_remark(f"Training throughput is {text.rate(best.samples_per_s)}", remark)
     return f"{rate}{_ratio(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
 
 
@@ -176,7 +177,7 @@ def _ratio(study: StudySettings, best: CellRow) -> str:
         return f". The baseline ({base}) has no number to compare with."
     low, high = best.speedup_ci_low, best.speedup_ci_high
     if low is None or high is None:
-        return f", {text.ratio(best.speedup)} relative to {base}."
+        return f", {text.ratio(best.speedup)} relative to {base}{best.basis}."
     noise = ", which noise may explain" if low <= 1 <= high else ""
     interval = text.ratio_interval(low, high)
     return f", {text.ratio(best.speedup)} ({interval}) relative to {base}{noise}."
@@ -205,27 +206,29 @@ def _largest_that_fits(
     large, others, _, line = max(fitting, key=lambda one: order.index(one[0]))
     detail = "; ".join(f"{others}: {sentence}" for _, others, sentence, _ in fitting)
     rows = [point.row for point in (line.largest, line.fastest) if point and point.row]
-    to_do = _use_of_memory(line, factor)
+    to_do = _use_of_memory(study, line, factor)
     return Answer(f"{name}: a {label} of {large} fits ({others}).", f"{detail}.", to_do, rows)
 
 
-def _use_of_memory(line: Line, factor: str) -> str:
-    """Which level to use: the fastest; and whether the limit of memory is known."""
+def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
+    """Which level to use: the fastest of the line; and whether the limit of memory is known."""
     large, fast = (point and point.levels[factor] for point in (line.largest, line.fastest))
-    rate = text.rate(line.best)
-    use = f"Use {large}, which is also the fastest ({rate})."
-    if unsure := not_told(line, factor):
-        use = f"Use {fast}, the fastest measured ({rate}); {unsure}."
+    where = f" with {text.levels_text(line.others)}" * bool(line.others)
+    basis = line.fastest.row.basis if line.fastest and line.fastest.row else ""
+    fastest = f"the fastest{where} ({text.rate(line.best)}{basis})"
+    use = f"Use {large}, which is also {fastest}."
+    if unsure := not_told(study, line, factor):
+        use = f"Use {fast}, {fastest}; {unsure}."
     elif fast != large:
-        use = f"Use {fast}, the fastest ({rate}): larger ones fit, but are slower."
+        use = f"Use {fast}, {fastest}: larger ones fit, but are slower."
     beyond = f" Memory was not full with {large}: add larger levels to find the limit."
     return use + beyond * (line.out_of_memory is None)
 
 
-def not_told(line: Line, factor: str) -> str:
+def not_told(study: StudyContext, line: Line, factor: str) -> str:
     """Which levels the fastest does not measurably beat, in words; empty if there are none."""
-    fast = line.fastest and line.fastest.row
-    rivals = fast.rivals(point.row for point in line.valid if point.row) if fast else []
+    fast, cells = line.fastest and line.fastest.row, [one.row for one in line.valid if one.row]
+    rivals = fast.rivals(cells, study.noise_share) if fast else []
     levels = text.listed(level_text(cell.levels[factor]) for cell in rivals)
     return f"it is not measurably faster than {levels}" if rivals else ""
 
@@ -277,10 +280,11 @@ def _for_requests(
     use = f"Use {name_of(study, quick)} for single requests, and {name_of(study, busy)} for many."
     if quick is busy:
         use = f"Use {name_of(study, quick)}."
-    rivals = busy.rivals(cells)
+    rivals = busy.rivals(cells, study.noise_share)
     names = text.listed(name_of(study, cell) for cell in rivals)
     unsure = f" The runs do not tell its throughput from that of {names}." * bool(rivals)
-    return f"{use}{unsure} Latencies have no interval."
+    single = " These are single runs." * bool(busy.basis)
+    return f"{use}{unsure}{single} Latencies have no interval."
 
 
 def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:

@@ -21,12 +21,10 @@ from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow, rates_of
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import DECODE, WORKERS
-from feedrate.results.statistics import pooled_noise, ratio_interval
+from feedrate.results.settings import DECODE, WORKERS, trains_the_same
+from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
 
 LOSSES = "Losses beside the baseline's"
-CONFIDENCE = 0.95
-"""Of the intervals of ratios that only sentences give; those of one sentence hold together."""
 
 Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
@@ -283,6 +281,11 @@ def _same_change(
     """The change that the source puts forward: published for most devices, then with the largest
     published speed-ups. What was measured here does not matter for the choice."""
     known, base = published_rates(study), level_key(study.baseline)
+    ours = {
+        key: cell
+        for key, cell in ours.items()
+        if trains_the_same(study.factors, cell.levels, study.baseline)
+    }
     gains: dict[str, dict[str, float]] = {}
     for (where, key), row in known.items():
         if key != base and key in ours and ours[key].speedup and (where, base) in known:

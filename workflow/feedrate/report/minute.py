@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from feedrate.config.values import level_text
 from feedrate.report import answers, text
 from feedrate.report.answers import REPEAT, Answer
-from feedrate.report.findings import CONFIDENCE, failed, failures, outcomes
+from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
@@ -29,7 +29,7 @@ from feedrate.report.rows import (
 )
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.settings import STORAGE
-from feedrate.results.statistics import noise_by_device, ratio_interval
+from feedrate.results.statistics import CONFIDENCE, noise_by_device, ratio_interval
 
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
@@ -107,15 +107,18 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
     if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
-            limit = best.verdict or "undecided"
-            to_do = _lower(answers.TO_DO.get(limit, answers.NOT_DECIDED))
-            rest = f" with {answers.name_of(study, best)}, {limit}: use it, and {to_do}"
+            limit, to_do = "its limit undecided", "Repeat it."
+            if best.verdict in answers.TO_DO:
+                limit, to_do = best.verdict, answers.TO_DO[best.verdict]
+            where = f"{answers.name_of(study, best)}{best.basis}"
+            rest = f" with {where}, {limit}: use it, and {_lower(to_do)}"
             return Line(label, _with_interval(best), [best], rest)
         if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # those that the answer is about
             slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
-            return Line(label, value, [slow, fast], f", {words.rstrip('.')}: {_lower(REPEAT)}")
+            rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(REPEAT)}"
+            return Line(label, value, [slow, fast], rest)
     detail = f" {found.detail}" * (stored or not found.found)
     return Line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
 
@@ -143,8 +146,10 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
         for level, cell in best.items()
     )
     usual = level_text(base.levels[factor])
-    slower = [level for level, cell in best.items() if not base.rivals([cell])]
-    alike = [k for k, cell in best.items() if base.rivals([cell]) and cell.rivals([base])]
+    share = study.noise_share
+    near = {level: cell for level, cell in best.items() if base.rivals([cell], share)}
+    slower = [level for level in best if level not in near]
+    alike = [level for level, cell in near.items() if cell.rivals([base], share)]
     to_do = "Nothing to do: none is slower."
     if slower:
         to_do = f"Bring the files nearer: nothing here hides {factor} = {text.listed(slower)}."

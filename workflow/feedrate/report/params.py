@@ -91,6 +91,8 @@ class StudyContext(Strict, kw_only=True):
     ladder: list[Name] = []
     """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
     exclude: list[Exclude]
+    noise_share: Positive = 0.1
+    """The share that two single runs are taken to differ by at most."""
     published: list[Published] = []
     sources: Sources = Sources()
 
@@ -264,6 +266,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         "study": study,
         "origin": entry.source,
         "measured": project.config.devices,
+        "noise_share": entry.thresholds.noise_share,
         "devices": {
             name: DeviceInfo(
                 **_fields(device, "label", "count"),

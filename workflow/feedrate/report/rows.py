@@ -1,6 +1,5 @@
 """The inputs of a page: rows of result files, steps of runs, and scores of models."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,7 +15,9 @@ from feedrate.report import text
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
 from feedrate.results.imported import Imported, read_imported
+from feedrate.results.recommendation import assumed_noise
 from feedrate.results.record import Record
+from feedrate.results.statistics import CONFIDENCE, ratio_interval
 from feedrate.results.tables import read_csv
 
 # Rows of result files
@@ -85,11 +86,24 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     runs: int = 0
     ok_runs: int = 0
 
-    def rivals(self, cells: Iterable["CellRow"]) -> list["CellRow"]:
+    @property
+    def basis(self) -> str:
+        """`, by single runs` where the rate has no interval, as nothing was repeated; or empty."""
+        return ", by single runs" * (self.ci_low is None)
+
+    def rivals(self, cells: Iterable["CellRow"], share: float) -> list["CellRow"]:
         """The other cells that the runs do not show to be slower than this one: the intervals of
-        both rates overlap, or one is missing."""
-        low, highs = self.ci_low or 0.0, ((c, c.ci_high or math.inf) for c in cells)
-        return [cell for cell, high in highs if cell is not self and high >= low]
+        both rates overlap. Single runs are taken to differ by up to `share`."""
+        others = [cell for cell in cells if cell is not self]
+        noise = assumed_noise(share, (cell.block_noise for cell in (self, *others)))
+
+        def may_be_as_fast(cell: CellRow) -> bool:
+            if self.ci_low is not None and cell.ci_high is not None:
+                return bool(cell.ci_high >= self.ci_low)
+            rates = [cell.samples_per_s], [self.samples_per_s]
+            return (ratio_interval(*rates, CONFIDENCE, noise, len(others)).high or 0.0) >= 1
+
+        return [cell for cell in others if may_be_as_fast(cell)]
 
 
 @with_columns(columns.RUNS)

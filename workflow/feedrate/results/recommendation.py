@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from feedrate.config.values import cell_name, level_text
-from feedrate.results.settings import CollectStudy, apart
+from feedrate.results.settings import CollectStudy, apart, trains_the_same
 from feedrate.results.statistics import (
     REPEATABILITY,
     Noise,
@@ -29,20 +29,32 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
     """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study.
 
     A row has the RATES of its ok runs. The cells of a device are compared with each other, within
-    each level of the factors that are `apart`. Nothing is recommended where a device has only one
-    setting, and in inference, where throughput is not all that counts.
+    each level of the factors that are `apart`, if they train the same as the baseline. Nothing is
+    recommended where a device has only one setting, and in inference, where throughput is not all
+    that counts.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
-    own = [cell for cell in cells if not cell.get("measured_as")]
-    tried = Counter(cell["device"] for cell in own if cell["status"] != "unsupported")
     for cell in cells:
         cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
+    own = [
+        cell
+        for cell in cells
+        if not cell.get("measured_as")
+        and trains_the_same(study.factors, cell, study.baseline_of(cell))
+    ]
+    tried = Counter(cell["device"] for cell in own if cell["status"] != "unsupported")
+    for cell in own:
         choice = tried[cell["device"]] > 1 and cell.get("task") != "inference"
-        if choice and cell["status"] == "ok" and not cell.get("measured_as"):
+        if choice and cell["status"] == "ok":
             within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
             groups.setdefault((cell["device"], within), []).append(cell)
     for group in groups.values():
         _Choice(group, study, noise[group[0]["study"], group[0]["device"]]).make()
+
+
+def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
+    """The noise of single runs: two may differ by `share`, or as their blocks of steps show."""
+    return Noise(max(share / REPEATABILITY, *(block or 0.0 for block in blocks)), 100)
 
 
 class _Choice:
@@ -51,9 +63,7 @@ class _Choice:
     def __init__(self, cells: list[Row], study: CollectStudy, noise: Noise | None) -> None:
         self._study, lines = study, study.thresholds
         self._level, self._others = lines.confidence, len(cells) - 1
-        # Without any repeat: two runs may differ by `noise_share`, or as blocks of steps show.
-        blocks = (cell["block_noise"] or 0.0 for cell in cells)
-        assumed = Noise(max(lines.noise_share / REPEATABILITY, *blocks), 100)
+        assumed = assumed_noise(lines.noise_share, (cell["block_noise"] for cell in cells))
         self._noise, self._repeated = noise or assumed, noise is not None
         factor = study.workers_factor
         self._workers = factor if factor and len(study.factors[factor].levels) > 1 else None
@@ -106,12 +116,16 @@ class _Choice:
         low, high = self._over(fastest, cell)
         many = f" and {len(rivals) - 1} more" * (len(rivals) > 1)
         both = f"{self._told(cell)} and {self._told(fastest)}{many}"
+        above, below = fastest["samples_per_s"], cell["samples_per_s"]
+        ratio = f"{above:.4g}/{below:.4g} = {above / below:.3f}"
         ends = f"{low:.3f} to {high:.3f}"
-        told = f"their ratio is {ends}; {about} {needed} repeats of each would decide"
+        many = f"with {len(self._cells)} settings compared"
+        told = f"{many} the ratio is {ends}; {about} {needed} repeats of each would decide"
         if not self._repeated:
             share = f"single runs are taken to differ by up to {self._noise.sd * REPEATABILITY:.0%}"
-            told = f"{share}, so the ratio may be {ends}; at least {needed} runs of each are needed"
-        text = f"Undecided between {both}: {told}."
+            told = f"{share}, and {many} the ratio may be {ends}"
+            told += f"; at least {needed} runs of each are needed"
+        text = f"Undecided between {both}: {ratio}; {told}."
         for one in (cell, *rivals):
             one |= {"open": text, "repeats_to_decide": max(needed - len(one[RATES]), 1)}
 
@@ -140,7 +154,7 @@ class _Choice:
         else:
             effect = f"{100 * (self._matters - 1):.3g}%"
             text += f", less than {effect} below the best, {self._told(self._best)}{self._luck()}"
-        return text + self._cores(cell)
+        return text + ", by single runs" * (not self._repeated) + self._cores(cell)
 
     def _luck(self) -> str:
         """How far noise alone lifts the best of the settings that may be equal."""

@@ -30,9 +30,30 @@ STORAGE = "loader.storage"
 """The setting that says where the files are. That is given, so nobody chooses among its levels."""
 
 
+TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
+"""The settings that say what is trained. Speeds of cells that differ in one are not compared."""
+
+
 def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
     """The factors at each level of which a setting is recommended."""
     return [name for name, one in factors.items() if name in within or one.sets == STORAGE]
+
+
+def trains_the_same(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
+    """Whether cells with these levels train the same: what TRAINED says of both is equal."""
+
+    def trained(levels: Mapping[str, Any]) -> list[Any]:
+        sets = [_settings_of(factor, levels[name]) for name, factor in factors.items()]
+        return [each.get(setting) for each in sets for setting in TRAINED]
+
+    return trained(one) == trained(other)
+
+
+def _settings_of(factor: Factor, level: Level) -> Mapping[str, Any]:
+    """The settings that a level sets, without those adapted for a device."""
+    return {factor.sets: level} if factor.sets else factor.bundles.get(level_text(level), {})
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,9 +150,7 @@ class PublishedStudy(StudyFacts, kw_only=True):
         in parallel with the model, and there is no cell without workers."""
         found = device in self.decoding
         for name, factor in self.factors.items():
-            level = levels[name]
-            bundle = factor.bundles.get(level_text(level), {})
-            sets = {factor.sets: level} if factor.sets else bundle
+            sets = _settings_of(factor, levels[name])
             if DECODE in sets:
                 found = sets[DECODE] == "device"
         return found

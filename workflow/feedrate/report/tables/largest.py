@@ -31,11 +31,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     for device in settings.measured:
         heading = text.with_remark(settings.label(device), settings.limit(device))
         rows.append(group_row(heading, len(heads)))
-        rows += [_row(line, factor) for line in ladder_lines(settings, cells, factor, device)]
+        lines = ladder_lines(settings, cells, factor, device)
+        rows += [_row(settings, line) for line in lines]
     return table(heads, rows, "last-text")
 
 
-def _row(line: Line, factor: str) -> Markup:
+def _row(settings: PageSettings, line: Line) -> Markup:
+    factor = settings.factor
     name = text.values_text(line.others)
     full, largest, fastest = line.out_of_memory, line.largest, line.fastest
     cause = full.row.cause.split(". ")[0] if full and full.row else ""
@@ -43,13 +45,14 @@ def _row(line: Line, factor: str) -> Markup:
     if largest is None or fastest is None:
         return row(name, word("none"), *[text.DASH] * 5, limit)
     cell = largest.row
+    basis = fastest.row.basis.removeprefix(", ") if fastest.row else ""
     return row(
         name,
         _level(largest, factor),
         _rate(largest),
         text.number(cell.peak_memory_gib if cell else None, 3),
         text.integer(cell.allocator_retries if cell else None),
-        noted(_level(fastest, factor), not_told(line, factor)),
+        noted(_level(fastest, factor), not_told(settings, line, factor), basis),
         _rate(fastest),
         limit,
     )
