@@ -245,6 +245,7 @@ CLAIMS = [
         "device": "cpu",
         "statement": f"2 workers are no slower than none {EVIL}",
         "expression": "*[workers=2] / *[workers=0]",
+        "metric": "tflops_per_device",
         "cells": "cpu/workers=2~decode=host;cpu/workers=0~decode=host",
         "measured": 1.277,
         "ci_low": 1.25,

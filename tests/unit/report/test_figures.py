@@ -89,12 +89,24 @@ def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
 
 def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs):
     words = said(figure(project, inputs, "answer"))
-    assert "CPU: use workers = 1 (14.10 samples/s, ×1.26 the baseline)" in words  # noqa: RUF001
+    use = "CPU (decode = host): use workers = 1 (14.10 samples/s, ×1.26 the baseline)"  # noqa: RUF001
+    assert use in words
     for word in ("use this", "input-bound", "compute-bound", "waits 24%", "14.1", "noisy"):
         assert word in words
     for name in ("loader only", "model only", "training", "samples/s", "data-loader workers"):
         assert name in words
     assert "↑ 80.0" in words
+
+
+def test_an_open_answer_draws_the_line_with_the_fastest_setting(project, inputs, monkeypatch):
+    """The baseline's line was drawn, without the best setting and without a level's name."""
+    host = [replace(c, recommended=False) for c in inputs.cells(STUDY) if c.status == "ok"]
+    rates = ((c, 2 * (c.samples_per_s or 0), c.cell.replace("host", "device")) for c in host)
+    faster = [replace(c, samples_per_s=rate, cell=name, open="?") for c, rate, name in rates]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: [*host, *faster])
+    words = said(figure(project, inputs, "answer"))
+    assert "CPU (decode = device): undecided" in words
+    assert "28.6" in words
 
 
 def test_the_answer_names_cells_without_a_number(many):

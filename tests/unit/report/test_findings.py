@@ -8,6 +8,7 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, QualityRow
+from feedrate.results.verdicts import START_LESS, STARTS
 
 FURTHER = {"fit.csv": FitRow, "claims.csv": ClaimRow, "quality.csv": QualityRow}
 NO_RUNS = {"Published numbers", "Printed ratios", "Claims of the source"}
@@ -128,6 +129,25 @@ def test_verdicts_are_written_out(project, inputs, verdict):
     cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]
     words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
     assert words[verdict] in found_in(project, inputs, cells=cells)["What limits each setting"]
+
+
+def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, inputs):
+    """A setting that waited 4.8% of the time was said to wait "up to 39%" with another one."""
+    waits, *others = (cell for cell in inputs.cells(STUDY) if cell.status == "ok")
+    waits = msgspec.structs.replace(waits, epoch_start_share=0.02)
+    starts = {"verdict": "input-bound", "why": f"{STARTS} 17%.", "epoch_start_share": 0.17}
+    first, *rest = others
+    cells = [waits, msgspec.structs.replace(first, **starts), *rest]
+    limits = found_in(project, inputs, cells=cells)["What limits each setting"]
+    waiting, starting, _ = limits.split("; ")
+    assert waiting.startswith("workers = 0 is input-bound")
+    assert "24%" in waiting
+    assert "epochs" not in waiting
+    assert starting.startswith("workers = 1 is input-bound")
+    assert "starting epochs 17%" in starting
+    assert limits.endswith(START_LESS)
+    without = found_in(project, inputs, cells=[waits, *rest])["What limits each setting"]
+    assert START_LESS not in without
 
 
 def test_a_level_of_the_baseline_is_named_where_another_cell_differs_in_it(project, inputs):

@@ -21,6 +21,13 @@ def test_ceilings_have_their_intervals(project, inputs):
     assert "All-reduce" not in page
 
 
+@pytest.mark.parametrize("kind", ["ceilings", "equal"])
+def test_cells_that_are_not_supported_are_counted(project, inputs, kind):
+    page = table(project, inputs, kind)
+    assert "4 cells not supported" in page
+    assert "lacks decode_device" in page
+
+
 def test_a_rate_alone_is_the_records_whatever_its_ratio_to_training(project, inputs, monkeypatch):
     """The ratio is to blocks of the same rounds, the throughput is the window's."""
     ratio = {"model_ratio": 0.91, "model_ratio_low": 0.8, "model_ratio_high": 1.04}

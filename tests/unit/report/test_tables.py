@@ -180,6 +180,7 @@ def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs
     source, ours = page.index("Claims of the source"), page.index("Our own questions")
     assert source < page.index("against none on H100") < ours < page.index("no slower than none")
     assert "✓ holds" in page
+    assert "<code>tflops_per_device of *[workers=2] / *[workers=0]</code>" in page
     assert "agrees" in page
     assert "no data here" in page
     assert f"<td>{TIMES}1.79</td>" in page

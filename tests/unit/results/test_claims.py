@@ -1,5 +1,8 @@
 import pytest
+from msgspec.structs import replace
 from record_builder import (
+    BASELINE,
+    FACTORS,
     as_literal,
     claim_study,
     collect_settings,
@@ -159,6 +162,7 @@ def test_equal_memory_is_not_more_memory(tmp_path):
     more = claim("cpu[workers=2] / cpu", published=None, more_than=1, metric="peak_memory_gib")
     (row,) = rows_of(tmp_path, records, more)
     assert (row["measured"], row["verdict"]) == (1.0, "refuted")
+    assert row["metric"] == "peak_memory_gib", "the expression is the same for all metrics"
 
 
 def test_noise_of_the_other_cells_of_a_device_counts(tmp_path):
@@ -193,6 +197,16 @@ def test_a_cell_that_is_not_supported_is_no_data(tmp_path):
     )
     assert row["verdict"] == "no data here"
     assert "unsupported: cpu lacks the capability decode_device." in row["why"]
+
+
+def test_a_level_of_the_baseline_that_is_not_supported_is_named(tmp_path):
+    """`cpu[technique=baseline]: unsupported` was of the largest size, and a smaller one ran."""
+    decode = replace(FACTORS["decode"], requires={"device": "decode_device"})
+    study = {"factors": FACTORS | {"decode": decode}, "baseline": BASELINE | {"decode": "device"}}
+    (row,) = rows_of(tmp_path, runs_of(0, [10.0]), claim("cpu[workers=1] / cpu"), **study)
+    first, second = row["why"].split(". ")
+    assert first.startswith("cpu[workers=1,decode=device]: unsupported")
+    assert second.startswith("cpu[decode=device] was not measured")
 
 
 def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
@@ -260,7 +274,7 @@ def test_whether_a_cell_fits(tmp_path, statuses, fits, verdict, why):
     ]
     (row,) = rows_of(tmp_path, records, claim("cpu[workers=2]", published=None, fits=fits))
     assert (row["verdict"], row["why"]) == (verdict, why)
-    assert row["expression"] == "cpu[workers=2]"
+    assert (row["expression"], row["metric"]) == ("cpu[workers=2]", "")
     assert row["cells"] == "cpu/workers=2~decode=host"
     assert row.get("measured") is None
 

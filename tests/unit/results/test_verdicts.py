@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
-from feedrate.results.verdicts import Name, below_rate, cell_verdict
+from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict
 
 
 def row(**changes):
@@ -74,6 +74,29 @@ def test_each_limit(changes, expected):
     assert name(**changes) == expected
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # A single run with 10.4% was input-bound, at a line of 10%.
+        ({}, "undecided"),
+        ({"epoch_start_share": 0.096}, "undecided"),
+        ({"epoch_start_share": 0.11}, "input-bound"),
+        ({"epoch_start_share": 0.11, "block_noise": 0.1}, "undecided"),
+        ({"epoch_start_share": 0.09}, "mixed"),
+        ({"ok_runs": 9}, "input-bound"),
+        # What is certain without the starts of epochs stays so.
+        ({"data_wait_share": 0.4, "model": 1.6}, "input-bound"),
+        ({"model": 1.4, "world_size": 8}, "communication-bound"),
+    ],
+)
+def test_starts_of_epochs_decide_beyond_the_noise_of_single_runs(changes, expected):
+    cell = {"epoch_start_share": 0.104, "data_wait_share": 0.048, "model": 1.0, "ok_runs": 1}
+    verdict = found(**(cell | changes))
+    assert verdict.name == expected
+    by_starts = verdict.name != "mixed" and "model" not in changes
+    assert (STARTS in verdict.why) is by_starts
+
+
 def test_a_short_wait_with_a_fast_loader_and_no_model_alone_is_not_input_bound():
     assert name(data_wait_share=0.12, loader=5.0, model=None) == "undecided"
 
@@ -124,7 +147,9 @@ def test_a_ceiling_without_an_interval_decides_nothing():
 def test_an_interval_across_a_line_is_undecided_and_says_so(changes):
     verdict = found(**changes, half_width=0.05)
     assert verdict.name == "undecided"
-    assert f"{next(iter(changes.values())):.1f}" in verdict.why.partition(":")[0]
+    reason = verdict.why.partition(":")[0]
+    assert f"at least {next(iter(changes.values())):.1f}" in reason
+    assert "does not decide" in reason
 
 
 def test_loader_and_model_that_share_too_few_cores_have_a_name():

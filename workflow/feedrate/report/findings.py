@@ -23,6 +23,7 @@ from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.settings import DECODE, WORKERS, trains_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
+from feedrate.results.verdicts import START_LESS, STARTS
 
 LOSSES = "Losses beside the baseline's"
 
@@ -199,17 +200,25 @@ def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], devic
 
 
 def _limits(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    parts = []
+    """What limits each setting; starts of epochs are named where a verdict rests on them."""
+    parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
     judged = [cell for cell in cells if cell.verdict]
-    for verdict, group in text.grouped(judged, lambda cell: cell.verdict).items():
-        waits = [c.data_wait_share for c in group if c.data_wait_share is not None]
-        bound = "up to " if len(waits) > 1 else ""
-        wait = f" (waiting for data {bound}{text.share(max(waits))} of the time)" if waits else ""
+    kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
+    for (verdict, starts), group in kinds.items():
+        of = {"starting epochs": "epoch_start_share"} if starts else {}
+        of["waiting for data"] = "data_wait_share"
+        spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
         verb = "is" if len(group) == 1 else "are"
-        words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
-        name = group_name(study, group, judged)
-        parts.append(f"{name} {verb} {words.get(verdict, verdict)}{wait}")
-    return f"{'; '.join(parts)}." if parts else "", judged
+        limited = f"{group_name(study, group, judged)} {verb} {words.get(verdict, verdict)}"
+        parts.append(text.with_remark(limited, ", ".join(filter(None, spent))))
+    advice = f" {START_LESS}" * (("input-bound", True) in kinds)
+    return f"{'; '.join(parts)}.{advice}" if parts else "", judged
+
+
+def _longest(what: str, shares: Sequence[float | None]) -> str:
+    known = [share for share in shares if share is not None]
+    bound, most = "up to " * (len(known) > 1), text.share(max(known, default=None))
+    return f"{what} {bound}{most} of the time" if known else ""
 
 
 def _below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:

@@ -158,10 +158,10 @@ class _Claims:
     def _checked(self, claim: Claim, ratio: Ratio) -> Row:
         refs = list(dict.fromkeys(ratio))
         cells = ";".join(f"{ref.device}/{cell_name(self._levels(ref))}" for ref in refs)
-        row: Row = {"cells": cells, "expression": str(ratio)}
+        row: Row = {"cells": cells, "expression": str(ratio), "metric": claim.metric}
         if claim.fits is not None:
             verdict, why = self._fits(claim.fits, ratio.numerator)
-            row["expression"] = str(ratio.numerator)
+            row |= {"expression": str(ratio.numerator), "metric": ""}
         else:
             measured, why = self._measure(claim, ratio)
             limits = self._study.tolerance, self._study.smallest_effect
@@ -198,17 +198,16 @@ class _Claims:
             cause = ended["out_of_memory"]
             told = cause if cause.startswith(NOT_TRIED) else "It ran out of memory."
             return (REFUTED if claimed else HOLDS), told
-        return NO_DATA, _absent(cell, runs)
+        return NO_DATA, self._absent(cell)
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
         """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
         the device's cells (of two devices, the larger one); of other metrics, of these cells."""
-        cells = [(ref, self._runs(ref)) for ref in ratio]
         rates = [
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
-            for _, runs in cells
+            for runs in map(self._runs, ratio)
         ]
-        missing = [_absent(*cell) for cell, good in zip(cells, rates, strict=True) if not good]
+        missing = [self._absent(ref) for ref, good in zip(ratio, rates, strict=True) if not good]
         if missing:
             return None, " ".join(dict.fromkeys(missing))
         above, below = rates
@@ -234,9 +233,13 @@ class _Claims:
             "published_verdict": verdict,
         }
 
-
-def _absent(ref: CellRef, runs: Sequence[Row]) -> str:
-    if not runs:
-        return f"{ref} was not measured."
-    causes = (run["cause"] for run in runs if run["cause"])
-    return f"{ref}: {runs[0]['status']}: {next(causes, 'no cause given')}"
+    def _absent(self, ref: CellRef) -> str:
+        """Why a cell has no number. Levels that not every device supports are named, also those of
+        the baseline."""
+        factors, runs = self._study.factors, self._runs(ref)
+        needy = {k: v for k, v in self._levels(ref).items() if v in factors[k].requires}
+        name = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
+        if not runs:
+            return f"{name} was not measured."
+        causes = (run["cause"] for run in runs if run["cause"])
+        return f"{name}: {runs[0]['status']}: {next(causes, 'no cause given')}"

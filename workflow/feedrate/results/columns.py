@@ -154,6 +154,7 @@ CLAIMS = (
     _text("edition", "Edition of the source that the published numbers are from."),
     _text("statement", "The claim in words."),
     _text("expression", "The claim as a ratio of cells."),
+    _text("metric", "The column of results.csv that the ratio is of; empty: whether a cell fits."),
     _text("cells", "The cells of the expression, as `device/cell`, by `;`."),
     _number("published_value", "The ratio that the source prints."),
     _number("recomputed_from_published", "The same ratio of the source's own table."),

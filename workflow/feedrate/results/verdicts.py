@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 from feedrate.config.study import Thresholds
 from feedrate.results.parts import PARTS
-from feedrate.results.statistics import Estimate
+from feedrate.results.statistics import REPEATABILITY, Estimate, Noise, median_interval
 from feedrate.results.tables import Row
 
 Name = Literal[
@@ -24,6 +24,11 @@ COPIES_SHOW = 0.01
 """Share of the time from which the sentence gives the time of copies."""
 
 READY = "The data are ready before the device asks for them"
+STARTS = "the first steps of epochs take"
+"""Words in the reason of each verdict that rests on the starts of epochs."""
+START_LESS = "Try longer epochs, or workers that outlive an epoch (persistent_workers)."
+"""What to do where such a verdict is input-bound."""
+UNSURE = "The measurement does not decide whether"
 
 
 class Verdict(NamedTuple):
@@ -77,10 +82,9 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if slow is not None and longer >= lines.replay_gain:
         times = f"waiting and computing take it at least {longer:.2f} times as long"
         return "rank-bound", f"Rank {slow} holds up the others: {times}"
-    starts = cell.get("epoch_start_share") or 0.0
-    if starts >= lines.input_bound_wait_share:
-        longer_by = f"the first steps of epochs take {starts:.1%} of the time beyond usual ones"
-        return "input-bound", f"The loader starts again with every epoch, and {longer_by}"
+    started, starts = _starts(cell, lines)
+    if started:
+        return "input-bound", starts
     if cell["world_size"] > 1 and faster and not long and _exchange_explains(parts, lines):
         return "communication-bound", "There is little wait, but the ranks together are slower"
     if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
@@ -88,6 +92,8 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     explained = _loader_explains(loader, lines, serial) or _waits_in_turn(cell, model)
     if long and (faster or (faster is None and explained)):
         return "input-bound", "The device waits for data"
+    if started is None:
+        return "undecided", starts
     if memory_share >= lines.memory_pressed_share and not long:
         return "memory-pressed", "The device's memory is nearly full"
     if wait > lines.compute_bound_wait_share and not long:
@@ -120,6 +126,21 @@ def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
     if busy >= DEVICE_BUSY:
         return "compute-bound", f"{reason}, and {kernels}"
     return "launch-bound", f"{reason}, but {kernels}: it waits for the host to launch its work"
+
+
+def _starts(cell: Row, lines: Thresholds) -> tuple[bool | None, str]:
+    """Whether the first steps of epochs take long (None: undecided), and the reason. No other
+    measurement confirms their share, so it has the noise that single runs are taken to have."""
+    share, line = cell.get("epoch_start_share"), lines.input_bound_wait_share
+    if not share:
+        return False, ""
+    noise = Noise(max(lines.noise_share / REPEATABILITY, cell.get("block_noise") or 0.0), 100)
+    found = median_interval([share] * (cell.get("ok_runs") or 1), lines.confidence, noise)
+    if long := _above(found, line):
+        longer = f"{STARTS} {share:.1%} of the time beyond usual ones"
+        return long, f"The loader starts again with every epoch, and {longer}"
+    ends = f"{share:.1%}, or with the noise assumed of runs {found.low:.1%} to {found.high:.1%}"
+    return long, f"{UNSURE} {STARTS} at least {line:.0%} of the time beyond usual ones ({ends})"
 
 
 def _serial(cell: Row) -> bool:
@@ -192,7 +213,7 @@ def _open(part: str, ratio: Estimate | None, line: float) -> str:
     """The reason why the ratio of a part alone decides nothing."""
     if ratio is None or ratio.low is None:
         return f"The {part} alone was {'not measured' if ratio is None else 'measured only once'}"
-    return f"Whether the {part} alone is {line:g} times as fast is within its interval"
+    return f"{UNSURE} the {part} alone is at least {line:g} times as fast"
 
 
 def _figures(cell: Row, has_gib: float | None) -> list[str]:

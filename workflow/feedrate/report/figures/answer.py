@@ -13,7 +13,6 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import (
     Line,
     Point,
-    differing,
     measured_lines,
     point_status,
     unsupported_note,
@@ -64,10 +63,10 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
 
 
 def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
-    """The line with this cell, otherwise the first line with a value."""
+    """The line with this cell, otherwise the line with the fastest one."""
     valid = [line for line in lines if line.valid]
     own = (line for line in valid if cell and any(point.row is cell for point in line.points))
-    return next(own, valid[0] if valid else None)
+    return next(own, max(valid, key=lambda line: line.best, default=None))
 
 
 def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> None:
@@ -169,8 +168,8 @@ def _remark(line: Line, point: Point) -> str:
 
 
 def _title(settings: PageSettings, line: Line, use: CellRow | None) -> str:
-    others = text.levels_text(differing(settings, line.others))
-    name = text.with_remark(settings.label(line.device), others)
+    """The device, the levels that the panel holds fixed, and the setting to use."""
+    name = text.with_remark(settings.label(line.device), text.levels_text(line.others))
     if use is None:
         return name + ": undecided" * any(p.row and p.row.open for p in line.points)
     levels = {k: v for k, v in use.levels.items() if k not in line.others}

@@ -39,8 +39,8 @@ COLUMNS: dict[str, Field] = {
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each tried cell, with the verdict and the numbers behind it."""
-    cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]
+    """A row for each cell, with the verdict and the numbers behind it."""
+    cells = inputs.cells(settings.study)
     return cell_table(
         settings, cells, COLUMNS, optional=EXCHANGE, recommend=True, class_="last-text"
     )

@@ -33,7 +33,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _fields(settings: PageSettings, claim: ClaimRow) -> tuple[Markup | str, ...]:
-    about = text.with_remark(claim.expression, claim.edition * (claim.of != "ours"))
+    compared = f"{claim.metric} of {claim.expression}" if claim.metric else claim.expression
+    about = text.with_remark(compared, claim.edition * (claim.of != "ours"))
     consistency = CONSISTENCY.get(claim.published_verdict, "")
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
     return (

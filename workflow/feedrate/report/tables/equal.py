@@ -15,7 +15,7 @@ UNKNOWN = (
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each tried cell, by device."""
+    """A row for each cell, by device."""
 
     def reading(cell: CellRow) -> str:
         if cell.levels == settings.baseline_of(cell.levels):
@@ -35,8 +35,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         "Effect of seeds": lambda cell: _signed(cell.loss_seeds),
         "What this says": reading,
     }
-    cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]
-    return cell_table(settings, cells, columns, class_="last-text")
+    return cell_table(settings, inputs.cells(settings.study), columns, class_="last-text")
 
 
 def _signed(value: float | None, sign: str = "") -> str:
