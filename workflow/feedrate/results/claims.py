@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feedrate.config.study import Claim
-from feedrate.config.values import cell_name, level_text
+from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
@@ -90,9 +90,11 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
         limit = claim.no_less_than or 0.0
         least, most = math.nextafter(limit * (1 - margin), math.inf), math.inf
         said = f"no less than {limit:g}, with a margin of {margin:.0%}"
+    of = "throughputs" if claim.metric == "samples_per_s" else claim.metric
+    why = f"Measured ratio of {of}: {measured.value:.3g}"
     if measured.low is None or measured.high is None:
-        return CANNOT_TELL, f"Measured {measured.value:.3g}, without an interval; claimed: {said}."
-    why = f"Measured {measured.value:.3g} ({measured.low:.3g} to {measured.high:.3g})"
+        return CANNOT_TELL, f"{why}, without an interval; claimed: {said}."
+    why += f" ({measured.low:.3g} to {measured.high:.3g})"
     verdict = CANNOT_TELL
     if least <= measured.low and measured.high <= most:
         verdict = HOLDS
@@ -166,6 +168,7 @@ class _Claims:
             measured, why = self._measure(claim, ratio)
             limits = self._study.tolerance, self._study.smallest_effect
             verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
+            why += self._disturbed(refs)
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
@@ -198,7 +201,24 @@ class _Claims:
             cause = ended["out_of_memory"]
             told = cause if cause.startswith(NOT_TRIED) else "It ran out of memory."
             return (REFUTED if claimed else HOLDS), told
-        return NO_DATA, _absent(cell, runs)
+        return NO_DATA, self._absent(cell, runs)
+
+    def _disturbed(self, refs: Sequence[CellRef]) -> str:
+        """What may have disturbed the runs that a ratio rests on."""
+        runs = (run for ref in refs for run in self._runs(ref) if run["status"] == "ok")
+        told = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
+        return f" A run may have been disturbed: {told}" if told else ""
+
+    def _absent(self, ref: CellRef, runs: Sequence[Row]) -> str:
+        """Why a cell has no number: why the study leaves it out, or how its runs ended."""
+        if runs:
+            causes = (run["cause"] for run in runs if run["cause"])
+            return f"{ref}: {runs[0]['status']}: {next(causes, 'no cause given')}"
+        levels = {name: parse_level(level) for name, level in self._levels(ref).items()}
+        parts = self._study.exclude if ref.device in self._study.able else []
+        able = self._study.able.get(ref.device, [])
+        left_out = (f"left out: {part.why}" for part in parts if part.covers(levels, able))
+        return f"{ref} was {next(left_out, 'not measured.')}"
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
         """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
@@ -208,7 +228,7 @@ class _Claims:
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
             for _, runs in cells
         ]
-        missing = [_absent(*cell) for cell, good in zip(cells, rates, strict=True) if not good]
+        missing = [self._absent(*cell) for cell, good in zip(cells, rates, strict=True) if not good]
         if missing:
             return None, " ".join(dict.fromkeys(missing))
         above, below = rates
@@ -233,10 +253,3 @@ class _Claims:
             "recomputed_from_published": recomputed,
             "published_verdict": verdict,
         }
-
-
-def _absent(ref: CellRef, runs: Sequence[Row]) -> str:
-    if not runs:
-        return f"{ref} was not measured."
-    causes = (run["cause"] for run in runs if run["cause"])
-    return f"{ref}: {runs[0]['status']}: {next(causes, 'no cause given')}"
