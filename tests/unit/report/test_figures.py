@@ -20,7 +20,7 @@ from report_samples import (
 
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.figures import latency, stages, step_time, throughput
+from feedrate.report.figures import latency, loss, stages, step_time, throughput
 from feedrate.report.lines import Line, Point
 from feedrate.report.rows import Inputs
 from feedrate.results.schema import FEEDING
@@ -245,6 +245,15 @@ def test_a_broken_events_file_leaves_a_run_out_of_the_curves(project, inputs):
     events = next(p for p in inputs.path("results.csv").parent.rglob("events.jsonl"))
     events.write_text('{"event": "step"}\n{"event"\nnot json\n')
     assert figure(project, inputs, "loss") != whole
+
+
+def test_losses_of_a_run_that_does_not_count_are_not_drawn(project, inputs, monkeypatch):
+    (whole,) = drawn(loss, project, inputs).axes
+    runs = [run for run in inputs.runs(STUDY) if run.status == "ok"]
+    rejected = [replace(r, status="invalid") if r.levels["workers"] == 2 else r for r in runs]
+    monkeypatch.setattr(Inputs, "runs", lambda *_: rejected)
+    (axes,) = drawn(loss, project, inputs).axes
+    assert (len(whole.lines), len(axes.lines)) == (len(runs), len(runs) * 3 // 4)
 
 
 def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_asked_for():

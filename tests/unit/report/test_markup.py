@@ -3,11 +3,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import EVIL
+from msgspec.structs import replace
+from report_samples import EVIL, STUDY, table
 
 from feedrate.config.errors import ConfigError
 from feedrate.report import markup, overview, page
-from feedrate.report.rows import CellOf
+from feedrate.report.rows import CellOf, Inputs
 
 
 @given(st.text())
@@ -81,3 +82,15 @@ def test_a_table_scrolls_in_a_box_of_its_own_and_names_its_rows():
     assert made.startswith('<div class="scroll" tabindex="0"><table>')
     assert '<th scope="row">r</th>' in made
     assert '<th colspan="2" scope="rowgroup">g</th>' in made
+
+
+@pytest.mark.parametrize("kind", ["cells", "training", "latency", "equal", "window", "roofline"])
+def test_a_noisy_cell_is_marked_and_a_note_says_what_that_means(project, inputs, kind, monkeypatch):
+    page = re.sub(r"</?a\b[^>]*>", "", table(project, inputs, kind))
+    assert '<th scope="row">16, host<small>noisy</small></th>' in page
+    assert page.count("<small>noisy</small>") == page.count("<p>noisy: ") == 1
+    quiet = [replace(cell, noisy=False) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: quiet)
+    page = table(project, inputs, kind)
+    assert "<small>noisy</small>" not in page
+    assert "<p>noisy: " not in page

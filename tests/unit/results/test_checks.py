@@ -5,7 +5,7 @@ from record_builder import make_measurement, make_spec
 
 from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
-from feedrate.results.conformity import Evidence, disturbances
+from feedrate.results.conformity import Evidence, disturbances, undisturbed
 from feedrate.results.record import Outcome
 from feedrate.results.settings import DeviceFacts
 
@@ -306,16 +306,15 @@ def test_a_kept_last_batch_may_be_smaller_and_not_larger():
     assert "At most" in found["samples_identity"]
 
 
-def disturbed(start=None, end=None, host=None):
-    """What certainly and what possibly disturbed a window of 4 s with these readings."""
+def window_of(start=None, end=None, host=None):
+    """The events of a window of 4 s with these readings."""
     counters = {"cpu_wanted_s": 10.0} | (host or {})
     ends = [
         Machine(rank=0, device=start or {}, host=dict.fromkeys(counters, 50.0)),
         Machine(rank=0, device=end or {}, host={name: 50 + s for name, s in counters.items()}),
     ]
     start_event = Start(rank=0, world_size=1, host="a", cores="0-1")
-    events = RankEvents(start=start_event, machines=ends, window=GOOD["window"])
-    return disturbances({0: events})
+    return {0: RankEvents(start=start_event, machines=ends, window=GOOD["window"])}
 
 
 @pytest.mark.parametrize(
@@ -345,9 +344,15 @@ def disturbed(start=None, end=None, host=None):
     ],
 )
 def test_what_disturbs_and_what_may(readings, certain, possible):
-    found = disturbed(**readings)
+    ranks = window_of(**readings)
+    found = disturbances(ranks)
     assert tuple(map(len, found)) == (certain, possible)
     assert all(sentence.endswith(".") for sentences in found for sentence in sentences)
+    evidence = Evidence(make_spec(), make_measurement(), DeviceFacts(), ranks)
+    passed, told = undisturbed(evidence)
+    assert passed is not bool(certain)
+    assert all(sentence in told for sentence in found[0] or found[1])
+    assert ("Nothing" in told) is (certain + possible == 0)
 
 
 def test_a_run_without_readings_was_disturbed_by_nothing_known():

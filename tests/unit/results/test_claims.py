@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 from record_builder import (
@@ -14,14 +16,15 @@ from record_builder import write_records as write
 
 from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
-from feedrate.config.study import Claim
-from feedrate.config.values import cell_name
+from feedrate.config.project import load_project
+from feedrate.config.study import Claim, Exclude
+from feedrate.config.values import cell_name, read_yaml
 from feedrate.jobs.earlier import not_tried
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
-from feedrate.results.settings import ClaimSettings
+from feedrate.results.settings import ClaimSettings, claim_settings
 from feedrate.results.statistics import Estimate
 from feedrate.results.tables import read_csv, write_csv
 from feedrate.results.tables import rows_of as plain
@@ -180,6 +183,54 @@ def test_without_runs_there_is_no_data(tmp_path):
     assert row["device"] == "gaudi2;h100"
     assert row["why"] == "gaudi2[workers=2] was not measured. h100[workers=2] was not measured."
     assert row["published_verdict"] == "consistent"
+
+
+@pytest.mark.parametrize(
+    ("able", "said"),
+    [
+        ({"cpu": []}, "was left out: A few workers keep two cores busy."),
+        ({"cpu": ["large_models"]}, "was not measured."),
+        ({}, "was not measured."),
+    ],
+)
+@pytest.mark.parametrize("fits", [None, True])
+def test_a_cell_that_the_study_leaves_out_has_the_studys_reason(tmp_path, able, said, fits):
+    why = "A few workers keep two cores busy."
+    parts = [Exclude(levels={"workers": 2}, unless_able="large_models", why=why)]
+    expression = "cpu[workers=2]" if fits else "cpu[workers=2] / cpu"
+    made = claim(expression, fits=fits, published=None if fits else 2.0)
+    (row,) = rows_of(tmp_path, runs_of(0, [10.0]), made, exclude=parts, able=able)
+    assert (row["verdict"], row["why"]) == ("no data here", f"cpu[workers=2] {said}")
+
+
+def test_the_reason_of_a_study_as_it_is_reaches_its_claims():
+    root = Path(__file__).parents[3]
+    config = read_yaml(root / "config/config.yaml") | {"devices": ["cpu"]}
+    project = load_project(root, config | {"studies": ["bridgetower-speedups"]})
+    rows = {row["claim"]: row for row in claim_rows([], claim_settings(project))}
+    assert "A batch of 48 keeps two cores busy." in rows["batch"]["why"]
+    assert "left out" not in rows["sdpa"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [("samples_per_s", "ratio of throughputs"), ("peak_memory_gib", "ratio of peak_memory_gib")],
+)
+@pytest.mark.parametrize("ends", [(None, None), (0.8, 0.9)])
+def test_a_reason_says_of_what_the_ratio_is(metric, said, ends):
+    made = claim("cpu / cpu", published=None, more_than=0.5, metric=metric)
+    assert said in judge(made, Estimate(0.876, *ends), 0.05, 0.03)[1]
+
+
+def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
+    quiet, loud = runs_of(0, [10.0, 10.1]), runs_of(2, [20.0, 20.1])
+    cause = "Processes of others were on the device."
+    loud[0] = replace(loud[0], disturbances=[cause])
+    (row,) = rows_of(tmp_path / "a", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
+    assert row["why"].count(cause) == 1
+    loud[0] = replace(loud[0], status="invalid")
+    (row,) = rows_of(tmp_path / "b", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
+    assert "disturbed" not in row["why"]
 
 
 @pytest.mark.parametrize("status", ["failed", "invalid", "out_of_memory"])

@@ -135,7 +135,8 @@ def cell_table(
     """A row for each cell that was tried; then, by cause, the cells that a device does not support.
 
     A column in `optional` is left out where no cell has a value. `headings` follow the names of
-    devices. `recommend` highlights recommended cells.
+    devices. `recommend` highlights recommended cells. Noisy cells are marked, and a note below the
+    table says what that means.
     """
     columns = {
         head: field
@@ -150,7 +151,14 @@ def cell_table(
         rows += _cell_rows(mine, columns, recommend)
         if not mine:
             rows.append(wide_row("all", word(text.STATUS_WORDS["absent"]), width))
-    return table([study.factor_labels, *columns], rows, class_)
+    note = el("p", NOISY) if any(cell.noisy for cell in cells) else ""
+    return join(table([study.factor_labels, *columns], rows, class_), note)
+
+
+NOISY = (
+    "noisy: other work may have disturbed a run of the cell, or two of its runs may differ by more "
+    "than the study allows. The finding Noise names the cause."
+)
 
 
 def _cell_rows(
@@ -166,7 +174,8 @@ def _cell_rows(
             yield wide_row(name, why, width, of=[cell])
         elif cell.samples_per_s is not None:
             use = "use" * (recommend and cell.recommended)
-            yield row(name, *(field(cell) for field in columns.values()), class_=use, of=[cell])
+            marked = noted(name, "noisy" * cell.noisy)
+            yield row(marked, *(field(cell) for field in columns.values()), class_=use, of=[cell])
         elif cell.status != "unsupported":
             reason = noted(word(text.state(cell.status, cell.cause)), cell.cause)
             yield wide_row(name, reason, width, of=[cell])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feedrate.config.study import Claim
-from feedrate.config.values import cell_name, level_text
+from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
@@ -90,9 +90,11 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
         limit = claim.no_less_than or 0.0
         least, most = math.nextafter(limit * (1 - margin), math.inf), math.inf
         said = f"no less than {limit:g}, with a margin of {margin:.0%}"
+    of = "throughputs" if claim.metric == "samples_per_s" else claim.metric
+    why = f"Measured ratio of {of}: {measured.value:.3g}"
     if measured.low is None or measured.high is None:
-        return CANNOT_TELL, f"Measured {measured.value:.3g}, without an interval; claimed: {said}."
-    why = f"Measured {measured.value:.3g} ({measured.low:.3g} to {measured.high:.3g})"
+        return CANNOT_TELL, f"{why}, without an interval; claimed: {said}."
+    why += f" ({measured.low:.3g} to {measured.high:.3g})"
     verdict = CANNOT_TELL
     if least <= measured.low and measured.high <= most:
         verdict = HOLDS
@@ -166,6 +168,7 @@ class _Claims:
             measured, why = self._measure(claim, ratio)
             limits = self._study.tolerance, self._study.smallest_effect
             verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
+            why += self._disturbed(refs)
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
@@ -200,6 +203,27 @@ class _Claims:
             return (REFUTED if claimed else HOLDS), told
         return NO_DATA, self._absent(cell)
 
+    def _disturbed(self, refs: Sequence[CellRef]) -> str:
+        """What may have disturbed the runs that a ratio rests on."""
+        runs = (run for ref in refs for run in self._runs(ref) if run["status"] == "ok")
+        told = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
+        return f" A run may have been disturbed: {told}" if told else ""
+
+    def _absent(self, ref: CellRef) -> str:
+        """Why a cell has no number: why the study leaves it out, or how its runs ended. Levels that
+        not every device supports are named, also those of the baseline."""
+        factors, runs, own = self._study.factors, self._runs(ref), self._levels(ref)
+        needy = {name: level for name, level in own.items() if level in factors[name].requires}
+        told = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
+        if runs:
+            causes = (run["cause"] for run in runs if run["cause"])
+            return f"{told}: {runs[0]['status']}: {next(causes, 'no cause given')}"
+        levels = {name: parse_level(level) for name, level in own.items()}
+        able = self._study.able.get(ref.device)
+        parts = [] if able is None else self._study.exclude
+        left_out = (f"left out: {part.why}" for part in parts if part.covers(levels, able or ()))
+        return f"{told} was {next(left_out, 'not measured.')}"
+
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
         """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
         the device's cells (of two devices, the larger one); of other metrics, of these cells."""
@@ -232,14 +256,3 @@ class _Claims:
             "recomputed_from_published": recomputed,
             "published_verdict": verdict,
         }
-
-    def _absent(self, ref: CellRef) -> str:
-        """Why a cell has no number. Levels that not every device supports are named, also those of
-        the baseline."""
-        factors, runs = self._study.factors, self._runs(ref)
-        needy = {k: v for k, v in self._levels(ref).items() if v in factors[k].requires}
-        name = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
-        if not runs:
-            return f"{name} was not measured."
-        causes = (run["cause"] for run in runs if run["cause"])
-        return f"{name}: {runs[0]['status']}: {next(causes, 'no cause given')}"

@@ -266,8 +266,10 @@ def undisturbed(e: Evidence) -> Judgement:
     """In the window nobody else computed on the device, neither heat nor the power supply lowered
     its clocks, a hypervisor gave less than 10% of the CPU time to others, and other processes used
     less than 25% of the time of the job's cores, or left them idle."""
-    certain, _ = disturbances(e.ranks)
-    return not certain, " ".join(certain) or "Nothing that was looked for disturbed the run."
+    certain, possible = disturbances(e.ranks)
+    perhaps = ["The run may have been disturbed.", *possible] if possible else []
+    told = " ".join(certain or perhaps)
+    return not certain, told or "Nothing that was looked for disturbed the run."
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}

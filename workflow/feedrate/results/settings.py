@@ -15,7 +15,7 @@ from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_set
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import Claim, Factor, Thresholds
+from feedrate.config.study import Claim, Exclude, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text, subset
 from feedrate.config.workflow import Hub
 from feedrate.results.statistics import look_confidence
@@ -162,7 +162,10 @@ class ClaimStudy(PublishedStudy, kw_only=True):
     source: str
     claims: list[Claim]
     within: list[Name] = []
+    exclude: list[Exclude] = []
     measured: list[Name]
+    able: dict[Name, list[Name]] = {}
+    """What the measured devices can do."""
     confidence: float
     tolerance: Positive
     smallest_effect: Share
@@ -248,6 +251,7 @@ def claim_settings(project: Project) -> ClaimSettings:
             published=_published(project, name),
             source=study.source.title,
             measured=project.config.devices,
+            able={device: project.devices[device].able for device in project.config.devices},
             confidence=_thresholds(project, name).confidence,
             tolerance=study.thresholds.claim_tolerance,
             smallest_effect=study.thresholds.smallest_effect,

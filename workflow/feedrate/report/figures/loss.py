@@ -1,4 +1,4 @@
-"""The training loss of all cells on one axis: loader settings must not change the training."""
+"""The training loss of all cells on one axis, without the runs that do not count."""
 
 import math
 
@@ -19,10 +19,14 @@ HALF = 28
 
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
-    """One curve for each run; repeats of a cell share a style, and only the first has markers."""
-    found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
+    """One curve for each ok run; repeats of a cell share a style, and only the first has markers."""
+    found = [
+        trace
+        for trace in traces(inputs, settings.study)
+        if trace.run.status == "ok" and any(step.loss is not None for step in trace.steps)
+    ]
     if not found:
-        return canvas.statement("No run logged a loss.")
+        return canvas.statement("No valid run logged a loss.")
     runs = [run for run, _ in found]
     short, several = short_names(runs), len({run.device for run in runs}) > 1
     names = {r.key: f"{settings.label(r.device)}: " * several + short[r.cell] for r in runs}
