@@ -1,6 +1,8 @@
 """The rows of config/published/sources: strict, about things that exist, and complete."""
 
 import csv
+import functools
+import itertools
 import re
 import shlex
 from fnmatch import fnmatchcase
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from feedrate.config.devices import variant
 from feedrate.config.errors import ConfigError
 from feedrate.config.project import load_project, study_names
 from feedrate.config.statements import FOLDER, read_documents
@@ -16,6 +19,7 @@ from feedrate.config.values import level_text, read_yaml
 from feedrate.core import plugins
 
 ROOT = Path(__file__).resolve().parents[3]
+CONFIG = read_yaml(ROOT / "config/config.yaml")
 ROWS = [
     (f"{file} rows[{number}]", row)
     for file, document in read_documents(ROOT).items()
@@ -25,10 +29,13 @@ TOLD = [reference for _, row in ROWS for reference in row.here]
 
 
 @pytest.fixture(scope="module")
-def known():
+def project():
+    return load_project(ROOT, CONFIG | {"studies": study_names(ROOT)})
+
+
+@pytest.fixture(scope="module")
+def known(project):
     """Everything that a reference may name."""
-    config = read_yaml(ROOT / "config/config.yaml")
-    project = load_project(ROOT, config | {"studies": study_names(ROOT)})
     found = {f"study:{name}" for name in project.studies}
     found |= {f"device:{name}" for name in project.devices}
     found |= {f"table:{kind}" for kind in plugins.names(TABLES)}
@@ -47,6 +54,33 @@ def known():
 
 def unknown(known, reference):
     return not any(fnmatchcase(name, reference) for name in known)
+
+
+def choices(command, variable):
+    """The studies or devices that a command names; without any, those of config.yaml."""
+    named = dict(word.partition("=")[::2] for word in shlex.split(command)).get(variable, "")
+    return named.split() or CONFIG[{"STUDY": "studies", "DEVICE": "devices"}[variable]]
+
+
+def entries(devices):
+    """The devices, and the entries of the registry that they are a part of."""
+    return {*devices} | {device.rpartition("-x")[0] for device in devices}
+
+
+def possible(project, study, device):
+    """The levels that a study has on a device."""
+    if device not in project.devices:
+        name, _, count = device.rpartition("-x")
+        able = variant(name, project.devices, int(count))[1].able
+    else:
+        able = project.devices[device].able
+    factors = project.studies[study].factors
+    for combination in itertools.product(*(factor.levels for factor in factors.values())):
+        levels = dict(zip(factors, combination, strict=True))
+        needed = {factors[name].requires.get(level_text(one)) for name, one in levels.items()}
+        left_out = any(one.covers(levels, able) for one in project.studies[study].exclude)
+        if not left_out and needed - {None} <= {*able}:
+            yield from (f"level:{study}/{name}={level_text(one)}" for name, one in levels.items())
 
 
 def faults(known, command):
@@ -76,6 +110,33 @@ def test_every_device_that_is_needed_exists(known):
 def test_every_command_names_targets_studies_and_devices_that_exist(known):
     wrong = {p: faults(known, row.command) for p, row in ROWS if row.command}
     assert {place: names for place, names in wrong.items() if names} == {}
+
+
+def test_a_command_names_every_device_that_its_row_needs():
+    named = {place: entries(choices(row.command, "DEVICE")) for place, row in ROWS}
+    wrong = {place: {*row.needs} - named[place] for place, row in ROWS}
+    assert {place: devices for place, devices in wrong.items() if devices} == {}
+
+
+def test_a_row_needs_every_accelerator_that_its_command_runs_on(project):
+    run = [(place, row, choices(row.command, "DEVICE")) for place, row in ROWS if row.measured]
+    wrong = [(p, d) for p, row, every in run for d in every if not entries([d]) & {*row.needs}]
+    assert [(place, device) for place, device in wrong if entries([device]).isdisjoint({"cpu"})] == []
+
+
+def test_a_command_runs_every_study_that_its_row_references():
+    for place, row in ROWS:
+        studies = {re.split("[:/]", name)[1] for name in row.measured}
+        assert studies <= {*choices(row.command, "STUDY")}, place
+
+
+def test_every_level_that_a_row_references_exists_on_each_device_of_its_command(project):
+    levels = functools.cache(lambda *names: {*possible(project, *names)})
+    for place, row in ROWS:
+        for name in (one for one in row.measured if one.startswith("level:")):
+            for device in choices(row.command, "DEVICE"):
+                found = levels(re.split("[:/]", name)[1], device)
+                assert any(fnmatchcase(one, name) for one in found), (place, name, device)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +169,13 @@ def test_no_statement_of_a_source_occurs_twice():
     for document in read_documents(ROOT).values():
         said = [(row.section, row.says) for row in document.rows]
         assert len(said) == len(set(said))
+
+
+def test_a_statement_that_another_one_repeats_has_one_status():
+    """Also where the other one says more, as one of a draft and one of the post may."""
+    said = [(place, row.says.lower(), row.status) for place, row in ROWS]
+    pairs = [(one, two) for one, two in itertools.permutations(said, 2) if two[1].startswith(one[1])]
+    assert [(one[0], two[0]) for one, two in pairs if one[2] != two[2]] == []
 
 
 ROW = "section: a\n    says: b\n"

@@ -21,6 +21,9 @@ REQUIRED: dict[Status, tuple[str, ...]] = {
 }
 """The keys that a row of each status must have."""
 
+MEASURED = ("claim:", "level:", "study:")
+"""The kinds of references that a run can measure."""
+
 
 class Statement(Strict, kw_only=True):
     """A statement, number, experiment, system, technique or figure of a source."""
@@ -38,6 +41,12 @@ class Statement(Strict, kw_only=True):
     status: Status
     needs: Annotated[list[Name], about("Devices of config/devices.yaml that it needs.")] = []
     why: Annotated[str, about("Why it is not reproducible; elsewhere a remark.")] = ""
+
+    @property
+    def measured(self) -> list[str]:
+        """The references that its command measures: none if it runs nothing, as `make plan` does."""
+        runs = self.command.startswith("make run") and "ARGS=predict" not in self.command
+        return [name for name in self.here if runs and name.startswith(MEASURED)]
 
 
 class Document(Strict, kw_only=True):

@@ -1,7 +1,8 @@
 """The page of the sources, statement by statement: docs/sources.md, and a page of the report."""
 
 import html
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from feedrate.config.statements import Document, Statement
@@ -32,43 +33,62 @@ FILES = {
 }
 """The file of a reference, from docs/."""
 
-Outcomes = Mapping[str, list[str]]
-"""What the results say, by reference: the verdicts on a claim, and the devices of the valid cells
-of a study or level."""
+NO_CELL, NO_RESULT = ("unsupported", "out_of_memory"), (NO_DATA, "failed", "invalid")
+"""Statuses of cells that there is nothing to measure of, and outcomes that are still to be had."""
+
+Outcomes = Mapping[str, list[tuple[list[str], str]]]
+"""What the results say, by reference: of each claim or cell the devices, and the verdict or status.
+"""
 
 
 def outcomes(inputs: Inputs, studies: list[str]) -> Outcomes:
     """The outcomes of some studies, from claims.csv and cells.csv."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[tuple[list[str], str]]] = {}
     for study in studies:
         for claim in inputs.rows("claims.csv", ClaimRow, study):
-            if claim.verdict != NO_DATA:
-                found.setdefault(f"claim:{study}/{claim.claim}", []).append(claim.verdict)
-        for cell in (one for one in inputs.cells(study) if one.status == "ok"):
+            told = claim.device.split(";"), claim.verdict
+            found.setdefault(f"claim:{study}/{claim.claim}", []).append(told)
+        for cell in (one for one in inputs.cells(study) if one.status not in NO_CELL):
             levels = (f"level:{study}/{level}" for level in cell.cell.split(BETWEEN_LEVELS))
             for name in (f"study:{study}", *levels):
-                found.setdefault(name, []).append(cell.device)
+                found.setdefault(name, []).append(([cell.device], cell.status))
     return found
 
 
 def status(one: Statement, found: Outcomes) -> tuple[str, str]:
-    """The status of a statement, and a remark. A claim's outcome goes before those of cells, and
-    where a statement needs devices, only their cells count."""
-    for kind in ("claim:", "level:", "study:"):
-        names = [name for name in one.here if name.startswith(kind)]
-        words = dict.fromkeys(
-            word
-            for key, told in found.items()
-            if any(fnmatchcase(key, name) for name in names)
-            for word in told
-            if kind == "claim:" or not one.needs or {word, word.rpartition("-x")[0]} & {*one.needs}
-        )
-        if words:
-            where = "measured here:" if kind == "claim:" else "measured on"
-            return f"{where} {', '.join(words)}", one.why
-    needs = f"needs {', '.join(one.needs)}" if one.needs else ""
-    about = "to measure it, " if needs and one.status == "audited" else ""
-    return STATUSES[one.status], ". ".join(filter(None, (about + needs, one.why)))
+    """The status of a statement, and a remark. It is measured if all that its command measures has
+    results, on all devices that it needs; if only a part has, the remark names the rest."""
+    parts = {name: _told(name, one.needs, found) for name in one.measured}
+    results = [names for part in parts.values() for names, word in part if word not in NO_RESULT]
+    devices = dict.fromkeys(device for names in results for device in names)
+    if not devices:
+        needs = f"needs {', '.join(one.needs)}" if one.needs else ""
+        about = "to measure it, " if needs and one.status == "audited" else ""
+        return STATUSES[one.status], _remark(about + needs, one.why)
+    open_words = {name: {word for _, word in part} & {*NO_RESULT} for name, part in parts.items()}
+    lacking = [name for name, part in parts.items() if not part or open_words[name]]
+    lacking += [name for name in one.needs if name not in _entries(devices, one.needs)]
+    claims = [part for name, part in parts.items() if name.startswith("claim:")]
+    verdicts = Counter(word for part in claims for _, word in part)
+    words = ", ".join(word + f" ({count})" * (count > 1) for word, count in verdicts.items())
+    told = f"{'partly ' * bool(lacking)}measured on {', '.join(devices)}{words and f': {words}'}"
+    about = f"no full result here of {', '.join(lacking)}" if lacking else ""
+    return told, _remark(about, one.why)
+
+
+def _remark(*parts: str) -> str:
+    return ". ".join(filter(None, parts))
+
+
+def _told(name: str, needs: list[str], found: Outcomes) -> list[tuple[list[str], str]]:
+    """The outcomes of a reference; of a statement that needs devices, those on them only."""
+    told = (one for key, every in found.items() if fnmatchcase(key, name) for one in every)
+    return [one for one in told if not needs or _entries(one[0], needs) <= {*needs}]
+
+
+def _entries(devices: Iterable[str], needs: list[str]) -> set[str]:
+    """The devices as a statement names them: it may need h100, and h100-x1 is a part of it."""
+    return {one if one in needs else one.rpartition("-x")[0] for one in devices}
 
 
 def markdown(documents: Mapping[str, Document]) -> str:
