@@ -121,7 +121,9 @@ def test_a_command_names_every_device_that_its_row_needs():
 def test_a_row_needs_every_accelerator_that_its_command_runs_on(project):
     run = [(place, row, choices(row.command, "DEVICE")) for place, row in ROWS if row.measured]
     wrong = [(p, d) for p, row, every in run for d in every if not entries([d]) & {*row.needs}]
-    assert [(place, device) for place, device in wrong if entries([device]).isdisjoint({"cpu"})] == []
+    assert [
+        (place, device) for place, device in wrong if entries([device]).isdisjoint({"cpu"})
+    ] == []
 
 
 def test_a_command_runs_every_study_that_its_row_references():
@@ -174,7 +176,9 @@ def test_no_statement_of_a_source_occurs_twice():
 def test_a_statement_that_another_one_repeats_has_one_status():
     """Also where the other one says more, as one of a draft and one of the post may."""
     said = [(place, row.says.lower(), row.status) for place, row in ROWS]
-    pairs = [(one, two) for one, two in itertools.permutations(said, 2) if two[1].startswith(one[1])]
+    pairs = [
+        (one, two) for one, two in itertools.permutations(said, 2) if two[1].startswith(one[1])
+    ]
     assert [(one[0], two[0]) for one, two in pairs if one[2] != two[2]] == []
 
 
