@@ -44,7 +44,7 @@ class Statement(Strict, kw_only=True):
 
     @property
     def measured(self) -> list[str]:
-        """The references that its command measures: none if it runs nothing, as `make plan` does."""
+        """The references that its command measures: none if it runs nothing, as `make plan`."""
         runs = self.command.startswith("make run") and "ARGS=predict" not in self.command
         return [name for name in self.here if runs and name.startswith(MEASURED)]
 

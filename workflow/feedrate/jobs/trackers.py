@@ -157,7 +157,7 @@ def integration(name: str) -> Any:
 
     callback = get_reporting_integration_callbacks([name])[0]()
     if name == "trackio":  # no variable switches its samples of the machine off
-        trackio = sys.modules["trackio"]
+        trackio: Any = sys.modules["trackio"]
         trackio.init = partial(trackio.init, auto_log_cpu=False, auto_log_gpu=False)
     return callback
 

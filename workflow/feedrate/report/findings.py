@@ -2,11 +2,10 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from statistics import mean, median
+from statistics import mean
 from typing import NamedTuple
 
-from feedrate.jobs.events import NOT_TRIED
-from feedrate.report import text
+from feedrate.report import limits, text
 from feedrate.report.answers import (
     is_about_quality,
     ladder_factor,
@@ -15,20 +14,15 @@ from feedrate.report.answers import (
     recommendation,
     recommended_cell,
 )
-from feedrate.report.groups import each_name, group_name
+from feedrate.report.limits import Said
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow, rates_of
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import DECODE, WORKERS, trains_the_same
-from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
-from feedrate.results.verdicts import START_LESS, STARTS
+from feedrate.results.settings import trains_the_same
 
 LOSSES = "Losses beside the baseline's"
-
-Said = tuple[str, Sequence[CellOf]]
-"""A sentence, and the cells or runs that it rests on."""
 
 
 class Finding(NamedTuple):
@@ -99,13 +93,13 @@ def _of_device(
     return {
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
         "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
-        "Out of memory": _out_of_memory(study, cells, device),
-        "Loader-only throughput": _loader_rates(study, speed, runs),
+        "Out of memory": limits.out_of_memory(study, cells, device),
+        "Loader-only throughput": limits.loader_rates(study, speed, runs),
         "Other recommendations": _other_recommendations(study, speed, device),
-        "What limits each setting": _limits(study, good),
-        "Ceilings below the rate": _below_rate(study, good),
-        "Noise": _noise(study, good),
-        "Short epochs": _short_epochs(study, good),
+        "What limits each setting": limits.verdicts(study, good),
+        "Ceilings below the rate": limits.below_rate(study, good),
+        "Noise": limits.noise(study, good),
+        "Short epochs": limits.short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device, runs),
     }
 
@@ -147,48 +141,6 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
 # Cells of a device
 
 
-def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
-    """The number of cells of a ladder that ran out of memory, and of those skipped for that."""
-    mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
-    if not (mine and study.ladder):
-        return "", ()
-    skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
-    needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
-    more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
-    limit = text.with_remark("ran out of memory", study.limit(device))
-    ran_out = f"{text.count(len(mine) - skipped, 'cell')} {limit}, which is a result"
-    return f"{ran_out}{more * bool(skipped)}.", mine
-
-
-def _loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
-    """The loader-only throughput of each decode path, where a study compares several; else empty.
-
-    Only cells with as many workers as the baseline are compared.
-    """
-    factors = {factor.sets: name for name, factor in study.factors.items()}
-    workers = factors.get(WORKERS, "")
-    usual = study.baseline.get(workers)
-    alike = [c for c in cells if c.loader_samples_per_s and c.levels.get(workers) == usual]
-    base = next((cell for cell in alike if cell.levels == study.baseline), None)
-    if DECODE not in factors or base is None or len(alike) < 2:
-        return "", ()
-    rates = {cell.key: rates_of(cell, runs, "loader_samples_per_s") for cell in alike}
-    noise, told = pooled_noise(rates.values()), []
-    for cell in alike:
-        others = {name: v for name, v in cell.levels.items() if name != workers}
-        name = text.levels_text(notable(study, others)) or "the baseline"
-        own = rates[cell.key]
-        ratio, *ends = ratio_interval(own, rates[base.key], CONFIDENCE, noise, len(alike) - 1)
-        sure = " to ".join(text.number(end, 3) for end in ends if end) or "no interval: single runs"
-        times = text.TIMES + text.number(ratio, 3) + f", {sure}" * (cell is not base)
-        told.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
-    where = f"With {workers} = {usual}: " if workers else ""
-    sentences = [f"{where}{text.listed(told)}."]
-    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
-        sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
-    return " ".join(sentences), alike
-
-
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
     """The recommended cells at the other levels of the factors that are `apart`."""
     best = recommended_cell(study, cells, device)
@@ -197,58 +149,6 @@ def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], devic
         return "", ()
     told = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
     return f"{'; '.join(told)}.", others
-
-
-def _limits(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """What limits each setting; starts of epochs are named where a verdict rests on them."""
-    parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
-    judged = [cell for cell in cells if cell.verdict]
-    kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
-    for (verdict, starts), group in kinds.items():
-        of = {"starting epochs": "epoch_start_share"} if starts else {}
-        of["waiting for data"] = "data_wait_share"
-        spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
-        verb = "is" if len(group) == 1 else "are"
-        limited = f"{group_name(study, group, judged)} {verb} {words.get(verdict, verdict)}"
-        parts.append(text.with_remark(limited, ", ".join(filter(None, spent))))
-    advice = f" {START_LESS}" * (("input-bound", True) in kinds)
-    return f"{'; '.join(parts)}.{advice}" if parts else "", judged
-
-
-def _longest(what: str, shares: Sequence[float | None]) -> str:
-    known = [share for share in shares if share is not None]
-    bound, most = "up to " * (len(known) > 1), text.share(max(known, default=None))
-    return f"{what} {bound}{most} of the time" if known else ""
-
-
-def _below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """The ceilings that do not bound the rate: something slows the part when it runs alone."""
-    below = [cell for cell in cells if cell.below_rate]
-    parts = [
-        f"the {text.listed(names.split(';'))} alone at {group_name(study, group, cells)}"
-        for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
-    ]
-    why = "Slower alone than in training, and therefore no ceiling"
-    return f"{why}: {'; '.join(parts)}." if parts else "", below
-
-
-def _noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    disturbed = [cell for cell in cells if cell.disturbed]
-    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
-    wide = [c for c in cells if c.noisy and not c.disturbed]
-    if wide:
-        named = zip(each_name(study, wide), wide, strict=True)
-        names = text.listed(f"{name} ({text.share(cell.spread)})" for name, cell in named)
-        found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
-    return " ".join(found), [*disturbed, *wide]
-
-
-def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    short = [cell for cell in cells if cell.short_epochs]
-    named = zip(each_name(study, short), short, strict=True)
-    names = text.listed(f"{name} ({cell.steps_per_epoch})" for name, cell in named)
-    why = "Too few steps per epoch to be compared with published rates"
-    return f"{why}: {names}." if short else "", short
 
 
 # Published numbers, the loader model, and claims

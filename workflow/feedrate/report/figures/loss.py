@@ -19,7 +19,7 @@ HALF = 28
 
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
-    """One curve for each ok run; repeats of a cell share a style, and only the first has markers."""
+    """One curve for each ok run; repeats of a cell share a style, only the first has markers."""
     found = [
         trace
         for trace in traces(inputs, settings.study)

@@ -1,0 +1,114 @@
+"""What limits the settings of a study: memory, the loader, noise; sentences from result rows."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from feedrate.jobs.events import NOT_TRIED
+from feedrate.report import text
+from feedrate.report.answers import name_of
+from feedrate.report.groups import each_name, group_name
+from feedrate.report.lines import notable
+from feedrate.report.params import StudySettings
+from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
+from feedrate.results.settings import DECODE, WORKERS
+from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
+from feedrate.results.verdicts import START_LESS, STARTS
+
+Said = tuple[str, Sequence[CellOf]]
+"""A sentence, and the cells or runs that it rests on."""
+
+
+def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
+    """The number of cells of a ladder that ran out of memory, and of those skipped for that."""
+    mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
+    if not (mine and study.ladder):
+        return "", ()
+    skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
+    needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
+    more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
+    limit = text.with_remark("ran out of memory", study.limit(device))
+    ran_out = f"{text.count(len(mine) - skipped, 'cell')} {limit}, which is a result"
+    return f"{ran_out}{more * bool(skipped)}.", mine
+
+
+def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
+    """The loader-only throughput of each decode path, where a study compares several; else empty.
+
+    Only cells with as many workers as the baseline are compared.
+    """
+    factors = {factor.sets: name for name, factor in study.factors.items()}
+    workers = factors.get(WORKERS, "")
+    usual = study.baseline.get(workers)
+    alike = [c for c in cells if c.loader_samples_per_s and c.levels.get(workers) == usual]
+    base = next((cell for cell in alike if cell.levels == study.baseline), None)
+    if DECODE not in factors or base is None or len(alike) < 2:
+        return "", ()
+    rates = {cell.key: rates_of(cell, runs, "loader_samples_per_s") for cell in alike}
+    noise, told = pooled_noise(rates.values()), []
+    for cell in alike:
+        others = {name: v for name, v in cell.levels.items() if name != workers}
+        name = text.levels_text(notable(study, others)) or "the baseline"
+        own = rates[cell.key]
+        ratio, *ends = ratio_interval(own, rates[base.key], CONFIDENCE, noise, len(alike) - 1)
+        sure = " to ".join(text.number(end, 3) for end in ends if end) or "no interval: single runs"
+        times = text.TIMES + text.number(ratio, 3) + f", {sure}" * (cell is not base)
+        told.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
+    where = f"With {workers} = {usual}: " if workers else ""
+    sentences = [f"{where}{text.listed(told)}."]
+    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
+        sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
+    return " ".join(sentences), alike
+
+
+def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+    """What limits each setting; starts of epochs are named where a verdict rests on them."""
+    parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
+    judged = [cell for cell in cells if cell.verdict]
+    kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
+    for (verdict, starts), group in kinds.items():
+        of = {"starting epochs": "epoch_start_share"} if starts else {}
+        of["waiting for data"] = "data_wait_share"
+        spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
+        verb = "is" if len(group) == 1 else "are"
+        limited = f"{group_name(study, group, judged)} {verb} {words.get(verdict, verdict)}"
+        parts.append(text.with_remark(limited, ", ".join(filter(None, spent))))
+    advice = f" {START_LESS}" * (("input-bound", True) in kinds)
+    return f"{'; '.join(parts)}.{advice}" if parts else "", judged
+
+
+def _longest(what: str, shares: Sequence[float | None]) -> str:
+    known = [share for share in shares if share is not None]
+    bound, most = "up to " * (len(known) > 1), text.share(max(known, default=None))
+    return f"{what} {bound}{most} of the time" if known else ""
+
+
+def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+    """The ceilings that do not bound the rate: something slows the part when it runs alone."""
+    below = [cell for cell in cells if cell.below_rate]
+    parts = [
+        f"the {text.listed(names.split(';'))} alone at {group_name(study, group, cells)}"
+        for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
+    ]
+    why = "Slower alone than in training, and therefore no ceiling"
+    return f"{why}: {'; '.join(parts)}." if parts else "", below
+
+
+def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+    """What may have disturbed cells, and cells whose repeats differ by more than is allowed."""
+    disturbed = [cell for cell in cells if cell.disturbed]
+    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
+    wide = [c for c in cells if c.noisy and not c.disturbed]
+    if wide:
+        named = zip(each_name(study, wide), wide, strict=True)
+        names = text.listed(f"{name} ({text.share(cell.spread)})" for name, cell in named)
+        found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
+    return " ".join(found), [*disturbed, *wide]
+
+
+def short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+    """Cells whose epochs are too short for their rates to be compared with published ones."""
+    short = [cell for cell in cells if cell.short_epochs]
+    named = zip(each_name(study, short), short, strict=True)
+    names = text.listed(f"{name} ({cell.steps_per_epoch})" for name, cell in named)
+    why = "Too few steps per epoch to be compared with published rates"
+    return f"{why}: {names}." if short else "", short
