@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,9 @@ from feedrate.config.spec import LIBRARIES
 from feedrate.core import plugins
 from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.pixels import crop_centre, resize_to, resized_size
+
+NO_GPU = -99999
+"""nvImageCodec's number of the device: none."""
 
 Read = Callable[[list[Path]], list[torch.Tensor]]
 """A reader of pictures: uint8 (1 or 3, PX, PX) each."""
@@ -106,6 +109,26 @@ def opencv(path: Path) -> object:
     return cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR_RGB)
 
 
+@cache
+def nv_image_codec() -> tuple[Any, Any]:
+    """nvImageCodec's module, and its decoder on the CPU, with one thread."""
+    codec = importlib.import_module("nvidia.nvimgcodec")
+    backends = [codec.Backend(codec.CPU_ONLY)]
+    return codec, codec.Decoder(device_id=NO_GPU, backends=backends, max_num_cpu_threads=1)
+
+
+def crop_only(path: Path) -> object:
+    """Only the rows and columns that the crop keeps, the one decoder here that can do so."""
+    codec, decoder = nv_image_codec()
+    stream = codec.CodeStream(path.read_bytes())
+    side = min(stream.height, stream.width)
+    top, left = (stream.height - side) // 2, (stream.width - side) // 2
+    region = codec.Region(top, left, top + side, left + side)
+    grey = stream.num_channels == 1
+    wanted = codec.DecodeParams(color_spec=codec.ColorSpec.GRAY if grey else codec.ColorSpec.SRGB)
+    return np.asarray(decoder.decode(stream.get_sub_code_stream(region=region), params=wanted))
+
+
 DECODERS: dict[str, Callable[[Path], object]] = {
     "simplejpeg": decoded_only,
     "torchvision": lambda path: importlib.import_module("torchvision.io").decode_image(str(path)),
@@ -114,8 +137,9 @@ DECODERS: dict[str, Callable[[Path], object]] = {
         path.read_bytes()
     ),
     "Pillow": lambda path: np.array(Image.open(path)),
+    "nvImageCodec, only the crop": crop_only,
 }
-"""Decoders of a whole file, each to the colours that are in it."""
+"""Decoders, each to the colours that are in the file; of the whole file, but for the last one."""
 
 
 def stored(paths: list[Path], folder: Path) -> list[Path]:
