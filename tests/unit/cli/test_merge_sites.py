@@ -19,7 +19,20 @@ from feedrate.config.values import read_yaml
 from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.imported import read_imported
+from feedrate.results.ledger import read_would_help
 from feedrate.results.tables import read_csv
+
+
+def with_gains(root):
+    """The campaign with a page of what would help."""
+    file = root / f"config/studies/{STUDY}.yaml"
+    study = yaml.safe_load(file.read_text())
+    page = {"name": "would_help", "kind": "would_help", "title": "What would help"}
+    study["tables"].append(page | {"caption": "table_would_help"})
+    file.write_text(yaml.safe_dump(study, sort_keys=False))
+    gains = [["cpu", "workers=0~decode=host", [f"halving decode gains 20% in {root.name}"]]]
+    content = {"fault": "", "gains": gains, "outcomes": []}
+    (root / f"results/{STUDY}/would_help.json").write_text(json.dumps(content))
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +57,7 @@ def sites(tmp_path_factory):
             given = repr(PlanView(project, root).importing(STUDY)["settings"])
             out = f"results/{STUDY}/imported.json"
             assert entry.main(["import-runs", "--settings", given, "--out", out]) == 0
+            with_gains(root)
             assert entry.main(["archive", "--out", f"../{root.name}.zip"]) == 0
     return folder
 
@@ -81,6 +95,13 @@ def test_pages_show_both_and_what_differs(together):
     assert "0x2c" in sites
     assert "2.13.0+cpu" in sites
     assert "cores granted" not in sites
+
+
+def test_what_would_help_is_that_of_both_with_their_devices_of_now(together):
+    found = read_would_help(together / f"results/{STUDY}/would_help.json")
+    assert [device for device, *_ in found.gains] == ["cpu", "cpu-south"]
+    table = (together / f"results/{STUDY}/tables/would_help.html").read_text()
+    assert all(f"in {site}" in table for site in ("north", "south"))
 
 
 def test_imported_runs_of_both_are_listed_with_their_devices_of_now(together):

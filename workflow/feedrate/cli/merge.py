@@ -34,6 +34,7 @@ from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.imported import Imported, read_imported
+from feedrate.results.ledger import NO_GAINS, WouldHelp, read_would_help
 from feedrate.results.record import Record, read_record, write_record
 
 Key = tuple[str, str, str, int]
@@ -88,8 +89,9 @@ def merge(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for site in sites:
                 copy_runs(site, names, folder)
-            for file, imported in imports_of(sites, names).items():
-                write_json(folder / file, msgspec.to_builtins(imported))
+            of_all = {**imports_of(sites, names), **gains_of(sites, names)}
+            for file, content in of_all.items():
+                write_json(folder / file, msgspec.to_builtins(content))
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
@@ -260,6 +262,26 @@ def imports_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> d
                     device = names.get((site.name, record.device), record.device)
                     repeat = 1 + sum(one.device == device for one in whole.records)
                     whole.records.append(replace(record, device=device, repeat=repeat))
+    return found
+
+
+def gains_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> dict[str, WouldHelp]:
+    """What would help at all sites by its file, with the devices' names of now. The ledgers behind
+    it cannot be merged: the hash of a line covers the line before."""
+    found: dict[str, WouldHelp] = {}
+    for site in sites:
+        for file in (paths.WOULD_HELP.format(study=study) for study in site.project.studies):
+            if (site.folder / file).is_file():
+                own, whole = read_would_help(site.folder / file), found.get(file, NO_GAINS)
+                new = {old: name for (of, old), name in names.items() if of == site.name}
+                gains = [(new.get(of, of), cell, told) for of, cell, told in own.gains]
+                outcomes = [replace(o, device=new.get(o.device, o.device)) for o in own.outcomes]
+                faults = filter(None, (whole.fault, own.fault and f"{site.name}: {own.fault}"))
+                found[file] = WouldHelp(
+                    fault=" ".join(faults),
+                    gains=[*whole.gains, *gains],
+                    outcomes=[*whole.outcomes, *outcomes],
+                )
     return found
 
 
