@@ -12,19 +12,18 @@ import yaml
 
 from campaign import STUDY, campaign, edit
 from feedrate import __main__ as entry
-from feedrate.cli.merge import read_site
+from feedrate.cli.sites import read_site
 from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.imported import read_imported
-from feedrate.results.ledger import read_would_help
 from feedrate.results.tables import read_csv
 
 
 def with_gains(root):
-    """The campaign with a page of what would help."""
+    """The campaign with what would help, a page of it, and predicted rates."""
     file = root / f"config/studies/{STUDY}.yaml"
     study = yaml.safe_load(file.read_text())
     page = {"name": "would_help", "kind": "would_help", "title": "What would help"}
@@ -33,6 +32,8 @@ def with_gains(root):
     gains = [["cpu", "workers=0~decode=host", [f"halving decode gains 20% in {root.name}"]]]
     content = {"fault": "", "gains": gains, "outcomes": []}
     (root / f"results/{STUDY}/would_help.json").write_text(json.dumps(content))
+    predicted = [{"cell": "workers=0~decode=host", "device": "cpu", "why": root.name}]
+    (root / f"results/{STUDY}/predicted.json").write_text(json.dumps(predicted))
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +99,18 @@ def test_pages_show_both_and_what_differs(together):
 
 
 def test_what_would_help_is_that_of_both_with_their_devices_of_now(together):
-    found = read_would_help(together / f"results/{STUDY}/would_help.json")
-    assert [device for device, *_ in found.gains] == ["cpu", "cpu-south"]
+    found = json.loads((together / f"results/{STUDY}/would_help.json").read_text())
+    assert [device for device, *_ in found["gains"]] == ["cpu", "cpu-south"]
     table = (together / f"results/{STUDY}/tables/would_help.html").read_text()
     assert all(f"in {site}" in table for site in ("north", "south"))
+
+
+def test_predicted_rates_are_those_of_both_with_their_devices_of_now(together):
+    found = json.loads((together / f"results/{STUDY}/predicted.json").read_text())
+    assert [(one["device"], one["why"]) for one in found] == [
+        ("cpu", "north"),
+        ("cpu-south", "south"),
+    ]
 
 
 def test_imported_runs_of_both_are_listed_with_their_devices_of_now(together):

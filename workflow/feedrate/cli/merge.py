@@ -1,47 +1,46 @@
 """`python -m feedrate merge`: the results of several sites as one set of results and one page.
 
-A site is an archive, or a project's folder. A device that two sites have appears once for each.
+A device that two sites have appears once for each.
 """
 
 import argparse
 import contextlib
 import itertools
 import json
-import re
 import shutil
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
-from feedrate.cli.archive import measured
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.redraw import redraw
-from feedrate.cli.verify import flat, read_project
+from feedrate.cli.sites import (
+    Key,
+    Names,
+    Site,
+    copy_runs,
+    gains_of,
+    imports_of,
+    predicted_of,
+    read_site,
+)
+from feedrate.cli.verify import flat
 from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
-from feedrate.config.project import Project, load_project, study_names
-from feedrate.config.values import read_yaml
+from feedrate.config.project import Project
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page
-from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
-from feedrate.results.imported import Imported, read_imported
-from feedrate.results.ledger import NO_GAINS, WouldHelp, read_would_help
-from feedrate.results.record import Record, read_record, write_record
+from feedrate.results.crate import ENVIRONMENT, PROJECT
 
-Key = tuple[str, str, str, int]
-"""Study, device, cell and repeat of a run."""
-ANY_RECORD = paths.RECORD.format(study="*", device="*", cell="*", repeat="*")
-CHOSEN = ("studies", "devices")
-"""Keys of config.yaml that the first parts of runs' keys give."""
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 """Facts that are shown even where they agree."""
 NOT_FACTS = (
@@ -50,17 +49,6 @@ NOT_FACTS = (
 )
 """Parts of a run's provenance that differ from run to run."""
 LISTED = 5
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-
-
-class Site(NamedTuple):
-    """The runs of one site, unpacked in `folder`."""
-
-    name: str
-    folder: Path
-    project: Project
-    plan: Plan
-    records: dict[Key, Record]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -89,9 +77,9 @@ def merge(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for site in sites:
                 copy_runs(site, names, folder)
-            of_all = {**imports_of(sites, names), **gains_of(sites, names)}
-            for file, content in of_all.items():
-                write_json(folder / file, msgspec.to_builtins(content))
+            for kept in (imports_of, gains_of, predicted_of):
+                for file, content in kept(sites, names).items():
+                    write_json(folder / file, msgspec.to_builtins(content))
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
@@ -104,60 +92,6 @@ def merge(options: argparse.Namespace) -> int:
         f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites", *renamed, sep="; "
     )
     return 0
-
-
-def read_site(text: str, stack: ExitStack) -> Site:
-    """The site that a word of the command line names. Raises ExpectedError."""
-    name, given, place = text.rpartition("=")
-    path = Path(place if given else text)
-    name = name or path.resolve().name.removesuffix(".zip")
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is not allowed as a site's name; name it, as in a={path}")
-    folder = stack.enter_context(results_of(path)).resolve()
-    if (folder / PROJECT).is_file():
-        project = read_project(folder, path)
-        records = records_of(folder, project.studies)
-    elif (file := folder / "config/config.yaml").is_file():
-        records = records_of(folder, study_names(folder))
-        project = as_measured(folder, read_yaml(file, str(file)), records)
-    else:
-        raise UsageError(f"{path}: neither an archive nor a project's folder")
-    with contextlib.chdir(folder):
-        try:
-            project, plan = measured(project)
-        except ExpectedError as error:
-            raise ExpectedError(f"{path}: {error}") from None
-    specs = {key: replace(r.spec, device=key[1]) for key, r in records.items() if r.spec}
-    lacking = [c for c in plan.unsupported if (c.study, c.device, c.cell, 1) not in specs]
-    plan = replace(plan, runs=plan.runs | specs, unsupported=lacking)
-    return Site(name, folder, project, plan, {key: records[key] for key in plan.runs})
-
-
-def records_of(folder: Path, studies: Container[str]) -> dict[Key, Record]:
-    """The records of all runs of these studies in a project's folder."""
-    found: dict[Key, Record] = {}
-    for file in sorted(folder.glob(ANY_RECORD)):
-        study, device, cell, repeat = file.relative_to(folder).parts[1:5]
-        if study in studies and (number := repeat.removeprefix("rep")).isdecimal():
-            found[study, device, cell, int(number)] = read_record(file)
-    return found
-
-
-def as_measured(folder: Path, config: dict[str, Any], runs: Iterable[Key]) -> Project:
-    """A folder's project with the studies, devices and repeats that its runs have: the choices of
-    the calls that made them are not in config.yaml. Raises ExpectedError."""
-    if not (keys := sorted(runs)):
-        raise ExpectedError(f"{folder}: there is no record of a run in {paths.RESULTS}/")
-    chosen = {n: [*dict.fromkeys(k[at] for k in keys)] for at, n in enumerate(CHOSEN)}
-    project = load_project(folder, config | chosen)
-    most = dict(sorted((study, repeat) for study, _, _, repeat in keys))
-    studies = {
-        name: replace(study, protocol=replace(study.protocol, repeats=most[name]))
-        for name, study in project.studies.items()
-    }
-    if project.config.repeats == "auto":
-        return project
-    return replace(project, config=replace(project.config, repeats=None), studies=studies)
 
 
 def refuse_duplicates(sites: Sequence[Site]) -> None:
@@ -188,7 +122,7 @@ def device_names(sites: Sequence[Site]) -> dict[tuple[str, str], str]:
     return names
 
 
-def merged(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> tuple[Project, Plan]:
+def merged(sites: Sequence[Site], names: Names) -> tuple[Project, Plan]:
     """One project and one plan of all runs. Studies of the same name have the pages, claims and
     thresholds of the first site; raises ExpectedError where their factors or baselines differ."""
     several = {old for (_, old), new in names.items() if old != new}
@@ -234,55 +168,6 @@ def _with_studies(whole: Project, site: Site) -> Project:
     parts = ("published", "scores", "accuracies", "sheets")
     tables = {part: {**getattr(site.project, part), **getattr(whole, part)} for part in parts}
     return replace(whole, studies=studies, **tables)
-
-
-def copy_runs(site: Site, names: Mapping[tuple[str, str], str], folder: Path) -> None:
-    """Copy a site's run folders and data reports; records get the devices' names of now."""
-    for (study, device, cell, repeat), record in site.records.items():
-        new = names[site.name, device]
-        target = folder / paths.run_dir(study, new, cell, repeat)
-        shutil.copytree(site.folder / paths.run_dir(study, device, cell, repeat), target)
-        write_record(target / paths.RECORD_NAME, replace(record, device=new))
-    for file in (site.folder / paths.DATASETS).glob("*/prepared/data_report.json"):
-        target = folder / file.relative_to(site.folder)
-        if not target.exists():  # that of the first site, as the pages
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, target)
-
-
-def imports_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> dict[str, Imported]:
-    """The imported runs of all sites by their file, with the devices' names and repeats of now."""
-    found: dict[str, Imported] = {}
-    for site in sites:
-        for file in (paths.IMPORTED.format(study=study) for study in site.project.studies):
-            if (site.folder / file).is_file():
-                whole, own = found.setdefault(file, Imported()), read_imported(site.folder / file)
-                whole.files.extend(own.files)
-                for record in own.records:
-                    device = names.get((site.name, record.device), record.device)
-                    repeat = 1 + sum(one.device == device for one in whole.records)
-                    whole.records.append(replace(record, device=device, repeat=repeat))
-    return found
-
-
-def gains_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> dict[str, WouldHelp]:
-    """What would help at all sites by its file, with the devices' names of now. The ledgers behind
-    it cannot be merged: the hash of a line covers the line before."""
-    found: dict[str, WouldHelp] = {}
-    for site in sites:
-        for file in (paths.WOULD_HELP.format(study=study) for study in site.project.studies):
-            if (site.folder / file).is_file():
-                own, whole = read_would_help(site.folder / file), found.get(file, NO_GAINS)
-                new = {old: name for (of, old), name in names.items() if of == site.name}
-                gains = [(new.get(of, of), cell, told) for of, cell, told in own.gains]
-                outcomes = [replace(o, device=new.get(o.device, o.device)) for o in own.outcomes]
-                faults = filter(None, (whole.fault, own.fault and f"{site.name}: {own.fault}"))
-                found[file] = WouldHelp(
-                    fault=" ".join(faults),
-                    gains=[*whole.gains, *gains],
-                    outcomes=[*whole.outcomes, *outcomes],
-                )
-    return found
 
 
 Fact = tuple[str, ...]

@@ -14,7 +14,7 @@ import msgspec
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict
-from feedrate.core.errors import ExpectedError, LogError
+from feedrate.core.errors import LogError
 from feedrate.core.files import canonical_json, digest_value, write_json
 from feedrate.core.paths import EVENTS_NAME, RECORD_NAME
 from feedrate.jobs.events import read_run_events
@@ -82,14 +82,6 @@ NO_GAINS = WouldHelp(fault="", gains=[], outcomes=[])
 
 Place = tuple[str, str]
 """A machine, and the digest of what is trained there."""
-
-
-def read_would_help(path: Path) -> WouldHelp:
-    """Read what `predict_changes` wrote. Raises ExpectedError for a damaged file."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=WouldHelp)
-    except ValueError as error:
-        raise ExpectedError(f"{path}: not what would help: {error}") from None
 
 
 def predict_changes(records_list: Path, ledger: Path, out: Path) -> None:
