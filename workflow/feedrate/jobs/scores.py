@@ -109,8 +109,7 @@ def ends(examples: Examples | None) -> tuple[float | None, ...]:
     and for the interval of one example or one group."""
     if examples is None or not np.isfinite(examples.values).all():
         return None, None, None
-    is_share = isinstance(examples.values[0], bool)
-    interval = share_interval if is_share else mean_interval
+    interval = share_interval if isinstance(examples.values[0], bool) else mean_interval
     found = interval(examples.values, groups=examples.groups)
     several = len(set(examples.groups or range(len(examples.values)))) > 1
     return found if several else (found.value, None, None)

@@ -72,8 +72,7 @@ def answer(
     if best := recommendation(study, cells, device):
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
-        to_do = TO_DO.get(best.verdict, NOT_DECIDED)
-        use = f"{label}: use {levels}{best.basis}."
+        use, to_do = f"{label}: use {levels}{best.basis}.", TO_DO.get(best.verdict, NOT_DECIDED)
         return Answer(use, _throughput(study, best), to_do, [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
@@ -87,11 +86,10 @@ def answer(
     if study.task == "inference":
         return _latency_and_throughput(study, good)
     if len(tried) == 1:
-        rate, verdict = text.rate(good[0].samples_per_s), VERDICTS.get(good[0].verdict, "")
-        detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
-        to_do = TO_DO.get(good[0].verdict, NOT_DECIDED)
-        headline = f"{label}: training throughput is {rate}{good[0].basis}."
-        return Answer(headline, detail, to_do, good)
+        one, only = good[0], text.levels_text(good[0].levels)
+        detail = f"{only} is the only setting. {VERDICTS.get(one.verdict, '')}"
+        headline = f"{label}: training throughput is {text.rate(one.samples_per_s)}{one.basis}."
+        return Answer(headline, detail.strip(), TO_DO.get(one.verdict, NOT_DECIDED), good)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
 
 
