@@ -119,7 +119,7 @@ def _of_quality(
     study leaves out on a device."""
     others = training_gains(study, scores, runs, device)[1:]
     told = "; ".join(change for change, *_ in others)
-    apart = f"{told}. No test compares these settings with each other." * bool(others)
+    apart = f"{told}. No test compares the scores of settings." * bool(others)
     parts = [p for p in study.exclude if p.unless_able not in study.devices[device].capabilities]
     reasons = (f"{text.levels_text(part.levels)}{_kept(part)}: {part.why}" for part in parts)
     return {
