@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
+from feedrate.config.study import Exclude
 from feedrate.report import findings, rows
 from feedrate.report.answers import answer
-from feedrate.report.rows import CellRow, Inputs, QualityRow
+from feedrate.report.rows import CellRow, Inputs, QualityRow, RunRow
 
 
 def score(moment, value, *, repeat=1, low=None, high=None, **changes):
@@ -85,12 +86,17 @@ def test_words_for_shares_and_for_losses():
 
 
 @pytest.fixture
-def headline(project, inputs):
-    """The headline of the sample as a study of quality; without a gain, of the cells' rates."""
-    study = project.studies[STUDY]
-    gain = [figure for figure in study.figures if figure.kind == "gain"]
-    asking = study_of(with_study(project, figures=gain))
-    return lambda rows: answer(asking, inputs.cells(STUDY), "cpu", rows).headline
+def asking(project):
+    """The sample as a study of quality."""
+    gain = [figure for figure in project.studies[STUDY].figures if figure.kind == "gain"]
+    return study_of(with_study(project, figures=gain))
+
+
+@pytest.fixture
+def headline(asking, inputs):
+    """The headline of a study of quality; without a gain, of the cells' rates."""
+    cells = inputs.cells(STUDY)
+    return lambda rows, runs=(): answer(asking, cells, "cpu", rows, runs).headline
 
 
 def test_the_headline_gives_the_effect_of_training(headline):
@@ -98,6 +104,43 @@ def test_the_headline_gives_the_effect_of_training(headline):
     assert headline(ROWS).endswith(
         "from 21% to 55% (paired interval +20 to +50 percentage points; by chance 20%)."
     )
+
+
+def run(**changes):
+    common = {"study": STUDY, "device": "cpu", "cell": ROWS[0].cell, "status": "ok"}
+    facts = {"model": "clip-tiny", "checkpoint": "none", "dataset": "generated"}
+    return RunRow(**{**common, **facts, **changes})
+
+
+def test_the_headline_says_from_which_weights_and_on_which_pictures(asking, inputs, headline):
+    said = headline(ROWS, [run(), run()])
+    assert "training clip-tiny from random weights on drawn pictures raises" in said
+    assert "random" not in headline(ROWS, [run(checkpoint="org/weights")])
+    assert "from org/weights on drawn" in headline(ROWS, [run(checkpoint="org/weights")])
+    setup = msgspec.structs.replace(asking.setups["cpu"], drawn=False)
+    found = msgspec.structs.replace(asking, setups={"cpu": setup})
+    said = answer(found, inputs.cells(STUDY), "cpu", ROWS, [run(dataset="hub")]).headline
+    assert "from random weights on the dataset hub" in said
+
+
+def test_the_headline_of_one_run_says_that_it_is_single(headline):
+    assert "(a single run) raises" in headline(ROWS, [run(), run(status="failed")])
+    assert "single" not in headline(ROWS, [run(), run()])
+
+
+def test_the_gains_of_other_cells_and_what_is_left_out_are_findings(asking, inputs):
+    other = [msgspec.structs.replace(row, cell="workers=1~decode=host") for row in ROWS]
+    apart = Exclude(levels={"workers": 2}, unless={"decode": ["host"]}, why="It is slow.")
+    able = Exclude(levels={"decode": "device"}, unless_able="bf16", why="Not here.")
+    asking = msgspec.structs.replace(asking, exclude=[apart, able])
+    found = findings.findings(asking, inputs.cells(STUDY), [], [], [], [*ROWS, *other])
+    told = {one.lead: one.text for one in found}
+    assert "from 21% to 55% (paired interval +20 to +50" in told["Other settings"]
+    assert "with workers = 1, decode = host" in told["Other settings"]
+    assert "workers = 0" not in told["Other settings"], "the answer gives it"
+    assert told["Left out"] == "workers = 2, except with decode = host: It is slow."
+    alone = findings.findings(asking, inputs.cells(STUDY), [], [], [], ROWS)
+    assert "Other settings" not in {one.lead for one in alone}
 
 
 def changed(rows, **changes):
@@ -163,7 +206,7 @@ def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
     said = found[findings.LOSSES]
     assert said.startswith("A warning, not a test: the loss of 1, host differs from the baseline's")
     assert "20.0 s" in found["Cost of scoring"]
-    assert "2 models" in found["Cost of scoring"]
+    assert "2 runs" in found["Cost of scoring"]
 
 
 def test_findings_say_that_no_loss_departs(project):

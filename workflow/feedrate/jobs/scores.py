@@ -1,17 +1,19 @@
 """The scores of a model on a split: its loss, and either retrieval with the contest's choice of
-captions or the accuracy of classes. Each is a mean with a bootstrap interval.
+captions or the accuracy of classes. Each is a mean with an interval: Wilson's of a share, of a loss
+or a gain a bootstrap.
 """
 
 import math
 import time
 from collections import Counter, defaultdict
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet
 import torch
 from accelerate.utils import send_to_device
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from feedrate.config.spec import RunSpec
 from feedrate.data.manifest import SAMPLES
@@ -59,8 +61,7 @@ def mean_interval(
     data = np.asarray(values, dtype=float)
     if not data.size:
         raise ValueError("no values to take a mean of")
-    place = np.arange(data.size) if groups is None else np.unique(groups, return_inverse=True)[1]
-    sums, counts = np.bincount(place, weights=data), np.bincount(place)
+    sums, counts = _by_group(data, groups)
     draw = np.random.default_rng(_SEED)
     rows = max(1, _CHUNK // sums.size)
     means = []
@@ -72,8 +73,32 @@ def mean_interval(
     return Estimate(float(data.mean()), float(low), float(high))
 
 
+def _by_group(data: NDArray[Any], groups: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The sum and the number of values in each group."""
+    place = np.arange(data.size) if groups is None else np.unique(groups, return_inverse=True)[1]
+    return np.bincount(place, weights=data), np.bincount(place)
+
+
+def share_interval(hits: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
+    """Share of `hits` (n,) with Wilson's interval (1927), which has a width for any share.
+
+    Dependent hits share a number in `groups` (n,). They count as so many independent ones as have
+    the same variance (Korn and Graubard 1998); if none or all are right, one in each group counts.
+    """
+    data = np.asarray(hits, dtype=float)
+    sums, counts = _by_group(data, groups)
+    share = float(data.mean())
+    alone, grouped = share * (1 - share), float(((sums - share * counts) ** 2).sum()) / data.size
+    n = data.size * alone / max(alone, grouped) if alone else sums.size
+    weight = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) ** 2 / n
+    middle, half = share + weight / 2, math.sqrt(weight * (alone + weight / 4))
+    low, high = ((middle + side) / (1 + weight) for side in (-half, half))
+    return Estimate(share, max(low, 0.0), min(high, 1.0))
+
+
 class Examples(NamedTuple):
-    """The value of each example of a score; those with one number in `groups` are dependent."""
+    """The value of each example of a score; those with one number in `groups` are dependent. The
+    examples of a share are flags."""
 
     values: list[float]
     groups: list[int] | None = None
@@ -84,7 +109,8 @@ def ends(examples: Examples | None) -> tuple[float | None, ...]:
     and for the interval of one example or one group."""
     if examples is None or not np.isfinite(examples.values).all():
         return None, None, None
-    found = mean_interval(examples.values, groups=examples.groups)
+    interval = share_interval if isinstance(examples.values[0], bool) else mean_interval
+    found = interval(examples.values, groups=examples.groups)
     several = len(set(examples.groups or range(len(examples.values)))) > 1
     return found if several else (found.value, None, None)
 
@@ -97,12 +123,12 @@ def entry(
     chance: float | None = None,
     note: str = "",
 ) -> Entry:
-    """A metric's mean over `values` (see `mean_interval`), the value that chance gives, and, until
+    """A metric's mean over `values` with its interval, the value that chance gives, and, until
     `paired` has compared them, the examples."""
     examples, n = None, 0
     if values is not None:
         numbers = None if groups is None else np.asarray(groups).tolist()
-        examples = Examples(np.asarray(values, dtype=float).tolist(), numbers)
+        examples = Examples(np.asarray(values).tolist(), numbers)
         n = len(examples.values)
     value, low, high = ends(examples)
     note = "not a finite number" if n and value is None else note

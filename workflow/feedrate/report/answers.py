@@ -8,7 +8,7 @@ from feedrate.report import rows, text
 from feedrate.report.groups import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
-from feedrate.report.rows import CellOf, CellRow, QualityRow
+from feedrate.report.rows import CellOf, CellRow, QualityRow, RunRow
 from feedrate.results.settings import apart
 
 
@@ -57,6 +57,7 @@ def answer(
     cells: Sequence[CellRow],
     device: str,
     scores: Sequence[QualityRow] = (),
+    runs: Sequence[RunRow] = (),
 ) -> Answer:
     """The setting to use on a device; in a study of quality, the effect of training."""
     label = study.label(device)
@@ -65,14 +66,13 @@ def answer(
     mine = [cell for cell in cells if cell.device == device]
     tried = [cell for cell in mine if cell.status != "unsupported"]
     good = [cell for cell in tried if cell.status == "ok"]
-    if is_about_quality(study) and (gain := _training_gain(study, scores, device)):
-        change, to_do, cell = gain
+    if is_about_quality(study) and (gains := training_gains(study, scores, runs, device)):
+        change, to_do, cell = gains[0]
         return Answer(f"{label}: {change}.", _rates(study, good), to_do, [cell])
     if best := recommendation(study, cells, device):
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
-        to_do = TO_DO.get(best.verdict, NOT_DECIDED)
-        use = f"{label}: use {levels}{best.basis}."
+        use, to_do = f"{label}: use {levels}{best.basis}.", TO_DO.get(best.verdict, NOT_DECIDED)
         return Answer(use, _throughput(study, best), to_do, [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
@@ -86,11 +86,10 @@ def answer(
     if study.task == "inference":
         return _latency_and_throughput(study, good)
     if len(tried) == 1:
-        rate, verdict = text.rate(good[0].samples_per_s), VERDICTS.get(good[0].verdict, "")
-        detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
-        to_do = TO_DO.get(good[0].verdict, NOT_DECIDED)
-        headline = f"{label}: training throughput is {rate}{good[0].basis}."
-        return Answer(headline, detail, to_do, good)
+        one, only = good[0], text.levels_text(good[0].levels)
+        detail = f"{only} is the only setting. {VERDICTS.get(one.verdict, '')}"
+        headline = f"{label}: training throughput is {text.rate(one.samples_per_s)}{one.basis}."
+        return Answer(headline, detail.strip(), TO_DO.get(one.verdict, NOT_DECIDED), good)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
 
 
@@ -296,28 +295,38 @@ def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:
 # Studies of quality
 
 
-def _training_gain(
-    study: StudySettings, scores: Sequence[QualityRow], device: str
-) -> tuple[str, str, CellOf] | None:
-    """The change of the accuracy on the test split in the baseline's cell or, if that has no
-    scores, in the first cell that has them; what to do; and the cell. None without scores.
-
-    A change is one only if its paired interval excludes 0.
-    """
+def training_gains(
+    study: StudySettings, scores: Sequence[QualityRow], runs: Sequence[RunRow], device: str
+) -> list[tuple[str, str, QualityRow]]:
+    """The change of the accuracy on the test split in each cell that has scores, what to do, and
+    the cell; that of the baseline comes first."""
+    found = []
     cells = rows.cells_of(scores, device)
     for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
         both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
         before, after = both
         if before and after:
             where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
-            change, to_do = _change(before, after)
-            return change + where, to_do, CellOf(study=study.study, device=device, cell=cell.cell)
-    return None
+            change, to_do = _change(_training(study, cell, runs), before, after)
+            found.append((change + where, to_do, cell))
+    return found
 
 
-def _change(before: rows.Score, after: rows.Score) -> tuple[str, str]:
+def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str:
+    """`training bridgetower-tiny from random weights on drawn pictures`, by the cell's runs."""
+    good = [run for run in runs if run.key == cell.key and run.status == "ok"]
+    if not good:
+        return "training"
+    start = "random weights" if good[0].checkpoint == "none" else good[0].checkpoint
+    drawn = cell.device in study.setups and study.setups[cell.device].drawn
+    pictures = "drawn pictures" if drawn else f"the dataset {good[0].dataset}"
+    single = " (a single run)" * (len(good) == 1)
+    return f"training {good[0].model} from {start} on {pictures}{single}"
+
+
+def _change(training: str, before: rows.Score, after: rows.Score) -> tuple[str, str]:
     """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
-    what to do."""
+    what to do. A change is one only if its paired interval excludes 0."""
     low, high, interval = after.gain_low, after.gain_high, ""
     if low is not None and high is not None:
         interval = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; "
@@ -326,12 +335,12 @@ def _change(before: rows.Score, after: rows.Score) -> tuple[str, str]:
     ends = text.share(before.value), text.share(after.value)
     seen = f"{ends[0]} before, {ends[1]} after"
     if low is None or high is None:
-        change = f"without a paired interval, nobody can tell whether training changes {what}"
+        change = f"without a paired interval, nobody can tell whether {training} changes {what}"
         return f"{change} ({seen}; {about})", "Score the models again, on more examples."
     if low <= 0 <= high:
-        change = f"training makes no measurable change to {what} ({seen}; {about})"
+        change = f"{training} makes no measurable change to {what} ({seen}; {about})"
         return change, "Undecided: train longer, or score more examples."
     verb, to_do = "raises", "Use the trained weights."
     if low < 0:
         verb, to_do = "lowers", "Do not use the trained weights; look for the cause in the loss."
-    return f"training {verb} {what} from {ends[0]} to {ends[1]} ({about})", to_do
+    return f"{training} {verb} {what} from {ends[0]} to {ends[1]} ({about})", to_do

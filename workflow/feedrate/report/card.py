@@ -178,7 +178,7 @@ def _scores(quality: Quality) -> str:
     ]
     data = f" Winoground: {plain(quality.winoground)}." if quality.winoground else ""
     return (
-        f"Values with 95% bootstrap intervals, before and after training.{data}\n\n"
+        f"Values with 95% intervals, before and after training.{data}\n\n"
         f"{table(['Data', 'Metric', 'Before', 'After'], lines)}"
     )
 

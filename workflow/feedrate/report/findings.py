@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import NamedTuple
 
+from feedrate.config.study import Exclude
+from feedrate.config.values import level_text
 from feedrate.report import limits, text
 from feedrate.report.answers import (
     is_about_quality,
@@ -13,6 +15,7 @@ from feedrate.report.answers import (
     name_of,
     recommendation,
     recommended_cell,
+    training_gains,
 )
 from feedrate.report.limits import Said
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
@@ -51,6 +54,8 @@ def findings(
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
         sentences = _of_device(study, cells, device, runs)
+        if is_about_quality(study):
+            sentences |= _of_quality(study, scores, runs, device)
         found += [Finding(lead + where, *said) for lead, said in sentences.items()]
     found += [*_fits(study, fits), *_claims(claims)]
     return [finding for finding in found if finding.text]
@@ -107,6 +112,28 @@ def _of_device(
 # Quality
 
 
+def _of_quality(
+    study: StudySettings, scores: Sequence[QualityRow], runs: Sequence[RunRow], device: str
+) -> dict[str, Said]:
+    """The effect of training in the cells that the answer does not name, and the cells that the
+    study leaves out on a device."""
+    others = training_gains(study, scores, runs, device)[1:]
+    told = "; ".join(change for change, *_ in others)
+    apart = f"{told}. No test compares the scores of settings." * bool(others)
+    parts = [p for p in study.exclude if p.unless_able not in study.devices[device].capabilities]
+    reasons = (f"{text.levels_text(part.levels)}{_kept(part)}: {part.why}" for part in parts)
+    return {
+        "Other settings": (apart, [cell for *_, cell in others]),
+        "Left out": (" ".join(reasons), ()),
+    }
+
+
+def _kept(part: Exclude) -> str:
+    """The levels with which a part of `exclude` keeps cells."""
+    kept = (f"{name} = {text.listed(map(level_text, of))}" for name, of in part.unless.items())
+    return f", except with {text.listed(kept)}" * bool(part.unless)
+
+
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
     """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical]
@@ -133,8 +160,8 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
     if not scored:
         return "", ()
     takes = text.seconds(mean(row.job_s for row in scored.values()))
-    models = text.count(len(scored), "model")
-    said = f"Scoring a model before and after training takes {takes} on average ({models})."
+    runs = text.count(len(scored), "run")
+    said = f"Scoring a run's model before and after training takes {takes} on average ({runs})."
     return said, [*scored.values()]
 
 

@@ -71,13 +71,14 @@ def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
 
 def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> Iterator[Line]:
     scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
+    runs = inputs.runs(study.study)
     for device in study.measured:
         mine = [cell for cell in cells if cell.device == device]
-        yield _of_device(study, mine, device, answer_of(study, cells, device, scores))
+        yield _of_device(study, mine, device, answer_of(study, cells, device, scores, runs))
         if study.loaders and any(cell.status == "ok" for cell in mine):
             yield _statements(study, inputs, mine, device)
     if any(table.kind == "scaling" for table in study.tables):
-        yield _scaling(study, cells, inputs.runs(study.study))
+        yield _scaling(study, cells, runs)
     if imported := inputs.imported(study.study).records:
         good = [one for one in imported if one.status == "ok"]
         rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
@@ -90,11 +91,15 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
 
 
 def answer_of(
-    study: StudySettings, cells: Sequence[CellRow], device: str, scores: Sequence[QualityRow] = ()
+    study: StudySettings,
+    cells: Sequence[CellRow],
+    device: str,
+    scores: Sequence[QualityRow] = (),
+    runs: Sequence[RunRow] = (),
 ) -> Answer:
     """The answer for a device: `answer`, or where the study compares storages, theirs."""
     mine = [cell for cell in cells if cell.device == device]
-    return _storage(study, mine) or answers.answer(study, cells, device, scores)
+    return _storage(study, mine) or answers.answer(study, cells, device, scores, runs)
 
 
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:

@@ -93,10 +93,11 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
     """The question, the answer for each device, the leading figure and the findings."""
     cells = inputs.cells(study.study)
     scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
-    answers = [answer_of(study, cells, device, scores) for device in study.measured]
+    runs = inputs.runs(study.study)
+    answers = [answer_of(study, cells, device, scores, runs) for device in study.measured]
     fits = inputs.rows("fit.csv", FitRow, study.study)
     claims = inputs.rows("claims.csv", ClaimRow, study.study)
-    found = findings(study, cells, inputs.runs(study.study), fits, claims, scores)
+    found = findings(study, cells, runs, fits, claims, scores)
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(

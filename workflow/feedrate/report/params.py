@@ -28,6 +28,7 @@ from feedrate.config.study import (
 )
 from feedrate.config.values import Level, Name, Positive, Strict, convert
 from feedrate.config.workflow import (
+    Generated,
     GeneratedExamples,
     Hub,
     HubExamples,
@@ -75,6 +76,7 @@ class Setup(Strict, kw_only=True):
     steps: int
     warmup_steps: int
     repeats: int  # planned ones, which every cell has
+    drawn: bool = False  # its pictures are drawn by the suite
 
 
 class StudyContext(Strict, kw_only=True):
@@ -210,8 +212,8 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     planned = protocols(project)
     for spec in plan.runs.values():
         setups[spec.study][spec.device] = Setup(
-            steps=spec.protocol.steps,
-            warmup_steps=spec.protocol.warmup_steps,
+            **_fields(spec.protocol, "steps", "warmup_steps"),
+            drawn=isinstance(find_dataset(project.config, spec.dataset), Generated),
             repeats=planned[spec.study][spec.device].repeats,
         )
     studies = [
@@ -256,8 +258,7 @@ def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
 
 
 def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
-    entry = project.studies[study]
-    rows = project.published[study]
+    entry, rows = project.studies[study], project.published[study]
     others = [one.device for one in project.config.imports if one.study == study]
     names = dict.fromkeys([*project.config.devices, *(row.device for row in rows), *others])
     return {

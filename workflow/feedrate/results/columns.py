@@ -198,7 +198,7 @@ QUALITY = (
     _text("metric", "contrastive_loss, matching_accuracy, text_to_image_recall_at_1 and so on."),
     _text("head", "The head that scored a pair, if a model has several."),
     _number("value", "The metric: a mean over n; empty where there is none."),
-    _number("low", "Lower end of its bootstrap interval, 95%."),
+    _number("low", "Lower end of its 95% interval: of a share Wilson's, else a bootstrap."),
     _number("high", "Upper end of it."),
     _number("gain", "After training: mean change of the same examples since before it."),
     _number("gain_low", "Lower end of its paired bootstrap interval, 95%."),

@@ -102,7 +102,7 @@ class Score(Strict, kw_only=True):
     metric: Annotated[str, about("contrastive_loss, matching_accuracy, text_score, …")]
     head: Annotated[str, about("The head that scored: contrastive, matching.")] = ""
     value: Annotated[float | None, about("Null: not scored; `note` says why.")]
-    low: Annotated[float | None, about("Bootstrap interval, 95%.")] = None
+    low: Annotated[float | None, about("95%: Wilson's of a share, else a bootstrap.")] = None
     high: float | None = None
     gain: Annotated[float | None, about("Of the same examples, since before.")] = None
     gain_low: Annotated[float | None, about("Its paired bootstrap, 95%.")] = None

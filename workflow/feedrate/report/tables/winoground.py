@@ -71,4 +71,4 @@ def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
         yield row(text.values_text(first.levels), *fields, class_=use, of=these)
     if scores:
         chance = {s.metric: s.chance for s in scores}
-        yield row("by chance", "", "", *(text.share(chance.get(m)) for m in SCORES), "")
+        yield row("by chance, no ties", "", "", *(text.share(chance.get(m)) for m in SCORES), "")
