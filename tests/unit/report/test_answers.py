@@ -205,6 +205,15 @@ def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
     assert "no data-loader workers fits" in found.headline
 
 
+@pytest.mark.parametrize("status", ["failed", "unsupported", ""])
+def test_that_nothing_fits_takes_cells_that_ran_out_of_memory(tmp_path, ladder, status):
+    bad = {("cpu", workers): status for workers in RATES if status}
+    cells = cells_of(tmp_path, ladder, bad=bad) if status else []
+    found = answer(study_of(ladder), cells, "cpu")
+    assert not found.found
+    assert "fits" not in found.headline
+
+
 # Studies of inference
 
 

@@ -20,6 +20,7 @@ from feedrate.config.study import Exclude
 from feedrate.core import plugins
 from feedrate.report import params
 from feedrate.report.params import OverviewSettings, PageSettings
+from feedrate.results.settings import claim_settings
 
 PAGES = [("table", name) for name in TABLES] + [("figure", name) for name in FIGURES]
 
@@ -138,3 +139,14 @@ def test_a_level_is_shown_if_any_cell_has_it(project, unless, shown):
     left_out = Exclude(levels={"workers": 16}, unless=unless, why="too many")
     told = settings_of(with_study(project, exclude=[left_out]), "figure", "throughput")
     assert (16 in told.factors["workers"].levels) is shown
+
+
+def test_pages_of_merged_results_show_only_devices_of_sites_that_have_the_study(project):
+    both = msgspec.structs.replace(project.config, devices=["cpu", "gaudi2"])
+    project = msgspec.structs.replace(project, config=both, measured={STUDY: ["gaudi2"]})
+    assert study_of(project).measured == ["gaudi2"]
+    assert settings_of(project, "table", "claims").measured == ["gaudi2"]
+    (study,) = claim_settings(project).studies.values()
+    assert (study.measured, list(study.able)) == (["gaudi2"], ["gaudi2"])
+    assert make_plan(project).devices_of(STUDY) == ["cpu", "gaudi2"]
+    assert make_plan(project).devices_of("another") == []

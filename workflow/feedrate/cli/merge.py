@@ -148,6 +148,7 @@ def merged(sites: Sequence[Site], names: Names) -> tuple[Project, Plan]:
     studies = {name: with_page(study, name, imports) for name, study in whole.studies.items()}
     config = replace(whole.config, devices=[*names.values()], studies=[*studies], imports=imports)
     whole = replace(whole, config=config, devices=devices, studies=studies)
+    whole = replace(whole, measured={name: plan.devices_of(name) for name in studies})
     return replace(whole, further={}, searched={}), plan
 
 

@@ -70,6 +70,12 @@ class Plan(Strict, kw_only=True):
         """The runs of one study, in measuring order."""
         return (spec for key, spec in self.runs.items() if key[0] == study)
 
+    def devices_of(self, study: str) -> list[str]:
+        """The devices for which the plan has cells of a study."""
+        found = [(spec.study, spec.device) for spec in self.runs.values()]
+        found += ((cell.study, cell.device) for cell in (*self.unsupported, *self.shared))
+        return list(dict.fromkeys(device for name, device in found if name == study))
+
 
 def make_plan(project: Project, *, elsewhere: bool = False) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a

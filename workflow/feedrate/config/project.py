@@ -70,6 +70,12 @@ class Project(Strict):
     further: dict[str, int] = {}
     """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
     searched: additions.Searched = {}
+    measured: dict[str, list[str]] = {}
+    """In merged results, by study: the devices of the sites that have it."""
+
+    def devices_of(self, study: str) -> list[str]:
+        """The devices on which a study is measured: those of config.yaml, or of `measured`."""
+        return self.measured.get(study, self.config.devices)
 
 
 def load_project(

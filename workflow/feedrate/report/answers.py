@@ -61,11 +61,12 @@ def answer(
 ) -> Answer:
     """The setting to use on a device; in a study of quality, the effect of training."""
     label = study.label(device)
-    if factor := ladder_factor(study):
-        return _largest_that_fits(study, cells, factor, device)
     mine = [cell for cell in cells if cell.device == device]
     tried = [cell for cell in mine if cell.status != "unsupported"]
     good = [cell for cell in tried if cell.status == "ok"]
+    full = bool(tried) and all(cell.status == "out_of_memory" for cell in tried)
+    if (good or full) and (factor := ladder_factor(study)):
+        return _largest_that_fits(study, cells, factor, device)
     if is_about_quality(study) and (gains := training_gains(study, scores, runs, device)):
         change, to_do, cell = gains[0]
         return Answer(f"{label}: {change}.", _rates(study, good), to_do, [cell])

@@ -260,13 +260,13 @@ def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
 def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     entry, rows = project.studies[study], project.published[study]
     others = [one.device for one in project.config.imports if one.study == study]
-    names = dict.fromkeys([*project.config.devices, *(row.device for row in rows), *others])
+    names = dict.fromkeys([*project.devices_of(study), *(row.device for row in rows), *others])
     return {
         **_fields(entry, "baseline", "within", "ladder", "exclude"),
         "factors": _shown(project, study),
         "study": study,
         "origin": entry.source,
-        "measured": project.config.devices,
+        "measured": project.devices_of(study),
         "noise_share": entry.thresholds.noise_share,
         "devices": {
             name: DeviceInfo(
@@ -286,7 +286,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
 def _shown(project: Project, study: str) -> dict[str, Factor]:
     """The factors without levels that the study leaves out on all devices and nobody published."""
     entry, rows = project.studies[study], project.published[study]
-    able = [project.devices[name].able for name in project.config.devices]
+    able = [project.devices[name].able for name in project.devices_of(study)]
 
     def has(name: str, level: Level) -> bool:
         # A part with `unless` keeps cells of the level.
