@@ -4,7 +4,7 @@ Each rule gets one of them as a plain dict, so that it runs again when, and only
 uses has changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,9 @@ STORAGE = "loader.storage"
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 """The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
+TOKENS = "loader.max_tokens"
+"""The setting of the loader that changes what a device computes."""
+
 
 def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
     """The factors at each level of which a setting is recommended."""
@@ -43,12 +46,33 @@ def trains_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> bool:
     """Whether cells with these levels train the same: what TRAINED says of both is equal."""
+    return _agree(factors, one, other, TRAINED.__contains__)
 
-    def trained(levels: Mapping[str, Any]) -> list[Any]:
-        sets = [_settings_of(factor, levels[name]) for name, factor in factors.items()]
-        return [each.get(setting) for each in sets for setting in TRAINED]
 
-    return trained(one) == trained(other)
+def computes_the_same(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
+    """Whether a device computes the same in cells with these levels, however they load."""
+
+    def counts(setting: str) -> bool:
+        return setting == TOKENS or not setting.startswith("loader.")
+
+    return _agree(factors, one, other, counts)
+
+
+def _agree(
+    factors: Mapping[str, Factor],
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    counts: Callable[[str], bool],
+) -> bool:
+    """Whether two cells' levels set the same, as far as a setting counts."""
+
+    def told(levels: Mapping[str, Any]) -> dict[str, Any]:
+        sets = (_settings_of(factor, levels[name]) for name, factor in factors.items())
+        return {name: value for each in sets for name, value in each.items() if counts(name)}
+
+    return told(one) == told(other)
 
 
 def _settings_of(factor: Factor, level: Level) -> Mapping[str, Any]:
@@ -137,6 +161,8 @@ class PublishedStudy(StudyFacts, kw_only=True):
     """A study with its published numbers."""
 
     published: list[PublishedFacts]
+    noise_share: Positive = Thresholds().noise_share
+    """By which two single runs of ours are taken to differ."""
     decoding: list[Name] = []
     """Devices that decode themselves, where no factor says otherwise."""
 
@@ -269,6 +295,7 @@ def fit_settings(project: Project) -> FitSettings:
             PublishedStudy,
             study,
             published=_published(project, name),
+            noise_share=study.thresholds.noise_share,
             decoding=[
                 device
                 for device in project.devices
