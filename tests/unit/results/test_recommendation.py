@@ -143,6 +143,7 @@ def test_cells_that_train_something_else_than_the_baseline_do_not_compete(tmp_pa
     records = [
         *runs_of(0, [10.0]),
         *runs_of(1, [49.0]),
+        make_record(10.0, spec=make_spec(0, "device")),
         make_record(50.0, spec=make_spec(1, "device")),
     ]
 

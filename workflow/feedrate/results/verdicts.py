@@ -78,7 +78,7 @@ def below_rate(cell: Row, others: Iterable[Estimate] = ()) -> str:
     this cell's, and the two intervals count together."""
     found = {n for n in PARTS if (high := cell.get(f"{n}_ratio_high")) and high < 1}
     model = ratios(cell)["model"]
-    if model and model.high and any(_exceeds(other, model) for other in others):
+    if model and any(_exceeds(other, model) for other in others):
         found.add("model")
     return ";".join(name for name in PARTS if name in found)
 
@@ -104,7 +104,9 @@ def faster_cells(
 
 def _exceeds(rate: Estimate, ceiling: Estimate) -> bool:
     """Whether a rate is above a ceiling by more than both intervals, which are on the logarithm."""
-    errors = math.log(rate.value / (rate.low or rate.value)), math.log(ceiling.high / ceiling.value)
+    if rate.low is None or ceiling.high is None:
+        return False
+    errors = math.log(rate.value / rate.low), math.log(ceiling.high / ceiling.value)
     return math.log(rate.value / ceiling.value) > math.hypot(*errors)
 
 
@@ -145,7 +147,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         if _above(waits, lines.input_bound_wait_share):
             open_ = _open("model", model, lines.replay_gain)
             return "input-bound", f"The device waits for data. {open_}"
-        if long or (waits and waits.high >= lines.input_bound_wait_share):
+        if waits and _above(waits, lines.input_bound_wait_share) is None:
             return "undecided", _unsure("the device waits", waits, lines)
     if started is None:
         return "undecided", starts
