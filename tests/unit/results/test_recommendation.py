@@ -183,13 +183,20 @@ def test_single_runs_whose_steps_vary_are_undecided_however_far_apart(tmp_path):
 
 def test_the_steps_of_a_disturbed_run_tell_nothing_of_other_runs(tmp_path):
 
-    def cells(rate):
+    def cells(rate, seen=("Processes of others were on the device.",)):
         rough = make_record(rate, spec=make_spec(2), block_noise=0.2)
-        rough = replace(rough, disturbances=["Processes of others were on the device."])
+        rough = replace(rough, disturbances=[*seen])
         return cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0]), rough])
 
     assert chosen(cells(20.0)) == [W1]
     assert left_open(cells(70.0)) == [W1, W2], "of itself they tell"
+    assert left_open(cells(20.0, seen=())) == [W0, W1]
+
+
+def test_where_every_run_was_disturbed_the_studys_noise_is_assumed(tmp_path):
+    records = [*runs_of(0, [70.0]), *runs_of(1, [100.0])]
+    loud = [replace(one, disturbances=["Clocks were lowered."]) for one in records]
+    assert chosen(cells_of(tmp_path, loud)) == [W1]
 
 
 def test_a_setting_that_was_compared_with_no_other_is_not_recommended(tmp_path):

@@ -122,7 +122,8 @@ def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> 
         cells = [cell for why in whys for cell in found[why]]
         at = [{name: found[why][0].levels[name] for name in names} for why in whys]
         more = text.count(max(cell.repeats_to_decide or 1 for cell in cells), "further repeat")
-        needed = f"{cells[0].basis}; {more} of each or more are needed."
+        single = cells[0].basis
+        needed = f"{single}; each needs {'at least' if single else 'about'} {more}."
         parts.append(f"With {several(study, at)}: undecided between {settings}{needed}")
     return " ".join(parts)
 

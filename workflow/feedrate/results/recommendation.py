@@ -55,7 +55,7 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
 
 def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
     """The noise of single runs: two may differ by `share`, or as their blocks of steps show."""
-    return Noise(max(share / REPEATABILITY, *(block or 0.0 for block in blocks)), 100)
+    return Noise(max([share / REPEATABILITY, *(block or 0.0 for block in blocks)]), 100)
 
 
 class _Choice:

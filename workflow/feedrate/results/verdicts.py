@@ -97,9 +97,12 @@ def faster_cells(
         and computes_the_same(study.factors, one, cell)
     ]
     lines, known = study.thresholds, noise.get((cell["study"], cell["device"]))
-    blocks = [one["block_noise"] for one in (cell, *rivals)]
-    known = known or assumed_noise(lines.noise_share, blocks)
-    return [ratio_interval(one[RATES], cell[RATES], lines.confidence, known) for one in rivals]
+    found = []
+    for one in rivals:
+        blocks = (each["block_noise"] for each in (cell, one))
+        told = known or assumed_noise(lines.noise_share, blocks)
+        found.append(ratio_interval(one[RATES], cell[RATES], lines.confidence, told))
+    return found
 
 
 def _exceeds(rate: Estimate, ceiling: Estimate) -> bool:
