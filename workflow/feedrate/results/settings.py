@@ -4,7 +4,7 @@ Each rule gets one of them as a plain dict, so that it runs again when, and only
 uses has changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -46,7 +46,8 @@ def trains_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> bool:
     """Whether cells with these levels train the same: what TRAINED says of both is equal."""
-    return _agree(factors, one, other, TRAINED.__contains__)
+    ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
+    return all(ours.get(setting) == theirs.get(setting) for setting in TRAINED)
 
 
 def computes_the_same(
@@ -54,25 +55,17 @@ def computes_the_same(
 ) -> bool:
     """Whether a device computes the same in cells with these levels, however they load."""
 
-    def counts(setting: str) -> bool:
-        return setting == TOKENS or not setting.startswith("loader.")
+    def computed(levels: Mapping[str, Any]) -> dict[str, Any]:
+        every = _every_setting(factors, levels).items()
+        return {k: v for k, v in every if k == TOKENS or not k.startswith("loader.")}
 
-    return _agree(factors, one, other, counts)
+    return computed(one) == computed(other)
 
 
-def _agree(
-    factors: Mapping[str, Factor],
-    one: Mapping[str, Any],
-    other: Mapping[str, Any],
-    counts: Callable[[str], bool],
-) -> bool:
-    """Whether two cells' levels set the same, as far as a setting counts."""
-
-    def told(levels: Mapping[str, Any]) -> dict[str, Any]:
-        sets = (_settings_of(factor, levels[name]) for name, factor in factors.items())
-        return {name: value for each in sets for name, value in each.items() if counts(name)}
-
-    return told(one) == told(other)
+def _every_setting(factors: Mapping[str, Factor], levels: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings that a cell's levels set."""
+    sets = (_settings_of(factor, levels[name]) for name, factor in factors.items())
+    return {setting: value for each in sets for setting, value in each.items()}
 
 
 def _settings_of(factor: Factor, level: Level) -> Mapping[str, Any]:

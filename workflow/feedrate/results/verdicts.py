@@ -78,8 +78,7 @@ def below_rate(cell: Row, others: Iterable[Estimate] = ()) -> str:
     this cell's, and the two intervals count together."""
     found = {n for n in PARTS if (high := cell.get(f"{n}_ratio_high")) and high < 1}
     model = ratios(cell)["model"]
-    if model and any(_exceeds(other, model) for other in others):
-        found.add("model")
+    found |= {"model" for other in others if model and _exceeds(other, model)}
     return ";".join(name for name in PARTS if name in found)
 
 
