@@ -144,13 +144,8 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         return "core-bound", "Loader and model share too few cores: each alone is faster"
     if long and faster:
         return "input-bound", "The device waits for data"
-    if faster is None and (_loader_explains(loader, lines, serial) or _waits_in_turn(cell, model)):
-        waits = _assumed(wait, cell, lines)
-        if _above(waits, lines.input_bound_wait_share):
-            open_ = _open("model", model, lines.replay_gain)
-            return "input-bound", f"The device waits for data. {open_}"
-        if waits and _above(waits, lines.input_bound_wait_share) is None:
-            return "undecided", _unsure("the device waits", waits, lines)
+    if faster is None and (by_wait := _by_wait(cell, loader, model, lines)):
+        return by_wait
     if started is None:
         return "undecided", starts
     if memory_share >= lines.memory_pressed_share and not long:
@@ -171,6 +166,21 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if not (headroom or serial):
         return "mixed", "There is little wait, but the loader has little headroom"
     return _computes(cell)
+
+
+def _by_wait(
+    cell: Row, loader: Estimate | None, model: Estimate | None, lines: Thresholds
+) -> tuple[Name, str] | None:
+    """What the wait says where it counts without the model alone; None where it is short."""
+    waits = _assumed(_wait(cell), cell, lines)
+    counts = _loader_explains(loader, lines, _serial(cell)) or _waits_in_turn(cell, model)
+    long = _above(waits, lines.input_bound_wait_share)
+    if not (waits and counts) or long is False:
+        return None
+    if long:
+        reason = f"The device waits for data. {_open('model', model, lines.replay_gain)}"
+        return "input-bound", reason
+    return "undecided", _unsure("the device waits", waits, lines)
 
 
 def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
