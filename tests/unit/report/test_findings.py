@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_study, write_results
 
+from feedrate.config.study import Factor
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import failures, findings
@@ -69,6 +70,35 @@ def test_what_the_answer_leaves_open_is_said_once(project, inputs):
     assert "Undecided" not in found_in(project, inputs, cells=cells)
     other = [msgspec.structs.replace(cells[0], open="Undecided at 0."), *cells[1:]]
     assert found_in(project, inputs, cells=other)["Undecided"] == "Undecided at 0."
+
+
+def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
+    study = study_of(project)
+    storage = Factor(sets="loader.storage", levels=["warm", "cold"])
+    study = msgspec.structs.replace(
+        study,
+        factors=study.factors | {"storage": storage},
+        baseline=study.baseline | {"storage": "warm"},
+    )
+    cells = [
+        msgspec.structs.replace(
+            cell,
+            cell=f"{cell.cell}~storage={at}",
+            recommended=False,
+            open=f"Undecided at {at}.",
+        )
+        for at in storage.levels
+        for cell in inputs.cells(STUDY)
+        if cell.status == "ok" and cell.levels["workers"] in (1, 2)
+    ]
+
+    def said(cells):
+        return {one.lead: one.text for one in findings(study, cells, [], [], [])}["Undecided"]
+
+    together = "With storage = warm and cold: undecided between workers = 1 and 2"
+    assert said(cells).startswith(together)
+    assert said(cells).count("undecided") == 1
+    assert said(cells[:2]) == "Undecided at warm."
 
 
 def test_claims_are_counted_by_verdict(project, inputs):

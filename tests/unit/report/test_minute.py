@@ -164,6 +164,20 @@ def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
     assert "Nothing to do: none is slower." in words
 
 
+def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, inputs):
+    """The answer to whether more workers hide a latency has both ends."""
+    factors = dict(study.factors)
+    factors["decode"] = Factor(sets="loader.storage", levels=["host", "far"])
+    cells = [one for one in inputs.cells(STUDY) if one.status == "ok"]
+    far = [
+        replace(one, cell=one.cell.replace("host", "far"), samples_per_s=rate)
+        for one, rate in zip(cells[:2], (4.0, 10.0), strict=True)
+    ]
+    answer = answer_of(replace(study, factors=factors), [*cells, *far], "cpu")
+    assert "of that with workers = 1: 10.00 samples/s" in answer.detail
+    assert answer.detail.count(" with workers = 0") == 1
+
+
 def test_storage_of_single_runs_says_so(study, inputs):
     assert "Single runs, no interval. Nothing" in of_storage(study, inputs, ci_low=None)
 

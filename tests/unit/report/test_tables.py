@@ -230,7 +230,7 @@ def test_a_fit_that_does_not_stand_says_so(project, inputs):
     path = inputs.path("fit.csv")
     rows = [row | {"reading": ""} for row in read_csv(path, FIT) if row["device"] == "h100"]
     write_csv(path, with_factors(FIT, {"workers": [1], "decode": ["host"]}), rows)
-    assert "This fit does not stand" in table(project, inputs, "fit")
+    assert "Nothing is concluded from this fit" in table(project, inputs, "fit")
 
 
 def test_each_fit_of_a_device_is_the_heading_of_its_own_cells(project, inputs):

@@ -5,6 +5,7 @@ from collected_rows import W0, W1, W2, cells_from, cells_of, rows_of, shared
 from msgspec.structs import replace
 from record_builder import collect_settings, collect_study, make_record, make_spec, runs_of
 
+from feedrate.config.study import Factor
 from feedrate.core.errors import ExpectedError
 from feedrate.results.columns import RUNS, for_studies
 from feedrate.results.tables import confirm_results, write_csv
@@ -53,6 +54,33 @@ def test_a_cell_has_medians_interval_spread_and_speed_up(tmp_path):
     assert (zero["speedup"], zero["speedup_ci_low"]) == (1.0, 1.0)
     assert two["speedup"] == pytest.approx(2.1)
     assert two["speedup_ci_low"] < 20.5 / 11 < 21.5 / 9 < two["speedup_ci_high"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "sets", "flagged"),
+    [
+        (15.0, "loader.decode", "model"),
+        (13.0, "loader.decode", ""),
+        # A device that computes less, or something else, tells nothing of this model alone.
+        (15.0, "loader.max_tokens", ""),
+        (15.0, "train.precision", ""),
+    ],
+)
+def test_a_cell_that_only_loads_otherwise_tells_what_the_model_reaches(
+    tmp_path, rate, sets, flagged
+):
+    study = collect_study(
+        factors={
+            "workers": Factor(sets="loader.workers", levels=[0, 1]),
+            "decode": Factor(sets=sets, levels=["host", "device"]),
+        }
+    )
+    fast = make_record(rate, spec=make_spec(1, "device"), model=20.0)
+    cells = cells_of(
+        tmp_path, [*runs_of(0, [10.0]), fast], studies={"loading": study}, unsupported=[]
+    )
+    assert cells[W0]["below_rate"] == flagged
+    assert ("no ceiling" in cells[W0]["why"]) is bool(flagged)
 
 
 def test_a_cell_tells_energy_and_what_a_million_samples_cost(tmp_path):

@@ -283,6 +283,19 @@ def test_a_measured_rate_within_its_interval_of_the_limit_refutes_nothing(tmp_pa
     assert {row["reading"] for row in fit_rows(cells, fits)} == {""}, "the verdict denies it"
 
 
+def test_single_runs_refute_a_fit_only_beyond_the_noise_assumed_of_them(tmp_path):
+    cells, _ = cells_of(tmp_path, [14.0, 20.0, 21.0])
+    for cell in cells:
+        cell["verdict"] = "compute-bound" if cell["loader_workers"] else "input-bound"
+    study = published_study(published=[])
+    (first, *_) = fit_rows(cells, FitSettings(studies={"loading": study}))
+    assert 1 / first["tc_s"] < 21.0
+    assert first["reading"].endswith(", by single runs.")
+    strict = msgspec.structs.replace(study, noise_share=0.01)
+    (first, *_) = fit_rows(cells, FitSettings(studies={"loading": strict}))
+    assert first["reading"] == ""
+
+
 def test_cells_without_data_are_left_out(tmp_path):
     records = [
         make_record(10.0, spec=make_spec(0)),

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 from record_builder import collect_settings, collect_study, make_record, make_spec, runs_of
 from record_builder import write_records as write
 
@@ -130,7 +131,8 @@ def test_what_is_open_says_which_rate_is_divided_by_which_and_among_how_many(tmp
 
 def test_a_recommendation_by_single_runs_says_so(tmp_path):
     told = cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0])])[W1]["recommendation"]
-    assert "the best of 2 settings, by single runs; " in told
+    assert "the best of 2 settings, by single runs" in told
+    assert "differ by up to 10%" in told, "a claim about single runs assumes nothing"
     two = [*runs_of(0, [70.0, 70.5]), *runs_of(1, [100.0, 100.5])]
     assert "single" not in cells_of(tmp_path, two)[W1]["recommendation"]
 
@@ -141,6 +143,7 @@ def test_cells_that_train_something_else_than_the_baseline_do_not_compete(tmp_pa
     records = [
         *runs_of(0, [10.0]),
         *runs_of(1, [49.0]),
+        make_record(10.0, spec=make_spec(0, "device")),
         make_record(50.0, spec=make_spec(1, "device")),
     ]
 
@@ -176,6 +179,33 @@ def test_single_runs_whose_steps_vary_are_undecided_however_far_apart(tmp_path):
     records = [*runs_of(0, [70.0], **rough), *runs_of(1, [100.0], **rough)]
     assert left_open(cells_of(tmp_path, records)) == [W0, W1]
     assert chosen(cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0])])) == [W1]
+
+
+def test_the_steps_of_a_disturbed_run_tell_nothing_of_other_runs(tmp_path):
+
+    def cells(rate, seen=("Processes of others were on the device.",)):
+        rough = make_record(rate, spec=make_spec(2), block_noise=0.2)
+        rough = replace(rough, disturbances=[*seen])
+        return cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0]), rough])
+
+    assert chosen(cells(20.0)) == [W1]
+    assert left_open(cells(70.0)) == [W1, W2], "of itself they tell"
+    assert left_open(cells(20.0, seen=())) == [W0, W1]
+
+
+def test_where_every_run_was_disturbed_the_studys_noise_is_assumed(tmp_path):
+    records = [*runs_of(0, [70.0]), *runs_of(1, [100.0])]
+    loud = [replace(one, disturbances=["Clocks were lowered."]) for one in records]
+    assert chosen(cells_of(tmp_path, loud)) == [W1]
+
+
+def test_a_setting_that_was_compared_with_no_other_is_not_recommended(tmp_path):
+    """One panel has two settings, the other one only a single setting."""
+    records = [*runs_of(0, [10.0]), *runs_of(1, [20.0])]
+    records.append(make_record(99.0, spec=make_spec(1, "device")))
+    study = collect_study(within=["decode"])
+    cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
+    assert chosen(cells) == [W1]
 
 
 def test_a_cell_of_one_run_uses_the_noise_of_the_others(tmp_path):
@@ -269,7 +299,8 @@ def test_a_number_of_workers_that_does_not_vary_is_not_what_is_chosen(tmp_path):
     cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
     (chosen,) = [row for row in cells.values() if row["recommended"]]
     assert chosen["recommendation"] == (
-        "Use decode = device: 20 samples/s, the best of 2 settings, by single runs."
+        "Use decode = device: 20 samples/s, the best of 2 settings, by single runs, which are "
+        "taken to differ by up to 10%."
     )
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
+from feedrate.results.statistics import Estimate
 from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict
 
 
@@ -236,6 +237,45 @@ def test_a_ceiling_below_the_rate_beyond_its_interval_is_flagged():
     assert below_rate(row(model=0.96, loader=0.9)) == "loader;model"
     assert below_rate(row(model=0.995)) == ""
     assert below_rate({"model_samples_per_s": 90, "samples_per_s": 100}) == ""
+
+
+def test_a_model_alone_below_a_cell_that_computes_the_same_is_no_ceiling():
+    """The model alone was 1.33 times as fast, and a worker made training 1.5 times as fast."""
+    slow = {"model": 1.33, "half_width": 0.07}
+    assert below_rate(row(**slow), [Estimate(1.5, 1.4, 1.6)]) == "model"
+    assert below_rate(row(**slow), [Estimate(1.5, 1.3, 1.7)]) == "", "noise may explain it"
+    assert below_rate(row(**slow), [Estimate(1.2, 1.19, 1.21)]) == ""
+    assert below_rate(row(model=None), [Estimate(1.5, 1.4, 1.6)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"model": 1.02}, "undecided"),
+        ({"model": 1.05, "data_wait_share": 0.4}, "undecided"),
+        # What the model could reach is not less than it did reach.
+        ({"model": 1.6, "data_wait_share": 0.4}, "input-bound"),
+        ({"model": 1.4, "world_size": 8, "exchange": 3.0}, "mixed"),
+    ],
+)
+def test_where_another_cell_outruns_the_model_alone_it_has_no_upper_end(changes, expected):
+    verdict = found(**changes, below_rate="model")
+    assert verdict.name == expected
+    assert "no ceiling" in verdict.why
+    assert "inf" not in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [(0.16, "input-bound"), (0.104, "undecided"), (0.097, "undecided"), (0.09, "mixed")],
+)
+def test_a_wait_that_nothing_else_confirms_decides_beyond_noise(wait, expected):
+    """A single run with 10.1% was input-bound, at a line of 10%."""
+    cell = {"model": 1.1, "half_width": 0.05, "device_kind": "cpu", "loader_workers": 0}
+    verdict = found(**cell, data_wait_share=wait)
+    assert verdict.name == expected
+    assert ("does not decide" in verdict.why) is (expected != "mixed")
+    assert name(**cell | {"model": 1.6}, data_wait_share=0.104) == "input-bound"
 
 
 def test_the_reason_gives_the_figures():

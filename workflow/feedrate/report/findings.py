@@ -1,7 +1,7 @@
 """The findings below a study's answer: sentences made from its result rows."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import NamedTuple
 
@@ -17,13 +17,14 @@ from feedrate.report.answers import (
     recommended_cell,
     training_gains,
 )
+from feedrate.report.groups import several
 from feedrate.report.limits import Said
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import trains_the_same
+from feedrate.results.settings import STORAGE, apart, trains_the_same
 
 LOSSES = "Losses beside the baseline's"
 
@@ -92,12 +93,13 @@ def _of_device(
     ladder, quality = ladder_factor(study), is_about_quality(study)
     best = None if ladder else recommendation(study, cells, device)
     undecided = left_open(good, device)
-    if undecided and not (best or ladder or quality):
+    stored = any(factor.sets == STORAGE for factor in study.factors.values())
+    if undecided and not (best or ladder or quality or stored):
         undecided.popitem()  # the answer says it
     speed = () if quality else good
     return {
         "Why this setting": (best.recommendation, [best]) if best else ("", ()),
-        "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
+        "Undecided": (_undecided(study, undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": limits.out_of_memory(study, cells, device),
         "Loader-only throughput": limits.loader_rates(study, speed, runs),
         "Other recommendations": _other_recommendations(study, speed, device),
@@ -107,6 +109,28 @@ def _of_device(
         "Short epochs": limits.short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device, runs),
     }
+
+
+def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> str:
+    """What the runs leave open; the same settings at several levels of a factor that is `apart`
+    (such as a storage) are named once."""
+    names, parts = apart(study.factors, study.within), list[str]()
+
+    def between(why: str) -> str:
+        levels = [cell.levels.items() for cell in found[why]]
+        return several(study, [{k: v for k, v in one if k not in names} for one in levels])
+
+    for settings, whys in text.grouped(found, between).items():
+        if len(whys) == 1:
+            parts += whys
+            continue
+        cells = [cell for why in whys for cell in found[why]]
+        at = [{name: found[why][0].levels[name] for name in names} for why in whys]
+        more = text.count(max(cell.repeats_to_decide or 1 for cell in cells), "further repeat")
+        single = cells[0].basis
+        needed = f"{single}; each needs {'at least' if single else 'about'} {more}."
+        parts.append(f"With {several(study, at)}: undecided between {settings}{needed}")
+    return " ".join(parts)
 
 
 # Quality

@@ -89,7 +89,7 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
         f"the {text.listed(names.split(';'))} alone at {group_name(study, group, cells)}"
         for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
     ]
-    why = "Slower alone than in training, and therefore no ceiling"
+    why = "No ceiling, because this or another setting that computes the same trains faster"
     return f"{why}: {'; '.join(parts)}." if parts else "", below
 
 

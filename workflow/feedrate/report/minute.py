@@ -144,10 +144,17 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     def others(cell: CellRow) -> str:
         return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
 
+    def at_first(group: Sequence[CellRow], best: CellRow) -> str:
+        """What the baseline's other settings reach with the storage of the best one."""
+        usual = study.baseline | {factor: best.levels[factor]}
+        first = next((c for c in group if c is not best and c.levels == usual), None)
+        share = first and f", and {text.share(RATE(first) / RATE(base))} with {others(first)}"
+        return share or ""
+
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
         f"{text.share(RATE(cell) / RATE(base))} of that with {others(cell)}: "
-        f"{_with_interval(cell)}"
+        f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
     usual = level_text(base.levels[factor])

@@ -95,11 +95,12 @@ class CellRow(CellOf, frozen=True, kw_only=True):
         """The other cells that the runs do not show to be slower than this one: the intervals of
         both rates overlap. Single runs are taken to differ by up to `share`."""
         others = [cell for cell in cells if cell is not self]
-        noise = assumed_noise(share, (cell.block_noise for cell in (self, *others)))
+        steady = [cell.block_noise for cell in others if not cell.disturbed]
 
         def may_be_as_fast(cell: CellRow) -> bool:
             if self.ci_low is not None and cell.ci_high is not None:
                 return bool(cell.ci_high >= self.ci_low)
+            noise = assumed_noise(share, (self.block_noise, cell.block_noise, *steady))
             rates = [cell.samples_per_s], [self.samples_per_s]
             return (ratio_interval(*rates, CONFIDENCE, noise, len(others)).high or 0.0) >= 1
 

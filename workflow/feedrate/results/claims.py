@@ -93,7 +93,7 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
     of = "throughputs" if claim.metric == "samples_per_s" else claim.metric
     why = f"Measured ratio of {of}: {measured.value:.3g}"
     if measured.low is None or measured.high is None:
-        return CANNOT_TELL, f"{why}, without an interval; claimed: {said}."
+        return CANNOT_TELL, f"{why}, by single runs and so without an interval; claimed: {said}."
     why += f" ({measured.low:.3g} to {measured.high:.3g})"
     verdict = CANNOT_TELL
     if least <= measured.low and measured.high <= most:

@@ -32,7 +32,7 @@ from feedrate.results.statistics import (
     spread,
 )
 from feedrate.results.tables import Row, frame_of, rows_of, write_parquet, write_result
-from feedrate.results.verdicts import below_rate, cell_verdict
+from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
 """The measured values in a row of results.csv."""
@@ -183,8 +183,9 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
         cells = rows_of(combine(runs[runs["study"] == name], study, settings).reset_index())
         add_intervals(cells, study, noise)
         for cell in cells:
+            cell["below_rate"] = below_rate(cell, faster_cells(cell, cells, study, noise))
             found = cell_verdict(cell, study.thresholds, settings.memory_gib.get(cell["device"]))
-            cell |= {"verdict": found.name, "why": found.why, "below_rate": below_rate(cell)}
+            cell |= {"verdict": found.name, "why": found.why}
         recommend(cells, study, noise)
         rows += cells
     return rows

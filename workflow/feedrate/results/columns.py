@@ -126,7 +126,7 @@ CELLS = (
     _flag("loss_departs", "Whether the shift exceeds loss_seeds: a warning, not a test."),
     _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
-    _text("below_rate", "Ceilings that lie below the rate beyond their interval, by `;`."),
+    _text("below_rate", "Parts that are no ceilings: below a rate that was reached, by `;`."),
     *_of_cells("device_busy_share", "slow_rank_ratio_low"),
     *_of_cells("steps_per_epoch", "steps_per_epoch"),
     _flag("short_epochs", "Fewer than 20 steps per epoch; not compared with published rates."),

@@ -5,11 +5,12 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from feedrate.config.study import Factor
 from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
-from feedrate.results.settings import FitSettings, PublishedStudy
+from feedrate.results.recommendation import assumed_noise
+from feedrate.results.settings import FitSettings, PublishedStudy, computes_the_same
+from feedrate.results.statistics import CONFIDENCE, median_interval
 from feedrate.results.tables import Row, read_csv, write_result
 
 HERE = "here"
@@ -29,7 +30,8 @@ class Series(NamedTuple):
     workers_factor: str
     cells: list[Row]
     fastest: float
-    """The rate that cells which compute the same reach at least, however they load, samples/s."""
+    """The rate that cells which compute the same reach at least, however they load, samples/s: by
+    the lower ends of their intervals."""
     apart: str = ""
     """The words that distinguish it from the other fitted series of its device."""
 
@@ -81,8 +83,8 @@ def stands(series: Series, fitted: Fit) -> bool:
     return told and series.fastest <= limit and not denied
 
 
-def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
-    """The meaning of a fit that may be put in words."""
+def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") -> str:
+    """The meaning of a fit that may be put in words; `basis` says what the rates rest on."""
     bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
     free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
     if free is None:
@@ -95,7 +97,7 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
         )
     return (
         f"{limit}; with no worker, loading adds {fitted.td_s * 1e3:.3g} ms to each sample; "
-        f"two constants explain the {len(points)} rates within {fitted.max_error:.1%}."
+        f"two constants explain the {len(points)} rates within {fitted.max_error:.1%}{basis}."
     )
 
 
@@ -103,6 +105,8 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
     points, ranks = series.points(), series.world_size
     tc_s, td_s = _ceilings(series)
     told = stands(series, fitted)
+    single = series.origin == HERE and any(cell["ci_low"] is None for cell in series.cells)
+    basis = ", by single runs" * single
     common = {
         "study": series.study,
         "origin": series.origin,
@@ -115,7 +119,7 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
         "max_error": fitted.max_error,
         "tc_measured_s": tc_s,
         "td_measured_s": td_s,
-        "reading": reading(called, fitted, points) if told else "",
+        "reading": reading(called, fitted, points, basis) if told else "",
     }
     for cell, point, predicted, residual in zip(
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
@@ -171,22 +175,25 @@ def _published(study: PublishedStudy) -> Origins:
 
 
 def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
-    """Ok cells. What is below a cell's rate beyond its interval is none of its ceilings."""
+    """Ok cells, without what is none of their ceilings (`below_rate`)."""
     names = ("cell", "verdict", "samples_per_s", "ci_low", *study.factors)
+    share = study.noise_share
     found: Origins = {}
     for cell in cells:
         if cell["study"] == name and cell["status"] == "ok":
             key = (HERE, cell["device"], cell["world_size"] or 1)
             above = {"loader", "model"}.difference((cell.get("below_rate") or "").split(";"))
             ceilings = [f"{part}_samples_per_s" for part in sorted(above)]
-            found.setdefault(key, []).append({one: cell.get(one) for one in (*names, *ceilings)})
+            told = {one: cell.get(one) for one in (*names, *ceilings)}
+            noise = assumed_noise(share, [cell.get("block_noise")])
+            likely = median_interval([cell["samples_per_s"]], CONFIDENCE, noise)
+            found.setdefault(key, []).append(told | {"least": cell["ci_low"] or likely.low})
     return found
 
 
 def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> Iterator[Series]:
     """One for all cells that differ only in their workers. Cells that decode on the device are left
     out: they have no workers for the model to count."""
-    computing = [f for f, entry in study.factors.items() if _computes(entry)]
     for key, cells in origins.items():
         groups: dict[str, list[Row]] = {}
         for cell in cells:
@@ -194,16 +201,10 @@ def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> 
                 others = cell_name({f: cell[f] for f in study.factors if f != factor})
                 groups.setdefault(others, []).append(cell)
         for group in groups.values():
-            alike = [c for c in cells if all(c[f] == group[0][f] for f in computing)]
-            fastest = max(c.get("ci_low") or c["samples_per_s"] for c in alike)
+            alike = [c for c in cells if computes_the_same(study.factors, c, group[0])]
+            fastest = max(c.get("least") or c["samples_per_s"] for c in alike)
             ordered = sorted(group, key=lambda cell: cell[factor])
             yield Series(name, *key, factor, ordered, fastest)
-
-
-def _computes(factor: Factor) -> bool:
-    """Whether the levels of a factor do more than to load otherwise."""
-    settings = {factor.sets} - {""} or {name for one in factor.bundles.values() for name in one}
-    return any(not name.startswith("loader.") for name in settings)
 
 
 def _set_apart(

@@ -30,7 +30,7 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
 
     A row has the RATES of its ok runs. The cells of a device are compared with each other, within
     each level of the factors that are `apart`, if they train the same as the baseline. Nothing is
-    recommended where a device has only one setting, and in inference, where throughput is not all
+    recommended where only one setting was tried, and in inference, where throughput is not all
     that counts.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -42,19 +42,20 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
         if not cell.get("measured_as")
         and trains_the_same(study.factors, cell, study.baseline_of(cell))
     ]
-    tried = Counter(cell["device"] for cell in own if cell["status"] != "unsupported")
+    tried: Counter[tuple[str, str]] = Counter()
     for cell in own:
-        choice = tried[cell["device"]] > 1 and cell.get("task") != "inference"
-        if choice and cell["status"] == "ok":
-            within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
-            groups.setdefault((cell["device"], within), []).append(cell)
-    for group in groups.values():
+        within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
+        key = cell["device"], within
+        tried[key] += cell["status"] != "unsupported"
+        if cell["status"] == "ok" and cell.get("task") != "inference":
+            groups.setdefault(key, []).append(cell)
+    for group in (group for key, group in groups.items() if tried[key] > 1):
         _Choice(group, study, noise[group[0]["study"], group[0]["device"]]).make()
 
 
 def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
     """The noise of single runs: two may differ by `share`, or as their blocks of steps show."""
-    return Noise(max(share / REPEATABILITY, *(block or 0.0 for block in blocks)), 100)
+    return Noise(max([share / REPEATABILITY, *(block or 0.0 for block in blocks)]), 100)
 
 
 class _Choice:
@@ -63,7 +64,8 @@ class _Choice:
     def __init__(self, cells: list[Row], study: CollectStudy, noise: Noise | None) -> None:
         self._study, lines = study, study.thresholds
         self._level, self._others = lines.confidence, len(cells) - 1
-        assumed = assumed_noise(lines.noise_share, (cell["block_noise"] for cell in cells))
+        steady = (cell["block_noise"] for cell in cells if not cell["disturbed"])
+        assumed = assumed_noise(lines.noise_share, steady)
         self._noise, self._repeated = noise or assumed, noise is not None
         factor = study.workers_factor
         self._workers = factor if factor and len(study.factors[factor].levels) > 1 else None
@@ -99,10 +101,17 @@ class _Choice:
 
     def _over(self, one: Row, other: Row) -> tuple[float, float]:
         """The interval of the ratio of two rates; those of all cells hold together."""
+        noise = self._between(one, other)
         value, low, high = ratio_interval(
-            one[RATES], other[RATES], self._level, self._noise, self._others
+            one[RATES], other[RATES], self._level, noise, self._others
         )
         return low or value, high or value
+
+    def _between(self, one: Row, other: Row) -> Noise:
+        """The noise of two cells. If it is assumed, the steps of a disturbed run tell of it too,
+        but not of other cells."""
+        own = [cell["block_noise"] or 0.0 for cell in (one, other)]
+        return self._noise if self._repeated else self._noise._replace(sd=max(self._noise.sd, *own))
 
     def _beats(self, low: float, high: float) -> bool:
         """Whether a ratio with this interval is above 1 and may matter."""
@@ -122,8 +131,7 @@ class _Choice:
         many = f"with {len(self._cells)} settings compared"
         told = f"{many} the ratio is {ends}; {about} {needed} repeats of each would decide"
         if not self._repeated:
-            share = f"single runs are taken to differ by up to {self._noise.sd * REPEATABILITY:.0%}"
-            told = f"{share}, and {many} the ratio may be {ends}"
+            told = f"{self._assumption(fastest, cell)}, and {many} the ratio may be {ends}"
             told += f"; at least {needed} runs of each are needed"
         text = f"Undecided between {both}: {ratio}; {told}."
         for one in (cell, *rivals):
@@ -154,7 +162,13 @@ class _Choice:
         else:
             effect = f"{100 * (self._matters - 1):.3g}%"
             text += f", less than {effect} below the best, {self._told(self._best)}{self._luck()}"
-        return text + ", by single runs" * (not self._repeated) + self._cores(cell)
+        single = self._assumption(cell, self._best) if len(self._cells) > 1 else "single runs"
+        return text + f", by {single}" * (not self._repeated) + self._cores(cell)
+
+    def _assumption(self, one: Row, other: Row) -> str:
+        """What is taken for granted where nothing was repeated."""
+        share = self._between(one, other).sd * REPEATABILITY
+        return f"single runs, which are taken to differ by up to {share:.0%}"
 
     def _luck(self) -> str:
         """How far noise alone lifts the best of the settings that may be equal."""

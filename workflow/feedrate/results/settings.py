@@ -33,6 +33,9 @@ STORAGE = "loader.storage"
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 """The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
+TOKENS = "loader.max_tokens"
+"""The setting of the loader that changes what a device computes."""
+
 
 def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
     """The factors at each level of which a setting is recommended."""
@@ -43,12 +46,26 @@ def trains_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> bool:
     """Whether cells with these levels train the same: what TRAINED says of both is equal."""
+    ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
+    return all(ours.get(setting) == theirs.get(setting) for setting in TRAINED)
 
-    def trained(levels: Mapping[str, Any]) -> list[Any]:
-        sets = [_settings_of(factor, levels[name]) for name, factor in factors.items()]
-        return [each.get(setting) for each in sets for setting in TRAINED]
 
-    return trained(one) == trained(other)
+def computes_the_same(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
+    """Whether a device computes the same in cells with these levels, however they load."""
+
+    def computed(levels: Mapping[str, Any]) -> dict[str, Any]:
+        every = _every_setting(factors, levels).items()
+        return {k: v for k, v in every if k == TOKENS or not k.startswith("loader.")}
+
+    return computed(one) == computed(other)
+
+
+def _every_setting(factors: Mapping[str, Factor], levels: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings that a cell's levels set."""
+    sets = (_settings_of(factor, levels[name]) for name, factor in factors.items())
+    return {setting: value for each in sets for setting, value in each.items()}
 
 
 def _settings_of(factor: Factor, level: Level) -> Mapping[str, Any]:
@@ -137,6 +154,8 @@ class PublishedStudy(StudyFacts, kw_only=True):
     """A study with its published numbers."""
 
     published: list[PublishedFacts]
+    noise_share: Positive = Thresholds().noise_share
+    """By which two single runs of ours are taken to differ."""
     decoding: list[Name] = []
     """Devices that decode themselves, where no factor says otherwise."""
 
@@ -269,6 +288,7 @@ def fit_settings(project: Project) -> FitSettings:
             PublishedStudy,
             study,
             published=_published(project, name),
+            noise_share=study.thresholds.noise_share,
             decoding=[
                 device
                 for device in project.devices

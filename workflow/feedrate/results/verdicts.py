@@ -1,10 +1,14 @@
 """Verdicts: the limit of a cell, from its wait for data and its ceilings."""
 
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from feedrate.config.study import Thresholds
 from feedrate.results.parts import PARTS
-from feedrate.results.statistics import REPEATABILITY, Estimate, Noise, median_interval
+from feedrate.results.recommendation import RATES, assumed_noise
+from feedrate.results.settings import CollectStudy, computes_the_same
+from feedrate.results.statistics import Estimate, Noises, median_interval, ratio_interval
 from feedrate.results.tables import Row
 
 Name = Literal[
@@ -68,13 +72,62 @@ def ratios(row: Row) -> dict[str, Estimate | None]:
     return found
 
 
-def below_rate(cell: Row) -> str:
-    """The ceilings of a cell that lie below its rate by more than their interval, by `;`."""
-    return ";".join(n for n in PARTS if (high := cell.get(f"{n}_ratio_high")) and high < 1)
+def below_rate(cell: Row, others: Iterable[Estimate] = ()) -> str:
+    """The ceilings of a cell that lie below its rate by more than their interval, by `;`. The model
+    alone must not lie below a cell that computes the same either: `others` has their rates over
+    this cell's, and the two intervals count together."""
+    found = {n for n in PARTS if (high := cell.get(f"{n}_ratio_high")) and high < 1}
+    model = ratios(cell)["model"]
+    found |= {"model" for other in others if model and _exceeds(other, model)}
+    return ";".join(name for name in PARTS if name in found)
+
+
+def faster_cells(
+    cell: Row, cells: Sequence[Row], study: CollectStudy, noise: Noises
+) -> list[Estimate]:
+    """The rates of cells that compute the same as a cell and are faster than its model alone, over
+    its own rate. Each interval holds by itself; that of single runs is assumed."""
+    limit = (cell["model_ratio"] or math.inf) * (cell["samples_per_s"] or math.inf)
+    rivals = [
+        one
+        for one in cells
+        if one["device"] == cell["device"]
+        and (one["samples_per_s"] or 0.0) > limit
+        and computes_the_same(study.factors, one, cell)
+    ]
+    lines, known = study.thresholds, noise.get((cell["study"], cell["device"]))
+    found = []
+    for one in rivals:
+        blocks = (each["block_noise"] for each in (cell, one))
+        told = known or assumed_noise(lines.noise_share, blocks)
+        found.append(ratio_interval(one[RATES], cell[RATES], lines.confidence, told))
+    return found
+
+
+def _exceeds(rate: Estimate, ceiling: Estimate) -> bool:
+    """Whether a rate is above a ceiling by more than both intervals, which are on the logarithm."""
+    if rate.low is None or ceiling.high is None:
+        return False
+    errors = math.log(rate.value / rate.low), math.log(ceiling.high / ceiling.value)
+    return math.log(rate.value / ceiling.value) > math.hypot(*errors)
+
+
+def _bounds(cell: Row) -> dict[str, Estimate | None]:
+    """`ratios`; a model alone that another cell outruns is at least as fast as measured."""
+    parts = ratios(cell)
+    if (model := parts["model"]) and _outrun(cell, model):
+        parts["model"] = model._replace(high=math.inf)
+    return parts
+
+
+def _outrun(cell: Row, model: Estimate) -> bool:
+    """Whether the model alone is no ceiling because of another cell: it is not below its own."""
+    flagged = "model" in (cell.get("below_rate") or "").split(";")
+    return flagged and model.high is not None and model.high >= 1
 
 
 def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, str]:
-    parts, wait, serial = ratios(cell), _wait(cell), _serial(cell)
+    parts, wait, serial = _bounds(cell), _wait(cell), _serial(cell)
     loader, model = parts["loader"], parts["model"]
     faster, headroom = _above(model, lines.replay_gain), _above(loader, lines.headroom)
     long = wait >= lines.input_bound_wait_share
@@ -89,9 +142,10 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         return "communication-bound", "There is little wait, but the ranks together are slower"
     if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
         return "core-bound", "Loader and model share too few cores: each alone is faster"
-    explained = _loader_explains(loader, lines, serial) or _waits_in_turn(cell, model)
-    if long and (faster or (faster is None and explained)):
+    if long and faster:
         return "input-bound", "The device waits for data"
+    if faster is None and (by_wait := _by_wait(cell, loader, model, lines)):
+        return by_wait
     if started is None:
         return "undecided", starts
     if memory_share >= lines.memory_pressed_share and not long:
@@ -114,6 +168,21 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     return _computes(cell)
 
 
+def _by_wait(
+    cell: Row, loader: Estimate | None, model: Estimate | None, lines: Thresholds
+) -> tuple[Name, str] | None:
+    """What the wait says where it counts without the model alone; None where it is short."""
+    waits = _assumed(_wait(cell), cell, lines)
+    counts = _loader_explains(loader, lines, _serial(cell)) or _waits_in_turn(cell, model)
+    long = _above(waits, lines.input_bound_wait_share)
+    if not (waits and counts) or long is False:
+        return None
+    if long:
+        reason = f"The device waits for data. {_open('model', model, lines.replay_gain)}"
+        return "input-bound", reason
+    return "undecided", _unsure("the device waits", waits, lines)
+
+
 def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
     """The limit of a cell without wait whose model alone is no faster. On a CPU the host does not
     launch work for another device."""
@@ -129,18 +198,29 @@ def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
 
 
 def _starts(cell: Row, lines: Thresholds) -> tuple[bool | None, str]:
-    """Whether the first steps of epochs take long (None: undecided), and the reason. No other
-    measurement confirms their share, so it has the noise that single runs are taken to have."""
-    share, line = cell.get("epoch_start_share"), lines.input_bound_wait_share
-    if not share:
+    """Whether the first steps of epochs take long (None: undecided), and the reason."""
+    found = _assumed(cell.get("epoch_start_share") or 0.0, cell, lines)
+    if found is None:
         return False, ""
-    noise = Noise(max(lines.noise_share / REPEATABILITY, cell.get("block_noise") or 0.0), 100)
-    found = median_interval([share] * (cell.get("ok_runs") or 1), lines.confidence, noise)
-    if long := _above(found, line):
-        longer = f"{STARTS} {share:.1%} of the time beyond usual ones"
+    if long := _above(found, lines.input_bound_wait_share):
+        longer = f"{STARTS} {found.value:.1%} of the time beyond usual ones"
         return long, f"The loader starts again with every epoch, and {longer}"
-    ends = f"{share:.1%}, or with the noise assumed of runs {found.low:.1%} to {found.high:.1%}"
-    return long, f"{UNSURE} {STARTS} at least {line:.0%} of the time beyond usual ones ({ends})"
+    return long, _unsure(STARTS, found, lines, " beyond usual ones")
+
+
+def _assumed(share: float, cell: Row, lines: Thresholds) -> Estimate | None:
+    """A share of the time that no other measurement confirms; None for 0. Its noise is the one that
+    single runs are taken to have."""
+    noise = assumed_noise(lines.noise_share, [cell.get("block_noise")])
+    runs = cell.get("ok_runs") or 1
+    return median_interval([share] * runs, lines.confidence, noise) if share else None
+
+
+def _unsure(what: str, share: Estimate, lines: Thresholds, more: str = "") -> str:
+    """The reason why a share of the time with such an interval decides nothing."""
+    ends = f"{share.low:.1%} to {share.high:.1%}"
+    told = f"{share.value:.1%}, or with the noise assumed of runs {ends}"
+    return f"{UNSURE} {what} at least {lines.input_bound_wait_share:.0%} of the time{more} ({told})"
 
 
 def _serial(cell: Row) -> bool:
@@ -227,6 +307,8 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
         rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
         of = "training in the same rounds" if rounds else "the window"
         found.append(f"{' and '.join(alone)} the rate of {of}")
+    if parts["model"] and _outrun(cell, parts["model"]):
+        found.append("the model alone is no ceiling: a setting that computes the same is faster")
     if _serial(cell):
         found.append("with no worker the loader is serial, so its time adds to the model's")
     if cell["oversubscribed"]:

@@ -20,7 +20,7 @@ def _alone(part: str) -> Field:
         if ratio is None:
             return text.DASH
         interval = text.ratio_interval(ratio.low, ratio.high) or "measured once"
-        below = "no ceiling: slower alone" * (part in cell.below_rate.split(";"))
+        below = "no ceiling: slower than training" * (part in cell.below_rate.split(";"))
         rate = text.rate(getattr(cell, f"{part}_samples_per_s"))
         return noted(text.ratio(ratio.value), interval, rate, below)
 

@@ -32,7 +32,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         constants = {"Tc": first.tc_s, "Td": first.td_s}
         times = [f"{k} {text.seconds(s)}" for k, s in constants.items() if s is not None]
         name = first.called(settings.label(first.device))
-        reading = first.reading or "This fit does not stand, so nothing is concluded from it."
+        reading = first.reading or "Nothing is concluded from this fit."
         heading = noted(", ".join([name, first.origin, *times]), reading)
         lines.append(group_row(heading, len(HEADS)))
         lines += [_row(entry, short[entry.cell]) for entry in (first, *others)]
