@@ -188,7 +188,7 @@ def _study(levels: int) -> CollectStudy:
 
 def _cell(workers: int, rates: list[float]) -> Row:
     facts = dict(zip(("study", "device"), PLACE, strict=True)) | {"cell": workers, "status": "ok"}
-    hosts = {"cores_granted": 2, "nodes": 1, "world_size": 1, "block_noise": None}
+    hosts = {"cores_granted": 2, "nodes": 1, "world_size": 1, "block_noise": None, "disturbed": ""}
     return {**facts, **hosts, "workers": workers, "samples_per_s": median(rates), RATES: rates}
 
 

@@ -92,6 +92,7 @@ def _one_study(
             "cell": f"workers={n}",
             "workers": n,
             "status": "ok",
+            "disturbed": "",
             RATES: [],
         }
         | dict.fromkeys(("block_noise", "cores_granted", "nodes", "world_size"))
