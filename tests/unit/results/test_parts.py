@@ -1,10 +1,14 @@
 """Each part alone, the slow rank, and the CPU time of others."""
 
+import math
+import random
+
 import pytest
 from msgspec.structs import replace
 
 from feedrate.jobs.events import Ceiling, Machine, RankEvents, Stages, Start, Window
 from feedrate.results.parts import busy_shares, ceilings, foreign_cpu, over_runs, slow_rank, stages
+from feedrate.results.statistics import Noise, median_interval, pooled_noise
 
 
 def block(rank, kind, number, wall_s, samples=80):
@@ -190,6 +194,9 @@ def test_the_idlest_device_counts_if_all_are_known():
     assert busy_shares(ranks)["device_busy_share"] is None
 
 
+COLUMNS = ("model_ratio", "model_ratio_low", "model_ratio_high", "rounds")
+
+
 def run_with(ratio: float, half: float, rounds: int = 4) -> dict[str, float]:
     """A run's columns of the model's ratio to training."""
     return {
@@ -204,17 +211,36 @@ def test_the_rounds_of_all_runs_count_for_a_cell():
     runs = [run_with(ratio, 0.2) for ratio in (1.19, 1.2, 1.21)]
     found = over_runs(runs, "model")
     assert found["model_ratio"] == pytest.approx(1.2)
-    assert 1.1 < found["model_ratio_low"] < 1.2 < found["model_ratio_high"] < 1.3
+    assert 1.1 < found["model_ratio_low"] < 1.2 < found["model_ratio_high"] < 1.31
     assert min(run["model_ratio_low"] for run in runs) < 1.1, "no run alone decides"
 
 
+@pytest.mark.parametrize(("runs", "least"), [(2, 0.89), (3, 0.92)])
+@pytest.mark.parametrize("between", [0.0, 0.01, 0.04])
+def test_the_interval_over_runs_covers_if_runs_differ(runs, least, between):
+    chance, covered = random.Random(1), []
+    for _ in range(100):
+        cells = []
+        for _ in range(4):
+            levels = [math.exp(chance.gauss(0, between)) for _ in range(runs)]
+            rounds = [
+                [level * math.exp(chance.gauss(0, 0.02)) for _ in "12345"] for level in levels
+            ]
+            found = [median_interval(ratios, 0.95) for ratios in rounds]
+            cells.append([dict(zip(COLUMNS, (*one, 5), strict=True)) for one in found])
+        noise = pooled_noise([[run["model_ratio"] for run in cell] for cell in cells])
+        for cell in cells:
+            _, low, high = over_runs(cell, "model", noise).values()
+            covered.append(low <= 1 <= high)
+    assert sum(covered) / len(covered) >= least
+
+
 def test_runs_that_differ_by_more_than_their_rounds_explain_widen_the_interval():
-    alike, apart = (
-        over_runs([run_with(1.2 * share, 0.02) for share in (1 / spread, 1, spread)], "model")
-        for spread in (1.0, 1.3)
-    )
+    runs = [run_with(ratio, 0.02) for ratio in (1.19, 1.2, 1.21)]
+    alike, apart = (over_runs(runs, "model", Noise(sd, 8)) for sd in (0.001, 0.1))
+    assert alike == over_runs(runs, "model")
     assert alike["model_ratio_low"] > 1.15
-    assert apart["model_ratio_low"] < 1.05
+    assert apart["model_ratio_low"] < 1.1
 
 
 def test_a_part_without_an_interval_in_any_run_has_none():

@@ -1,14 +1,19 @@
 """The limit of a cell, with the statements that a referee refuted."""
 
+import math
+import random
+from statistics import median
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.config.study import Thresholds
-from feedrate.results.statistics import Estimate
-from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict
+from feedrate.config.study import Factor, Thresholds
+from feedrate.results.recommendation import RATES
+from feedrate.results.settings import CollectStudy
+from feedrate.results.statistics import Estimate, pooled_noise
+from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict, faster_cells
 
 
 def row(**changes):
@@ -345,3 +350,22 @@ def test_every_cell_gets_one_verdict_and_one_sentence(changes):
         assert changes["world_size"] > 1
     if verdict.name == "input-bound":
         assert changes["data_wait_share"] >= Thresholds().input_bound_wait_share
+
+
+def test_among_many_equal_cells_few_seem_to_outrun_the_model_alone():
+    study = CollectStudy(
+        factors={"workers": Factor(sets="loader.workers", levels=list(range(30)))},
+        baseline={"workers": 0},
+        thresholds=Thresholds(),
+    )
+    chance, flagged = random.Random(2), 0
+    for _ in range(10):
+        runs = [[100 * math.exp(chance.gauss(0, 0.04)) for _ in range(3)] for _ in range(30)]
+        noise = {("s", "d"): pooled_noise(runs)}
+        cells = [
+            row(samples_per_s=median(rates), model=1.0, half_width=0.02)
+            | {"study": "s", "device": "d", "workers": level, "block_noise": None, RATES: rates}
+            for level, rates in enumerate(runs)
+        ]
+        flagged += sum(below_rate(c, faster_cells(c, cells, study, noise)) != "" for c in cells)
+    assert flagged <= 15, "5% of 300 cells"

@@ -203,13 +203,7 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     for word, function in OVER_REPEATS.items():
         names = [name for name, how in COMBINED.items() if how == word]
         cells[names] = ok[names].agg(function)
-    ratios = {
-        key: {name: one for part in PARTS for name, one in over_runs(rows_of(found), part).items()}
-        for key, found in ok[PART_COLUMNS]
-    }
-    if ratios:
-        found = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
-        cells[found.columns] = found
+    add_parts(cells, ok)
     cells = cells.copy()  # in few blocks again
     names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
     baselines = pd.Series(names, cells.index, dtype=object)
@@ -220,6 +214,21 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
     cells["usd_per_million_samples"] = cost_usd
     return cells.join(loss_shifts(runs, baselines))
+
+
+def add_parts(cells: pd.DataFrame, ok: Any) -> None:
+    """Add the ratios of the parts alone to training; `ok` are the ok runs by KEY. Cells of a study
+    on a device share the noise between runs."""
+    rows = rows_of(ok.obj[[*KEY, "status", "measured_as", *PART_COLUMNS]])
+    noises = {part: noise_by_device(rows, f"{part}_ratio", floor="") for part in PARTS}
+    ratios: dict[Any, Row] = {}
+    for key, found in ok[PART_COLUMNS]:
+        for part, noise in noises.items():
+            told = over_runs(rows_of(found), part, noise.get(key[:2]))
+            ratios.setdefault(key, {}).update(told)
+    if ratios:
+        added = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
+        cells[added.columns] = added
 
 
 def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:

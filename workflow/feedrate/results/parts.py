@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Any, get_args
 
 from feedrate.config.spec import LoadingStage, Stage
 from feedrate.jobs.events import Ceiling, RankEvents
 from feedrate.results.schema import Ceilings, Stages
-from feedrate.results.statistics import critical, median_interval
+from feedrate.results.statistics import Noise, critical, median_interval
 
 Ranks = Mapping[int, RankEvents]
 Blocks = dict[int, Ceiling]
@@ -44,27 +44,32 @@ def names_of(part: str) -> tuple[str, str, str]:
     return f"{part}_ratio", f"{part}_ratio_low", f"{part}_ratio_high"
 
 
-def over_runs(runs: Sequence[Mapping[str, Any]], part: str) -> dict[str, float | None]:
-    """The ratio of a part to training over the runs of a cell, by column: the median, and an
-    interval from the rounds of all runs.
+def over_runs(
+    runs: Sequence[Mapping[str, Any]], part: str, between: Noise | None = None
+) -> dict[str, float | None]:
+    """The ratio of a part to training over the runs of a cell, by column: the median, and its
+    interval.
 
-    The standard error is that of a mean of the runs, each with the error that its interval tells.
-    If runs differ by more than these errors explain, it grows by the ratio of the two (R. T. Birge,
-    Phys. Rev. 40, 1932). The degrees of freedom are rounds less runs.
+    `between` is the noise between runs of this ratio, pooled over cells; None: no cell has two. A
+    run's rounds are a lower bound of it. What it has beyond them has its own degrees of freedom
+    (Welch and Satterthwaite).
     """
     names = names_of(part)
     known = [run for run in runs if run[names[0]] and run[names[1]] and (run["rounds"] or 0) > 1]
     if not known:
         return dict.fromkeys(names)
-    logs = [math.log(run[names[0]]) for run in known]
-    errors = [
-        math.log(run[names[2]] / run[names[1]]) / 2 / critical(CONFIDENCE, int(run["rounds"]) - 1)
-        for run in known
-    ]
-    error = max(math.hypot(*errors), stdev(logs) * len(logs) ** 0.5 if len(logs) > 1 else 0.0)
-    dof = sum(int(run["rounds"]) - 1 for run in known)
-    half, value = critical(CONFIDENCE, dof) * error / len(logs), math.exp(median(logs))
-    return dict(zip(names, (value, value * math.exp(-half), value * math.exp(half)), strict=True))
+    dofs = [int(run["rounds"]) - 1 for run in known]
+    within = fmean(
+        (math.log(run[names[2]] / run[names[1]]) / 2 / critical(CONFIDENCE, dof)) ** 2
+        for run, dof in zip(known, dofs, strict=True)
+    )
+    beyond = max(between.sd**2 - within, 0.0) if between else 0.0
+    square, dof = within + beyond, sum(dofs)
+    if between and beyond:
+        dof = max(int(square**2 / (within**2 / dof + beyond**2 / between.dof)), 1)
+    noise = Noise(math.sqrt(square), dof)
+    found = median_interval([run[names[0]] for run in known], CONFIDENCE, noise)
+    return dict(zip(names, found, strict=True))
 
 
 def blocks_of(ranks: Ranks, kind: str) -> dict[int, Blocks]:

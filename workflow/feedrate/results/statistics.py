@@ -168,16 +168,18 @@ def selection_bias(noise: Noise, runs: int, among: int) -> float:
     return math.expm1(largest * noise.sd * math.sqrt(variance(runs)))
 
 
-def noise_by_device(runs: Iterable[Mapping[str, Any]]) -> Noises:
-    """The noise of the rate by study and device, from the ok runs among rows of results.csv; at
-    least the median standard error that blocks of steps show within them."""
+def noise_by_device(
+    runs: Iterable[Mapping[str, Any]], column: str = RATE, floor: str = "block_noise"
+) -> Noises:
+    """The noise of a column by study and device, from the ok runs among rows of results.csv; at
+    least the median of `floor`, the standard error that blocks of steps show within them."""
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
     blocks: dict[tuple[str, str], list[float]] = {}
     for run in runs:
-        if run["status"] == "ok" and run[RATE] and not run.get("measured_as"):
+        if run["status"] == "ok" and run.get(column) and not run.get("measured_as"):
             key = run["study"], run["device"]
-            cells.setdefault(key, {}).setdefault(run["cell"], []).append(run[RATE])
-            blocks.setdefault(key, []).append(run.get("block_noise") or 0.0)
+            cells.setdefault(key, {}).setdefault(run["cell"], []).append(run[column])
+            blocks.setdefault(key, []).append(run.get(floor) or 0.0)
     return {key: pooled_noise(cells[key].values(), median(blocks[key])) for key in cells}
 
 

@@ -86,21 +86,25 @@ def faster_cells(
     cell: Row, cells: Sequence[Row], study: CollectStudy, noise: Noises
 ) -> list[Estimate]:
     """The rates of cells that compute the same as a cell and are faster than its model alone, over
-    its own rate. Each interval holds by itself; that of single runs is assumed."""
+    its own rate. The intervals of all cells that compute the same hold together; that of single
+    runs is assumed."""
     limit = (cell["model_ratio"] or math.inf) * (cell["samples_per_s"] or math.inf)
-    rivals = [
+    if all((one["samples_per_s"] or 0.0) <= limit for one in cells):
+        return []
+    others = [
         one
         for one in cells
-        if one["device"] == cell["device"]
-        and (one["samples_per_s"] or 0.0) > limit
+        if one is not cell
+        and one["device"] == cell["device"]
+        and one["samples_per_s"]
         and computes_the_same(study.factors, one, cell)
     ]
     lines, known = study.thresholds, noise.get((cell["study"], cell["device"]))
     found = []
-    for one in rivals:
+    for one in (one for one in others if one["samples_per_s"] > limit):
         blocks = (each["block_noise"] for each in (cell, one))
-        told = known or assumed_noise(lines.noise_share, blocks)
-        found.append(ratio_interval(one[RATES], cell[RATES], lines.confidence, told))
+        told, level = known or assumed_noise(lines.noise_share, blocks), lines.confidence
+        found.append(ratio_interval(one[RATES], cell[RATES], level, told, len(others)))
     return found
 
 
