@@ -137,7 +137,7 @@ def source_digest(cache: DigestCache, code: Code) -> str:
     modules = _modules(PACKAGE)
     while waiting:
         file = waiting.pop()
-        value, imports = cache.digest(file, _digest_module)
+        value, imports = cache.digest(file, digest_module)
         name = str(file.relative_to(PACKAGE))
         if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
             digests[name] = value
@@ -167,7 +167,8 @@ def imported_modules(tree: ast.Module) -> list[str]:
     return sorted(name for name in found if name.split(".")[0] == NAME)
 
 
-def _digest_module(path: Path) -> list[Any]:
+def digest_module(path: Path) -> list[Any]:
+    """The digest of a module's code, and the names that it imports of this package."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return [digest_code(tree), imported_modules(tree)]
 
