@@ -17,7 +17,7 @@ from fault_workflow import (
     Workflow,
     interpreter,
 )
-from mini_project import MINI, Project, make_project
+from mini_project import MINI, Project, know_code, make_project
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
     def _make(name: str, devices: dict[str, dict], cold: str | None = None) -> Workflow:
         root = tmp_path_factory.mktemp(name) / "project"
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
-        project = Project(root, cold=cold)
+        project = know_code(Project(root, cold=cold))
         rules = {}
         for device, entry in devices.items():
             start = entry.get("start", TRAIN).replace("{python}", project.python)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from mini_project import Project, make_project
+from mini_project import Project, know_code, make_project
 
 
 @pytest.fixture
@@ -26,4 +26,4 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def edited(finished: Project, tmp_path: Path) -> Project:
     """A copy of the finished project, to be edited."""
     shutil.copytree(finished.root, tmp_path / "copy", symlinks=True)
-    return Project(tmp_path / "copy")
+    return know_code(Project(tmp_path / "copy"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mini_project import MINI, Project, make_project
+from mini_project import MINI, Project, know_code, make_project
 
 
 def wait_for(condition, timeout_s=300.0, what="condition"):
@@ -73,7 +73,7 @@ def prepared(tmp_path_factory):
 @pytest.fixture
 def ready(prepared, tmp_path):
     """A copy of it."""
-    return Project(shutil.copytree(prepared.root, tmp_path / "ready", symlinks=True))
+    return know_code(Project(shutil.copytree(prepared.root, tmp_path / "ready", symlinks=True)))
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def source_digest(cache: DigestCache, code: Code) -> str:
     modules = _modules(PACKAGE)
     while waiting:
         file = waiting.pop()
-        value, imports = cache.digest(file, _digest_module)
+        value, imports = cache.digest(file, digest_module)
         name = str(file.relative_to(PACKAGE))
         if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
             digests[name] = value
@@ -147,19 +147,18 @@ def source_digest(cache: DigestCache, code: Code) -> str:
     return digest_value(digests)
 
 
-def digest_code(source: str) -> str:
-    """Digest of Python code's syntax tree without docstrings."""
-    tree = ast.parse(source)
+def digest_code(tree: ast.Module) -> str:
+    """Digest of Python code's syntax tree without docstrings, which are taken out of the tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not _is_text(statement)]
     return digest_text(ast.dump(tree))
 
 
-def imported_modules(source: str) -> list[str]:
+def imported_modules(tree: ast.Module) -> list[str]:
     """Names of this package that the code imports anywhere: modules, or names in modules."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -168,9 +167,10 @@ def imported_modules(source: str) -> list[str]:
     return sorted(name for name in found if name.split(".")[0] == NAME)
 
 
-def _digest_module(path: Path) -> list[Any]:
-    source = path.read_text(encoding="utf-8")
-    return [digest_code(source), imported_modules(source)]
+def digest_module(path: Path) -> list[Any]:
+    """The digest of a module's code, and the names that it imports of this package."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [digest_code(tree), imported_modules(tree)]
 
 
 @cache
