@@ -240,25 +240,16 @@ def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     return Span(part, stage, samples)
 
 
-def sample() -> AbstractContextManager[None]:
+@contextmanager
+def sample() -> Iterator[None]:
     """A context for the stages of one sample, which are recorded for one in `EVERY`."""
     part = _part()
-    if part is None or not part.switch[0] or part.switch[1] >= 0 or next(part.turns) == 0:
-        return _NOTHING
-    return _LEFT_OUT
-
-
-class _LeftOut:
-    """A context in which nothing of this thread is recorded."""
-
-    def __enter__(self) -> None:
-        _own.left_out = True
-
-    def __exit__(self, *_: object) -> None:
+    if part is not None and part.switch[0] and part.switch[1] < 0:
+        _own.left_out = next(part.turns) != 0
+    try:
+        yield
+    finally:
         _own.left_out = False
-
-
-_LEFT_OUT = _LeftOut()
 
 
 def add(stage: Stage, seconds: float, samples: int) -> None:
