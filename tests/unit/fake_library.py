@@ -23,8 +23,8 @@ def install(
     real, load_real, plugin = plugins.declared, plugins.load, SimpleNamespace(same=batches)
     facts: dict[str, Any] = {
         "PACKAGES": {NAME: ("torch",)},
-        "FORMS": {NAME: ("same",)},
-        "OWN_ORDER": {NAME: ("same",) * own_order},
+        "FORMS": {NAME: {"same": ("reference", "host", "cache")}},
+        "OWN_ORDER": {NAME: True} if own_order else {},
     }
 
     def declared(kind: str, constant: str) -> Any:

@@ -74,8 +74,8 @@ def test_files_are_brought_in_and_out(files):
 @pytest.mark.parametrize(
     ("kind", "resident", "message"),
     [
-        ("cold", SIZE, "keeps 100% of the pictures in memory"),
-        ("warm", SIZE // 2, "memory holds only 50%"),
+        ("cold", SIZE, "memory holds 100%"),
+        ("warm", SIZE // 2, "memory holds 50%"),
     ],
 )
 def test_a_file_system_that_does_otherwise_is_refused(files, monkeypatch, kind, resident, message):

@@ -157,7 +157,7 @@ def library_levels(named: Sequence[str] | None) -> list[Level]:
     return [
         Level("host", library=name, best=form == "best")
         for name in chosen
-        for form in forms.get(name, ("same",))
+        for form in forms.get(name, ["same"])
     ]
 
 

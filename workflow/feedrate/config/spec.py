@@ -199,18 +199,15 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
     least = plugins.declared(LIBRARIES, "LEAST_WORKERS").get(library, 0)
     if loader.workers < least:
         yield f"loader.workers: {loader.workers}: {library} takes {least} or more"
-    own_order = form in plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
-    if own_order and loader.last_batch != "drop":
+    if library in plugins.declared(LIBRARIES, "OWN_ORDER") and loader.last_batch != "drop":
         yield f"loader.last_batch: {loader.last_batch}: {library} has its own order; use drop"
-    stored = plugins.declared(LIBRARIES, "DECODES").get(library)
-    own = plugins.declared(LIBRARIES, "BEST_DECODES").get(library, ("host",))
-    allowed = own if best else stored or ("reference", "host", "cache")
+    allowed = forms[library].get(form, ("host",))
     if loader.decode not in allowed:
         yield f"loader.decode: {loader.decode}: with {library} use {' or '.join(allowed)}"
     plain = loader.transfer in (None, "uint8") and not (
         loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
     )
-    itself = best or stored
+    itself = "reference" not in allowed
     if itself and loader.storage is not UNSET:
         yield f"loader.storage: {loader.storage}: {library} reads files itself; leave it out"
     if itself and not plain:

@@ -110,7 +110,10 @@ class Recorder:
                 p95_s = {n: float(np.percentile(one, 95)) for n, one in spans_s.items()}
                 workers = {str(n): [*a_step[n].tolist(), p95_s[n]] for n in spans_s}
                 totals = {"seconds": seconds, "cpu_s": cpu_s or None, "workers": workers}
-                found[stage] = totals | _percentiles(np.concatenate([*spans_s.values()]))
+                every_s = np.concatenate([*spans_s.values()])
+                names, ranks = ("p50_s", "p95_s", "p99_s", "max_s"), (50, 95, 99, 100)
+                tails = zip(names, np.percentile(every_s, ranks).tolist(), strict=True)
+                found[stage] = totals | {"count": len(every_s), **dict(tails)}
         return found
 
     def _told(self, process: int) -> NDArray[np.float64]:
@@ -127,12 +130,6 @@ def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:
     before it began."""
     first = np.flatnonzero(spans[:, SAMPLES])
     return np.add.reduceat(spans[:, SECONDS], first) / spans[first, SAMPLES]
-
-
-def _percentiles(every_s: NDArray[np.float64]) -> dict[str, float]:
-    """Number of spans, percentiles and maximum."""
-    tails = zip(("p50_s", "p95_s", "p99_s"), np.percentile(every_s, [50, 95, 99]), strict=True)
-    return {"count": len(every_s), "max_s": float(every_s.max())} | {n: float(s) for n, s in tails}
 
 
 class Process:
@@ -240,25 +237,16 @@ def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     return Span(part, stage, samples)
 
 
-def sample() -> AbstractContextManager[None]:
+@contextmanager
+def sample() -> Iterator[None]:
     """A context for the stages of one sample, which are recorded for one in `EVERY`."""
     part = _part()
-    if part is None or not part.switch[0] or part.switch[1] >= 0 or next(part.turns) == 0:
-        return _NOTHING
-    return _LEFT_OUT
-
-
-class _LeftOut:
-    """A context in which nothing of this thread is recorded."""
-
-    def __enter__(self) -> None:
-        _own.left_out = True
-
-    def __exit__(self, *_: object) -> None:
+    if part is not None and part.switch[0] and part.switch[1] < 0:
+        _own.left_out = next(part.turns) != 0
+    try:
+        yield
+    finally:
         _own.left_out = False
-
-
-_LEFT_OUT = _LeftOut()
 
 
 def add(stage: Stage, seconds: float, samples: int) -> None:

@@ -49,15 +49,11 @@ def settle(paths: Iterable[Path], storage: Storage) -> None:
         tell("feedrate.loading", f"loader.storage: {storage} is not checked: no right to write")
         return
     inside = sum(map(resident_bytes, files)) / max(1, sum(path.stat().st_size for path in files))
-    if storage == "warm" and inside < 1 - TOLERATED:
+    if abs(inside - (storage == "warm")) > TOLERATED:
+        other = "cold, or leave it out" if storage == "warm" else "another disk, or ms of latency"
         raise UnsupportedError(
-            f"loader.storage: warm: memory holds only {inside:.0%} of the pictures; use cold, or "
-            "leave it out"
-        )
-    if storage == "cold" and inside > TOLERATED:
-        raise UnsupportedError(
-            f"loader.storage: cold: the file system of {files[0].parent} keeps {inside:.0%} of the "
-            "pictures in memory; put the data on a disk, or use milliseconds of latency"
+            f"loader.storage: {storage}: memory holds {inside:.0%} of the pictures in "
+            f"{files[0].parent}; use {other}"
         )
 
 

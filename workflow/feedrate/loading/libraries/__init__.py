@@ -4,10 +4,9 @@ It declares these constants, which are read without importing it. Only FORMS and
 
 PACKAGES         the distributions that it needs; requirements/loaders/NAME.lock pins them
 SYSTEM_PACKAGES  what their installation needs of Debian
-FORMS            ("same", "best"), or one of them
-OWN_ORDER        the forms that give each row once per epoch, but in an order of their own
-DECODES          the values of `loader.decode` with `same`, if it reads files of its own format
-BEST_DECODES     those with `best`, "device" being an NVIDIA GPU; missing: ("host",)
+FORMS            "same" and "best", or one of them, each with its values of `loader.decode`, where
+                 "device" is an NVIDIA GPU; without "reference" it reads files in its own way
+OWN_ORDER        True: it gives each row once per epoch, but in an order of its own
 LEAST_WORKERS    the fewest `loader.workers`; missing: 0
 SILENT           the forms whose decoding records no stage
 

@@ -161,7 +161,7 @@ class LibraryPath(FedPath):
         packages = plugins.declared(LIBRARIES, "PACKAGES")[library]
         self.library = self.maker = f"{packages[0]} {metadata.version(packages[0])}"
         self.setting, self.timeout_s = f"loader.library: {self.library}", settings.timeout_s
-        self._own_order = self.form in plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
+        self._own_order = library in plugins.declared(LIBRARIES, "OWN_ORDER")
         self.round_size = max(1, settings.workers) * settings.prefetch_factor
         self._batches: Callable[[Work], Iterator[Made]] = getattr(plugin, self.form)
         self._settings, self._pin_memory = settings, pin_memory

@@ -19,9 +19,8 @@ from feedrate.loading.path import in_order
 from feedrate.loading.stages import span
 
 PACKAGES = ("nvidia-dali-cuda120",)
-FORMS = ("same", "best")
+FORMS = {"same": ("reference", "host", "cache"), "best": ("host", "device")}
 SILENT = ("best",)
-BEST_DECODES = ("host", "device")
 LEAST_WORKERS = 1
 
 

@@ -34,8 +34,7 @@ from feedrate.loading.stages import add
 
 PACKAGES = ("ffcv", "numba", "opencv-python-headless")
 SYSTEM_PACKAGES = ("g++", "pkg-config", "libturbojpeg0-dev", "libopencv-dev")
-FORMS = ("same", "best")
-DECODES = ("host", "cache")
+FORMS = {"same": ("host", "cache"), "best": ("host",)}
 LEAST_WORKERS = 1
 FILE = "samples.beton"
 

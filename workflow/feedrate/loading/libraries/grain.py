@@ -9,7 +9,7 @@ from grain import MapDataset, ReadOptions
 from feedrate.loading.libraries._feed import Made, Work
 
 PACKAGES = ("grain",)
-FORMS = ("same",)
+FORMS = {"same": ("reference", "host", "cache")}
 LEAST_WORKERS = 1
 
 

@@ -20,9 +20,8 @@ from feedrate.loading.libraries._feed import Decode, Made, Work, by_pillow, deco
 from feedrate.loading.stages import span
 
 PACKAGES = ("litdata",)
-FORMS = ("same", "best")
-OWN_ORDER = ("same", "best")
-DECODES = ("host",)
+FORMS = {"same": ("host",), "best": ("host",)}
+OWN_ORDER = True
 CHUNKS = 32
 """Chunks of a split: several for each worker."""
 

@@ -11,7 +11,7 @@ from feedrate.loading.libraries._feed import Made, Work
 from feedrate.loading.stages import span
 
 PACKAGES = ("spdl-core", "spdl-io")
-FORMS = ("same", "best")
+FORMS = {"same": ("reference", "host", "cache"), "best": ("host",)}
 LEAST_WORKERS = 1
 
 

@@ -7,7 +7,7 @@ from torchdata.nodes import IterableWrapper, Loader, ParallelMapper, Prefetcher
 from feedrate.loading.libraries._feed import Made, Work
 
 PACKAGES = ("torchdata",)
-FORMS = ("same",)
+FORMS = {"same": ("reference", "host", "cache")}
 
 
 def same(work: Work) -> Iterator[Made]:

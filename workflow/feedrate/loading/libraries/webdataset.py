@@ -18,9 +18,8 @@ from feedrate.loading.libraries._feed import Decode, Made, Work, by_pillow, deco
 from feedrate.loading.stages import span
 
 PACKAGES = ("webdataset",)
-FORMS = ("same", "best")
-OWN_ORDER = ("same", "best")
-DECODES = ("host",)
+FORMS = {"same": ("host",), "best": ("host",)}
+OWN_ORDER = True
 SHARDS = 32
 """Tar files of a split: several for each worker."""
 BUFFER = 1000
