@@ -1,8 +1,12 @@
 """The program that tunes a device: its runs, its drain and their numbers together."""
 
 import fcntl
+import os
+import sys
+import time
 
 import msgspec
+import psutil
 import pytest
 
 import warm
@@ -11,7 +15,9 @@ from feedrate.config.plan import make_plan
 from feedrate.config.spec import Software
 from feedrate.core import paths
 from feedrate.core.files import write_json
+from feedrate.core.processes import is_alive
 from feedrate.data.manifest import store_spec
+from feedrate.devices import launch
 from feedrate.devices.host import lock_path
 from feedrate.flow.digests import DigestCache
 from feedrate.flow.runs import Inputs
@@ -185,3 +191,33 @@ def test_the_store_is_that_of_a_full_decode_whatever_the_first_run_decodes(proje
     cached = tuning.short(scaled).changed("loader", decode="cache").settings
     assert asked == [paths.STORE.format(dataset=spec.dataset, store=store_spec(cached).key)]
     assert asked == Inputs(plan, cache).of_tuning("cpu")
+
+
+LAUNCHER = """
+import subprocess, sys
+rank = '''
+import os, sys, time
+from pathlib import Path
+from feedrate.jobs.worker import bind_process
+folder = Path(sys.argv[1])
+bind_process(folder)
+(folder / "rank.pid").write_text(str(os.getpid()))
+time.sleep(100)
+'''
+sys.exit(subprocess.call([sys.executable, "-c", rank, sys.argv[1]]))
+"""
+
+
+def test_a_rank_that_hangs_ends_with_its_launcher(tmp_path, monkeypatch):
+    """It would keep the device, and the host's lock, for which all later jobs would wait."""
+    folder = tmp_path / "probe"
+    command = [sys.executable, "-c", LAUNCHER, str(folder)]
+    made = launch.Launch(command, dict(os.environ))
+    monkeypatch.setattr(tuning.launch, "prepare", lambda *_: made)
+    with pytest.raises(tuning.TuningError, match="physics took longer than"):
+        tuning.run_ranks(SPEC, "probe", folder, [], "physics", 15)
+    rank = int((folder / "rank.pid").read_text())
+    deadline_s = time.monotonic() + 10
+    while psutil.pid_exists(rank) and is_alive(psutil.Process(rank)):
+        assert time.monotonic() < deadline_s, "the rank outlives its launcher"
+        time.sleep(0.05)

@@ -141,6 +141,18 @@ def test_modules_of_gaudi_that_are_to_be_seen(bare):
     assert len(host.look({"HABANA_VISIBLE_MODULES": "4,5"}).models) == 2
 
 
+@pytest.mark.parametrize(
+    ("wanted", "count"), [("1", 1), ("GPU-1abc", 1), ("0", 0), ("0,1", 0), ("MIG-1", 0), (None, 0)]
+)
+def test_a_sliced_gpu_concerns_only_jobs_that_see_it(bare, wanted, count):
+    rows = (
+        f"{H100}, GPU-0abc, 00000000:01:00.0, Enabled\n{H100}, GPU-1abc, 00000000:02:00.0, Disabled"
+    )
+    tool(bare, "nvidia-smi", rows)
+    found = host.look({} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted})
+    assert (len(found.models), "MIG" in found.remark) == (count, not count)
+
+
 def test_slices_of_gpus_are_no_gpus(bare):
     gpus(bare, 1, mig="Enabled")
     found = host.look({})

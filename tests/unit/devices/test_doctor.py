@@ -32,6 +32,13 @@ def frombuffer(data, dtype):
 """
 
 
+VISION = """
+from torch.version import cuda
+if {cuda} != -1 and int(str({cuda})[:2]) != int(cuda.split(".")[0]):
+    raise RuntimeError("compiled with different CUDA major versions")
+"""
+"""As torchvision 0.28.0 checks itself (extension.py); its `version.cuda` is a number."""
+
 NVML = """
 class NVMLError(Exception): pass
 NVML_CLOCK_SM = NVML_GPU_UTILIZATION_SAMPLES = 1
@@ -62,7 +69,7 @@ def gpu_node(
     torch: str = "2.13.0+cu130",
     cuda: str | None = "13.0",
     available: bool = True,
-    vision_cuda: str = "13.0",
+    vision_cuda: int = 13000,
     decodes: str = "types.SimpleNamespace(shape=(3, 16, 16))",
     without: tuple[str, ...] = (),
 ) -> None:
@@ -73,8 +80,7 @@ def gpu_node(
         "nvidia-smi",
         f"""case "$*" in
 *query-gpu=name*) echo '{rows}';;
-*driver_version*) echo '{driver}, {capability}';;
-*persistence_mode*) echo '{persistence}';;
+*driver_version*) echo '{driver}, {capability}, {persistence}';;
 *compute-apps*) echo '{processes}';;
 *) exit 2;;
 esac""",
@@ -84,9 +90,10 @@ esac""",
     )
     package(folder, "torch", torch, __init__=text, version=f"cuda = {cuda!r}\n")
     io = f"import types\ndef decode_jpeg(data, device): return {decodes}\n"
-    version = f"cuda = {vision_cuda!r}\n"
+    vision = {"__init__": VISION.format(cuda=vision_cuda), "io": io}
+    vision["version"] = f"cuda = {vision_cuda}\n"
     parts = {
-        "torchvision": ("0.28.0", {"io": io, "version": version}),
+        "torchvision": ("0.28.0", vision),
         "torchao": ("0.18.0", {}),
         "pynvml": ("13.0", {"__init__": NVML.format(reasons=reasons, limit_w=limit_w)}),
     }
@@ -117,7 +124,7 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
         ({"driver": "570.124.06", "available": False}, "torch", FAILS, "needs driver 580"),
         ({"available": False}, "torch", FAILS, "finds no GPU"),
         ({"capability": "7.0"}, "torch", FAILS, "compute capability 7.0"),
-        ({"vision_cuda": "12.6"}, "torchvision", FAILS, "for CUDA 12.6, and torch for 13.0"),
+        ({"vision_cuda": 12060}, "torchvision", FAILS, "different CUDA major versions"),
         ({"decodes": "1 / 0"}, "torchvision", FAILS, "ZeroDivisionError"),
         ({"without": ("torchvision",)}, "torchvision", FAILS, "decode_device"),
         ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),

@@ -77,6 +77,12 @@ def test_a_gaudi_server_in_order_is_fine(project, machine, monkeypatch):
 STOCK = "raise AssertionError('Stock PyTorch version is not supported')\n"
 
 
+@pytest.mark.parametrize("torch", ["2.6.0+git74cd574", "2.9.0+hpu.1.23.0.695"])
+def test_both_forms_of_intels_versions_are_known(project, machine, monkeypatch, torch):
+    gaudi_node(machine, monkeypatch, torch=torch)
+    assert of_gaudi(project)["habana_frameworks"].text == f"with torch {torch}"
+
+
 @pytest.mark.parametrize(
     ("fault", "subject", "outlook", "said"),
     [

@@ -89,6 +89,16 @@ def test_faults_of_the_machine(error):
     assert classify(error).infrastructure
 
 
+def test_a_torch_that_cannot_load_a_vendors_software_is_the_machines_fault():
+    """As Intel's plugin fails beside PyPI's torch, whose version has no local part."""
+    error = RuntimeError("Failed to load the backend extension: device_backend. You can disable …")
+    error.__cause__ = AttributeError("'NoneType' object has no attribute 'startswith'")
+    failure = classify(error)
+    assert failure.infrastructure
+    assert "AttributeError: 'NoneType'" in failure.message
+    assert "doctor" in failure.message
+
+
 @pytest.mark.parametrize(
     "error", [UnsupportedError("no"), ValueError("out of bounds"), RuntimeError("shape mismatch")]
 )

@@ -280,15 +280,14 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
         both = " and ".join(nouns[kind] for kind in found)
         return Machine(host=name, remark=f"{name} has both {both}")
     ((kind, cards),) = found.items()
-    if faults := [card.fault for card in cards if card.fault]:
-        return Machine(host=name, remark=f"the {nouns[kind]} of {name} are {faults[0]}")
     variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
     wanted = environment.get(variable)
-    if wanted is not None:
-        cards = adapter_class(kind).visible(cards, wanted)
-    if not cards:
+    open_ = cards if wanted is None else adapter_class(kind).visible(cards, wanted)
+    if faults := [card.fault for card in open_ or cards if card.fault]:
+        return Machine(host=name, remark=f"the {nouns[kind]} of {name} are {faults[0]}")
+    if not open_:
         return Machine(host=name, remark=f"{variable}={wanted} hides all accelerators of {name}")
-    return Machine(host=name, kind=kind, models=[card.model for card in cards])
+    return Machine(host=name, kind=kind, models=[card.model for card in open_])
 
 
 def _nothing(name: str) -> str:

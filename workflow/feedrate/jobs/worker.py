@@ -48,6 +48,8 @@ OUT_OF_MEMORY = re.compile(
 DISK_FULL = re.compile(
     r"No space left on device|os error 28|Disk quota exceeded|os error 122", re.IGNORECASE
 )
+NO_BACKEND = "Failed to load the backend extension"
+"""torch imports a vendor's software with itself, and hides its error behind this one."""
 _SHARED_MEMORY_FULL = re.compile(
     r"unable to (?:allocate|resize|open|mmap|write to)\b.*?(?:shared memory|</torch)"
 )
@@ -113,7 +115,6 @@ def run_rank(
     --bare           run without meter and ceilings
     --score          score the weights in this folder, and on the examples of --winoground
     """
-    die_with_supervisor()
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
     kept = {"resume": resume, "keep_weights": keep_weights, "measured": not bare}
@@ -136,7 +137,10 @@ def run_rank(
 
 
 def bind_process(run: Path) -> tuple[RunSpec, Placement]:
-    """Read spec.json in `run`, and bind this process to the cores and the device of its rank."""
+    """Read spec.json in `run`, and bind this process to the cores and the device of its rank, and
+    its life to that of its launcher: a rank that hangs in a driver must not hold the host's lock.
+    """
+    die_with_supervisor()
     origin = run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     _, _, local_rank, local_ranks = rank_from_environment()
@@ -177,6 +181,9 @@ def classify(error: BaseException) -> Failure:
     text = f"{error}"
     if _WORKER_GONE.match(text) and _KILLED.match(cause := f"{error.__cause__}"):
         text = cause  # torch names the signal only in the exception's cause
+    if no_backend := text.startswith(NO_BACKEND):
+        reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        text = f"this torch cannot load its device's software ({reason}); run `feedrate doctor`"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     shared_full = bool(_SHARED_MEMORY_FULL.search(text))
     disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
@@ -193,6 +200,7 @@ def classify(error: BaseException) -> Failure:
             or _no_room_for_code(text)
         ),
         infrastructure=disk_full
+        or no_backend
         or isinstance(error, DeviceError | DataError)
         or bool(_MACHINE_FAULT.search(text)),
     )

@@ -95,10 +95,20 @@ class Asked(NamedTuple):
         answer = self.answers[question]
         return str(answer["error"]) if isinstance(answer, dict) and "error" in answer else ""
 
-    def studies(self, setting: str, values: Collection[Any]) -> list[str]:
-        """The studies with a run whose setting is one of these values."""
-        value = attrgetter(f"settings.{setting}")
-        return sorted({spec.study for spec in self.specs if value(spec) in values})
+    def studies(self, wanted: Mapping[str, Collection[Any]]) -> list[str]:
+        """The studies with a run in which one of these settings has one of these values."""
+        of = {setting: attrgetter(f"settings.{setting}") for setting in wanted}
+        using = (s for s in self.specs for name, known in wanted.items() if of[name](s) in known)
+        return sorted({spec.study for spec in using})
+
+    def package(
+        self, subject: str, questions: Sequence[str], use: str, studies: Sequence[str] = ()
+    ) -> Finding:
+        """Whether software that runs of these studies need answers all questions; the first asks
+        for its version."""
+        if error := next(filter(None, map(self.error, questions)), ""):
+            return Finding(FAILS, subject, f"it is missing or fails ({error})", use, [*studies])
+        return Finding(FINE, subject, str(self.answers[questions[0]]), studies=[*studies])
 
 
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:

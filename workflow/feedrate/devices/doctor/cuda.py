@@ -13,7 +13,7 @@ QUESTIONS = {
     "available": "module('torch').cuda.is_available()",
     "architectures": "module('torch').cuda.get_arch_list()",
     "torchao": "version('torchao')",
-    "torchvision": "[version('torchvision'), module('torchvision.version').cuda]",
+    "torchvision": "version('torchvision')",
     # The only proof that torchvision has nvJPEG, and that the container lets it use the GPU.
     "nvjpeg": """(lambda torch, file: (
         module('PIL.Image').new('RGB', (16, 16)).save(file, 'JPEG'),
@@ -40,22 +40,24 @@ QUERY = ("nvidia-smi", "--format=csv,noheader")
 
 def findings(asked: Asked) -> Iterator[Finding]:
     """All checks of this kind."""
-    yield _torch(asked)
+    # One call: without persistence mode, each may take seconds.
+    fields = "--query-gpu=driver_version,compute_cap,persistence_mode"
+    rows = tool_rows([*QUERY, fields], columns=3)
+    yield _torch(asked, rows)
     yield from _packages(asked)
     yield from _clocks(asked)
-    if ["Disabled"] in tool_rows([*QUERY, "--query-gpu=persistence_mode"], columns=1):
+    if any(row[2] == "Disabled" for row in rows):
         text = "persistence mode is off, so the driver starts again for each job"
         yield Finding(SLOW, "driver", text, "sudo nvidia-smi -pm 1")
     apps = "--query-compute-apps=pid,process_name,used_memory"
-    if rows := tool_rows([*QUERY, apps], columns=3):
-        who = "; ".join(f"pid {pid} ({name}, {memory})" for pid, name, memory in rows)
+    if used := tool_rows([*QUERY, apps], columns=3):
+        who = "; ".join(f"pid {pid} ({name}, {memory})" for pid, name, memory in used)
         use = "wait for it, or set CUDA_VISIBLE_DEVICES to free GPUs"
         yield Finding(SLOW, "GPUs in use", f"other processes use them: {who}", use)
 
 
-def _torch(asked: Asked) -> Finding:
-    """The build of torch against the driver and the GPUs."""
-    rows = tool_rows([*QUERY, "--query-gpu=driver_version,compute_cap"], columns=2)
+def _torch(asked: Asked, rows: list[list[str]]) -> Finding:
+    """The build of torch against the driver and the GPUs: a row for each, which the driver gave."""
     driver, cuda = rows[0][0] if rows else "unknown", asked.answers["cuda"]
     if error := asked.error("cuda"):
         return Finding(FAILS, "torch", f"it cannot be imported ({error})", INSTALL)
@@ -84,22 +86,13 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _packages(asked: Asked) -> Iterator[Finding]:
-    """torchvision with nvJPEG and torchao, if a run needs them, and NVML."""
+    """torchvision, which decodes on the GPU, and torchao, if a run needs them."""
     use = f"{INSTALL}, or remove {{}} from the device's capabilities in config/devices.yaml"
-    if studies := asked.studies("loader.decode", ["device"]):
-        error = asked.error("torchvision") or asked.error("nvjpeg")
-        cuda, built = asked.answers["cuda"], asked.answers["torchvision"]
-        if not error and built[1] != cuda:
-            error = f"{built[0]} is built for CUDA {built[1]}, and torch for {cuda}"
-        text = f"decoding on the GPU fails ({error})" if error else "nvJPEG decodes on the GPU"
-        remedy = use.format("decode_device") if error else ""
-        yield Finding(FAILS if error else FINE, "torchvision", text, remedy, studies)
-    of_settings = (asked.studies(setting, values) for setting, values in TORCHAO.items())
-    if studies := sorted({study for found in of_settings for study in found}):
-        error = asked.error("torchao")
-        text = f"it is missing ({error})" if error else str(asked.answers["torchao"])
-        remedy = use.format("fp8 and optimizer_8bit") if error else ""
-        yield Finding(FAILS if error else FINE, "torchao", text, remedy, studies)
+    if studies := asked.studies({"loader.decode": ["device"]}):
+        remedy = use.format("decode_device")
+        yield asked.package("torchvision", ("torchvision", "nvjpeg"), remedy, studies)
+    if studies := asked.studies(TORCHAO):
+        yield asked.package("torchao", ("torchao",), use.format("fp8 and optimizer_8bit"), studies)
 
 
 def _clocks(asked: Asked) -> Iterator[Finding]:

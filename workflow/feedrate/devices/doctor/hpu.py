@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from feedrate.devices.doctor import FAILS, FINE, UNKNOWN, Asked, Finding
 from feedrate.devices.host import tool_rows
+from feedrate.devices.kinds._habana import INTELS_TORCH
 
 INSTALL = "add only what is missing: `PYTHON requirements/gaudi.py`"
 QUESTIONS = {
     "bridge": "module('habana_frameworks.torch.hpu').is_available()",
     "optimum": "version('optimum-habana')",
-    "media": "module('habana_frameworks.mediapipe') is not None",
+    "media": "module('habana_frameworks.mediapipe').__name__",
     "pip": "output(sys.executable, '-m', 'pip', '--version').split()[1]",
     "mpirun": "output('mpirun', '--version').split('\\n')[0]",
     "variables": """{name: [os.environ.get(name, ''), all(map(os.path.exists,
@@ -36,7 +37,7 @@ def findings(asked: Asked) -> Iterator[Finding]:
 def _bridge(asked: Asked) -> Finding:
     """Whether the device's module can be imported with this torch."""
     torch = str(asked.answers["torch"])
-    stock = "" if "+git" in torch else ", a stock build and not Intel's"
+    stock = "" if INTELS_TORCH.match(torch) else ", a stock build and not Intel's"
     if error := asked.error("bridge"):
         use = (
             "reinstall Intel's torch (`habanalabs-installer.sh install --type pytorch`), or use "
@@ -52,24 +53,18 @@ def _bridge(asked: Asked) -> Finding:
 
 def _packages(asked: Asked) -> Iterator[Finding]:
     """optimum-habana, the pip that it asks, Open MPI, and the media loader if a run needs it."""
-    needs = {
-        "optimum-habana": ("optimum", INSTALL.replace("PYTHON", asked.python)),
-        "pip": ("pip", f"optimum-habana asks it: `{asked.python} -m ensurepip`"),
-    }
+    install = INSTALL.replace("PYTHON", asked.python)
+    yield asked.package("optimum-habana", ("optimum",), install)
+    use = f"optimum-habana asks it: `{asked.python} -m ensurepip`"
+    yield asked.package("pip", ("pip",), use)
     if any(spec.launcher == "mpirun" for spec in asked.specs):
-        needs["Open MPI"] = ("mpirun", "install it, or use `launcher: torchrun`")
-    if studies := asked.studies("loader.decode", ["device"]):
-        needs["media loader"] = (
-            "media",
+        yield asked.package("Open MPI", ("mpirun",), "install it, or use `launcher: torchrun`")
+    if studies := asked.studies({"loader.decode": ["device"]}):
+        use = (
             "install habana-media-loader of your Gaudi software's version (Intel's licence), or "
-            "remove decode_device from the device's capabilities in config/devices.yaml",
+            "remove decode_device from the device's capabilities in config/devices.yaml"
         )
-    for subject, (question, use) in needs.items():
-        concerned = studies if question == "media" else []
-        if error := asked.error(question):
-            yield Finding(FAILS, subject, f"it is missing ({error})", use, concerned)
-        elif question != "media":
-            yield Finding(FINE, subject, str(asked.answers[question]))
+        yield asked.package("media loader", ("media",), use, studies)
 
 
 def _variables(asked: Asked) -> Iterator[Finding]:

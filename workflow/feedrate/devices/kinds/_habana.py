@@ -38,6 +38,10 @@ NOT_STOCK = (
 FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
 """The names that drivers and tools have for it."""
 
+INTELS_TORCH = re.compile(r".*\+(git|hpu)")
+"""Versions of Intel's builds of torch, as the bridge knows them: `2.6.0+git74cd574` up to Gaudi
+software 1.21, then `2.9.0+hpu.1.23.0.695`."""
+
 CLIP_CLASSES = (
     "CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder",
     "CLIPVisionTransformer", "CLIPVisionModel",

@@ -343,8 +343,8 @@ def _bridge() -> Any:
     except (AssertionError, AttributeError, ImportError, OSError) as error:
         import torch
 
-        # The bridge asserts that torch's local version begins with `git`, as in Intel's builds.
-        stock = "" if "+git" in torch.__version__ else ", a stock build; Gaudi needs Intel's torch"
+        known = _habana.INTELS_TORCH.match(torch.__version__)
+        stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
         raise DeviceError(
             f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} ({error})"
         ) from error
