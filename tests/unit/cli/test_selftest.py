@@ -19,6 +19,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Devices
 from feedrate.config.study import Study
 from feedrate.config.values import load
+from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import Finding
 from feedrate.results.physics import Line
 from selftest_parts import run_selftest, some_parts
@@ -193,6 +194,21 @@ def test_what_does_not_run_fails_its_line_only(labelled, tmp_path, monkeypatch):
     assert "fp16" in found["one card: fp16"]["text"]
     assert found["one card: half"]["outcome"] == "unknown"
     assert found["all cards"]["outcome"] == "not claimed"
+
+
+def test_what_is_bound_to_fail_is_not_started(labelled, tmp_path, monkeypatch):
+    """On a machine without the device, no rank and no part starts; a part may fail by itself."""
+    monkeypatch.chdir(ROOT)
+    found = [Finding("will fail", "h100: GPUs", "here are none", "run it where the device is")]
+    part = Finding("will fail", "h100: torchao", "it is missing", "install it", ["selftest"])
+    monkeypatch.setattr(testing, "examine", lambda *_: [part, *found])
+    monkeypatch.setattr(testing.SelfTest, "lines", lambda _: iter([Line("passed", "a", "x")]))
+    parts = some_parts(tmp_path, "baseline")
+    said = r"^nothing was started: h100: GPUs: here are none: run it where the device is$"
+    with pytest.raises(DeviceError, match=said):
+        run_selftest("h100", DEVICES["h100"], parts, labelled, tmp_path / "first")
+    found.clear()
+    assert set(run_selftest("h100", DEVICES["h100"], parts, labelled, tmp_path)) == {"a"}
 
 
 def fail_to_start() -> None:

@@ -38,7 +38,8 @@ from feedrate.core.files import write_json, write_text
 from feedrate.core.scrub import Scrubber
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices import launch
-from feedrate.devices.doctor import Finding, examine
+from feedrate.devices.base import DeviceError
+from feedrate.devices.doctor import FAILS, Finding, examine
 from feedrate.devices.host import host_facts
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step, Window
@@ -72,7 +73,7 @@ def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Path) -> None:
-    """Test one device on this machine.
+    """Test one device on this machine. Raises DeviceError if every part is bound to fail.
 
     --device   its name in the registry
     --entry    its registry entry
@@ -85,6 +86,9 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
     shutil.rmtree(runs, ignore_errors=True)
     project = plan_project(device, entry, parts, data.parent.parent.name)
     test = SelfTest(project, device, data, runs, start_s + LIMIT_S)
+    found = examine(project, [spec for spec in test.specs if spec.device == device])
+    if bound := [f"{one}" for one in found if one.outlook == FAILS and not one.studies]:
+        raise DeviceError("nothing was started: " + "; ".join(bound))
     lines = []
     for line in test.lines():
         tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
@@ -94,9 +98,8 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
         **{"device": device, "entry": entry, "lines": lines, "probes": test.probes},
         **{"started_at": started.isoformat(timespec="seconds"), "minutes": round(minutes, 1)},
         **{"machine": host_facts(), "environment": launch.recorded_environment()},
+        "doctor": found,
     }
-    specs = [spec for spec in test.specs if spec.device == device]
-    figures["doctor"] = found = examine(project, specs)
     head = f"{device} on {platform.node()}, {started:%Y-%m-%d %H:%M} UTC, {minutes:.1f} minutes"
     write_json(out.with_suffix(".json"), msgspec.to_builtins(figures))
     write_text(out, page(head, lines, found))

@@ -240,10 +240,10 @@ def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) ->
     if not specs or variables.LOST in os.environ:
         return  # what remains uses no device
     found = examine(project, specs, here=here)
-    lines = [(one.outlook, f"{one.subject}: {one.text}: {one.remedy}") for one in found]
-    for line in (line for outlook, line in lines if outlook == SLOW):
-        logger.warning(f"Will be slow: {line}")
-    if bound := [f"  {line}" for outlook, line in lines if outlook == FAILS]:
+    for one in found:
+        if one.outlook == SLOW:
+            logger.warning(f"Will be slow: {one}")
+    if bound := [f"  {one}" for one in found if one.outlook == FAILS]:
         raise WorkflowError(
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "
             "checks):\n" + "\n".join(bound)

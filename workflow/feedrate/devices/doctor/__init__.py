@@ -80,6 +80,9 @@ class Finding(msgspec.Struct, frozen=True):
     studies: list[str] = []
     """The studies that it concerns; empty: all."""
 
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.text}: {self.remedy}"
+
 
 class Asked(NamedTuple):
     """What a kind's checks judge: runs on one device of this host."""
