@@ -33,6 +33,9 @@ class Line(msgspec.Struct, frozen=True):
 LEAST_OF_PEAK = 0.2
 """Share of its peak that a large matrix product reaches on any device that works; libraries reach
 0.6 to 0.95 (config/devices.yaml, `achievable_tflops`)."""
+MOST_OF_PEAK = 1.2
+"""Cards may clock above the boost clock of their data sheet: others measured 240 TFLOP/s in bf16 on
+an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%). A rate without a wait is far higher."""
 MEMORY_SHARE = 0.1
 """Share of an allocation by which the memory figures may differ from it: allocators round up, and
 a process on a CPU takes other memory at the same time."""
@@ -54,7 +57,7 @@ def judge_probe(answer: Probe, peaks: Sequence[Peak]) -> Iterator[Line]:
 
 
 def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
-    """A large matrix product reaches 20% to 100% of the registered peak. Above it, the
+    """A large matrix product reaches 20% to 120% of the registered peak. Above it, the
     synchronisation does not wait, or the entry describes another device."""
     subject = f"{card}: matrix product in {product.precision}"
     if product.tflops is None:
@@ -65,9 +68,9 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
         return Line("unknown", subject, f"{text}; no peak is registered")
     share = product.tflops / peak_tflops
     text += f", {share:.0%} of the registered {peak_tflops:g}"
-    if share > 1:
+    if share > MOST_OF_PEAK:
         text += ": the device's synchronisation does not wait, or the entry is another device's"
-    return Line(_if(LEAST_OF_PEAK <= share <= 1), subject, text)
+    return Line(_if(LEAST_OF_PEAK <= share <= MOST_OF_PEAK), subject, text)
 
 
 def judge_allocation(found: Allocation, card: str) -> Line:
