@@ -12,7 +12,7 @@ for device, entry in VIEW.devices():
 
     rule:
         name:
-            f"selftest_{device.replace('-', '_').replace('.', '_')}"
+            paths.rule_of(paths.SELFTEST_RULE, device)
         input:
             data=paths.MANIFEST.format(dataset=VIEW.drawn()),
             parts="config/selftest.yaml",

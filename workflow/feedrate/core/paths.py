@@ -7,6 +7,7 @@ DATASETS = "resources/datasets"
 LOGS = "logs"
 
 EVALUATE_RULE = "evaluate_"
+SELFTEST_RULE = "selftest_"
 TRAIN_RULE = "train_"
 TUNE_RULE = "tune_"
 """The first part of the names of rules that use a device; the device's name follows."""
