@@ -1,12 +1,15 @@
 """A campaign is archived, checked and made again; every change is reported."""
 
+import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +17,7 @@ from types import SimpleNamespace
 import foreign_runs as foreign
 import pytest
 import rocrate
+from pyarrow.parquet import read_table
 from rocrate.rocrate import ROCrate
 from snakemake.report.common import data_uri_from_file
 
@@ -250,9 +254,15 @@ def test_names_of_hosts_and_users_are_scrubbed_everywhere(leaky):
         names = " ".join(found.namelist())
         texts = [found.read(one).decode(errors="replace") for one in found.namelist()]
         rows = found.read(f"results/{STUDY}/results.csv")
+        parquet = found.read("results/results.parquet")
     assert "_vm" not in names
-    assert "parquet" not in names  # they cannot be cleaned, and are made from the CSV files
+    for text in texts:  # what pages unpack too
+        for packed in re.findall('data-packed="([^"]*)"', text):
+            texts.append(zlib.decompress(base64.b64decode(packed)).decode())
     assert [text for text in texts if '"host": "vm"' in text or "alice" in text] == []
+    (leaky / "rows.parquet").write_bytes(parquet)
+    hosts = {row["host"] for row in read_table(leaky / "rows.parquet").to_pylist()}
+    assert "vm" not in hosts
     (leaky / "rows.csv").write_bytes(rows)
     hosts = {row["host"] for row in read_csv(leaky / "rows.csv", RUNS)}
     assert all(host.startswith("host") for host in hosts if host)
@@ -261,6 +271,26 @@ def test_names_of_hosts_and_users_are_scrubbed_everywhere(leaky):
 def test_a_scrubbed_archive_still_follows_from_its_events(leaky, monkeypatch, capsys):
     code, told = verify(leaky, monkeypatch, capsys, leaky / "scrubbed.zip")
     assert (code, told.out.splitlines()[-1]) == (0, "verified: nothing differs")
+
+
+def test_a_log_that_changed_after_its_record_is_not_cleaned(again, capsys):
+    log = again / RUN / "train.log"
+    log.write_text(f"{log.read_text()}\nfrom /home/alice/pictures\n")
+    assert entry.main(["archive", "--out", "new.zip", "--scrub"]) == 1
+    assert f"{RUN}/train.log has changed since its record was made" in capsys.readouterr().err
+    assert not Path("new.zip").exists()
+
+
+def test_a_result_that_is_not_in_the_archive_is_told(archived, tmp_path, monkeypatch, capsys):
+    name = "results/claims.csv"
+    fewer = with_checksums(archived, tmp_path / "fewer.zip", {})
+    with zipfile.ZipFile(fewer) as found:
+        sums = found.read(CHECKSUMS).decode().splitlines()
+    kept = "".join(f"{line}\n" for line in sums if not line.endswith(f"  {name}"))
+    fewer = rewrite(fewer, tmp_path / "fewer2.zip", {name: None, CHECKSUMS: kept.encode()})
+    code, told = verify(archived.parent, monkeypatch, capsys, fewer)
+    assert code == 1
+    assert f"{name}: file: made again, not in the archive" in told.out
 
 
 @pytest.fixture
