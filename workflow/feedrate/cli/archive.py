@@ -1,7 +1,6 @@
 """`python -m feedrate archive`: a campaign as one file that others can check and draw again."""
 
 import argparse
-import base64
 import getpass
 import gzip
 import json
@@ -19,7 +18,7 @@ import msgspec
 from feedrate import __version__
 from feedrate.cli.display import counted
 from feedrate.cli.redraw import make_again, measured, unplanned
-from feedrate.cli.run import REPORT, add_choices, check_configuration
+from feedrate.cli.run import add_choices, check_configuration
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import Project
 from feedrate.config.values import convert
@@ -39,10 +38,7 @@ FURTHER = (
     *("config/**/*.yaml", "config/**/*.csv", f"{paths.LOGS}/**/*.log", f"{paths.LOGS}/**/*.tsv"),
     *(f"{paths.DATASETS}/*/prepared/{name}" for name in ("manifest.json", "data_report.json")),
     *(f"{paths.RESULTS}/*.{suffix}" for suffix in ("csv", "parquet", "json", "jsonl", "html")),
-    str(REPORT),
 )
-_EMBEDDED = re.compile(r"^\s*var results = (\{.*\});$", re.MULTILINE)
-"""The pages in report.html: by path, with their content as a data URI."""
 OF_STUDY = ("*.csv", "*.parquet", "*.json", "tables/*", "figures/*")
 """Files in the folder of a study."""
 
@@ -78,36 +74,6 @@ def archive(options: argparse.Namespace) -> int:
     return 0
 
 
-def report_pages(folder: Path) -> dict[str, bool]:
-    """The pages in a folder's report.html, and whether each is the same as its file in the folder.
-    Raises ExpectedError if they cannot be read."""
-    try:
-        found = _EMBEDDED.search((folder / REPORT).read_text(encoding="utf-8"))
-        pages = {
-            name: base64.b64decode(page["data_uri"].partition(";base64,")[2])
-            for name, page in json.loads(found[1] if found else "").items()
-        }
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ExpectedError(f"{REPORT}: its pages cannot be read ({error})") from None
-    same = {}
-    for name, content in pages.items():
-        file = folder / name
-        inside = file.resolve().is_relative_to(folder.resolve()) and file.is_file()
-        same[name] = inside and file.read_bytes() == content
-    return same
-
-
-def stale_report() -> str:
-    """Why the report in the working directory is not one of its results; empty if it is."""
-    try:
-        pages = report_pages(Path()) if REPORT.is_file() else {}
-    except ExpectedError as error:
-        return str(error)
-    other = counted(sum(not same for same in pages.values()), "page")
-    told = f"{REPORT} shows {other} of earlier results: `run` makes it again"
-    return "" if all(pages.values()) else told
-
-
 class Campaign:
     """The files of a campaign in the working directory, and how they are cleaned."""
 
@@ -118,11 +84,7 @@ class Campaign:
         self.files = 0
         self._project = project
         self._runs = {key: paths.run_dir(*key) for key in plan.runs}
-        files = {*self._further(), *self._run_files()}
-        if why := stale_report():
-            self.left_out.append(why)
-            files.discard(REPORT)
-        self._paths = sorted(files)
+        self._paths = sorted({*self._further(), *self._run_files()})
         self._clean = self._scrubber() if scrub else Scrubber()
 
     def write(self, out: Path, license_: str) -> None:
@@ -136,10 +98,6 @@ class Campaign:
                 self._copy(path, folder)
             if self.changed or len(self.left_out) > known:
                 self._refuse_changed_logs()
-                if (folder / REPORT).is_file():
-                    (folder / REPORT).unlink()
-                    told = f"{REPORT}: its pages were made again, in {paths.RESULTS}/"
-                    self.left_out.append(told)
                 make_again(convert(json.loads(project), Project, PROJECT), folder)
             crate = Writer(out)
             for path in sorted(file for file in folder.rglob("*") if file.is_file()):

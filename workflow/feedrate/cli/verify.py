@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 from pyarrow.parquet import read_table
 
-from feedrate.cli.archive import environment, report_pages
+from feedrate.cli.archive import environment
 from feedrate.cli.display import counted
 from feedrate.cli.redraw import derived, make_again
-from feedrate.cli.run import REPORT
 from feedrate.config.project import Project
 from feedrate.config.values import convert
 from feedrate.core import paths
@@ -61,7 +60,7 @@ def verify(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")
         unpack(options.archive, given)
-        found += [*check_documents(given), *check_report(given)]
+        found += check_documents(given)
         print(f"{options.archive}: {'no' if not found else len(found)} defects in files")
         try:
             project = read_project(given, options.archive)
@@ -105,22 +104,6 @@ def check_documents(folder: Path) -> Iterator[str]:
                     yield f"{name} was made from {log}, which is not in the archive."
                 elif digest_file(path) != digest:
                     yield f"{name} was made from another {log} than that in the archive."
-
-
-def check_report(folder: Path) -> Iterator[str]:
-    """A sentence for each page of report.html that is another than the file in results/, which is
-    made again; and one if its pages cannot be read. What is left is the frame of Snakemake."""
-    if not (folder / REPORT).is_file():
-        return
-    try:
-        pages = report_pages(folder)
-    except ExpectedError as error:
-        yield f"{error}."
-        return
-    for name, same in pages.items():
-        if not same:
-            yield f"{REPORT} shows another {name} than that in the archive."
-    print(f"{REPORT}: {counted(len(pages), 'page')} compared with the files in {paths.RESULTS}/")
 
 
 def read_project(folder: Path, archive: Path) -> Project:
