@@ -29,7 +29,7 @@ from feedrate.core.scrub import Scrubber, names_in
 from feedrate.jobs.events import RankEvents
 from feedrate.jobs.supervisor import read_commit
 from feedrate.results.columns import FILES
-from feedrate.results.crate import ENVIRONMENT, PROJECT, Writer
+from feedrate.results.crate import ENVIRONMENT, PROJECT, TOP_FOLDERS, Writer
 from feedrate.results.record import Outcome, Record, read_record
 
 LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
@@ -100,7 +100,8 @@ class Campaign:
                 self._refuse_changed_logs()
                 make_again(convert(json.loads(project), Project, PROJECT), folder)
             crate = Writer(out)
-            for path in sorted(file for file in folder.rglob("*") if file.is_file()):
+            found = (file for top in TOP_FOLDERS for file in (folder / top).rglob("*"))
+            for path in sorted(file for file in found if file.is_file()):
                 crate.add(str(path.relative_to(folder)), path.read_bytes())
                 self.files += 1
         for file, text in ((PROJECT, project), (ENVIRONMENT, json.dumps(environment(), indent=1))):
