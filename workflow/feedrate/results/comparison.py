@@ -151,7 +151,7 @@ def judge(
     apart = greater > lesser * (1 + lines.noise_share)
     low, high = found.low, found.high
     unsure = low is not None and high is not None and low <= 1 <= high
-    wide = unsure and (low * (1 + lines.noise_share) < 1 or high > 1 + lines.noise_share)
+    wide = unsure and max(1 / (low or 1.0), high or 1.0) > 1 + lines.noise_share
     why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
     if low is None:
         why += "; without repeats the noise is unknown"
