@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from feedrate.cli.redraw import redraw
-from feedrate.cli.verify import derived
+from feedrate.cli.redraw import derived, redraw
 from feedrate.config.project import load_project
 from feedrate.flow.view import PlanView
 

@@ -9,16 +9,19 @@ from contextlib import ExitStack
 import foreign_runs as foreign
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from campaign import STUDY, campaign, edit
 from feedrate import __main__ as entry
-from feedrate.cli.sites import read_site
+from feedrate.cli.merge import differing
+from feedrate.cli.sites import Site, read_site
 from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.imported import read_imported
+from feedrate.results.record import read_record
 from feedrate.results.tables import read_csv
 
 
@@ -129,6 +132,22 @@ def test_versions_and_protocols_are_shown_even_if_they_agree(together):
     heads = {tuple(text[:3]) for text in texts}
     assert {(STUDY, "source", "digest"), ("cpu", "packages.torch", "2.13.0+cpu")} <= heads
     assert STUDY in {text[0] for text in texts if text[1] == "protocol"}
+
+
+def test_facts_are_short_and_none_is_of_a_single_run(together):
+    record = read_record(next(together.rglob("record.json")))
+
+    def site(name, commit, memory, jobs):
+        told = {"commit": commit, "host_memory_gib": memory}
+        machine = {"other_training_jobs": jobs}
+        made = replace(record.provenance, machine_before=machine, **told)
+        records = {("a", "cpu", "b", 1): replace(record, provenance=made)}
+        return Site(name, together / "none", None, None, records)
+
+    found = differing([site("a", "a" * 40, 23.5405, 1), site("b", f"{'b' * 40}-dirty", 23.5401, 2)])
+    told = {what: values for _, what, *values in found}
+    assert told["commit"] == ["a" * 12, f"{'b' * 12}-dirty"]
+    assert not [what for what in told if "memory" in what or "training jobs" in what]
 
 
 def test_a_folder_counts_with_its_runs_whatever_its_configuration_says(

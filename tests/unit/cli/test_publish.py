@@ -96,9 +96,9 @@ def test_no_password_is_printed(root, capsys, monkeypatch):
     monkeypatch.setitem(publish.SENDERS, "mlflow", tell)
     monkeypatch.setattr(publish.importlib.util, "find_spec", lambda _name: True)
     assert send("--to", "mlflow") == 0
-    out, err = capsys.readouterr()
+    out = capsys.readouterr().out
     assert f"View run at: http://me:{MASK}@host:5000" in out
-    assert f"http://me:{MASK}@host:5000" in err
+    assert f"wandb: at http://me:{MASK}@host:5000" in out
 
 
 class Server:

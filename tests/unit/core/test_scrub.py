@@ -1,8 +1,6 @@
 """Secrets are hidden by their form or their name, and names of hosts and users are replaced."""
 
-import base64
 import json
-import zlib
 
 import pytest
 
@@ -59,22 +57,11 @@ def test_json_stays_json():
     assert hidden["args"]["x"] == [1]
 
 
-def test_names_are_replaced_as_words_and_in_embedded_files():
+def test_names_are_replaced_as_words():
     scrub = Scrubber(["n7.site.org", "n7", "localhost"], ["alice"])
-    inside = base64.b64encode(b"drawn by alice on n7, and more").decode()
-    text = f"n7.site.org n7 n70 run_n7.0 localhost /home/alice;base64,{inside}"
-    clean = scrub(text)
-    assert clean.startswith("host2 host1 n70 run_host1.0 localhost /home/user1;base64,")
-    decoded = base64.b64decode(clean.rpartition(",")[2]).decode()
-    assert decoded == "drawn by user1 on host1, and more"
+    clean = scrub("n7.site.org n7 n70 run_n7.0 localhost /home/alice")
+    assert clean == "host2 host1 n70 run_host1.0 localhost /home/user1"
     assert scrub(clean) == clean
-
-
-def test_texts_that_a_page_unpacks_are_cleaned():
-    packed = base64.b64encode(zlib.compress(b"on n7 with hf_AbCdEfGhIjKlMnOpQr")).decode()
-    clean = Scrubber(["n7"])(f'<div data-packed="{packed}">')
-    inside = base64.b64decode(clean.split('"')[1])
-    assert zlib.decompress(inside).decode() == f"on host1 with {SECRET}"
 
 
 def test_names_are_found():

@@ -264,3 +264,6 @@ def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, proje
     words = said(study, Inputs([*files, path]))
     assert "Runs of others: 2 runs, 1 of them valid, 12.50 samples/s." in words
     assert "Measure a cell here to compare them with." in words
+    records.append(common | {"device": "gaudi2", "status": "ok", "trainer": {"samples_per_s": 99}})
+    write_json(path, {"records": records, "files": []})
+    assert "Runs of others: 3 runs, 2 of them valid." in said(study, Inputs([*files, path]))

@@ -41,10 +41,10 @@ def one(old, new, **lines):
 
 
 def test_equal_sets_do_not_differ():
-    row = one([10.0, 11.0, 12.0], [10.0, 11.0, 12.0])
+    row = one([10.9, 11.0, 11.1], [10.9, 11.0, 11.1])
     assert row["change"] == "no difference"
     assert row["ratio"] == 1
-    assert row["ratio_ci_low"] < 10 / 12 < 12 / 10 < row["ratio_ci_high"]
+    assert row["ratio_ci_low"] < 10.9 / 11.1 < 11.1 / 10.9 < row["ratio_ci_high"]
     assert row["same_runs"] == 0
     assert row["differs"] == ""
 
@@ -82,6 +82,14 @@ def test_nobody_can_tell_where_the_interval_holds_1_however_large_the_change():
     assert row["ratio"] == 2
     assert row["change"] == "cannot tell"
     assert row["why"] == "More than 10% apart, but the interval contains 1."
+
+
+def test_nobody_can_tell_where_equal_medians_may_be_a_large_change_apart():
+    row = one([5.0, 10.0, 30.0], [4.0, 10.0, 21.0])
+    assert row["ratio"] == 1
+    assert row["ratio_ci_low"] < 1 / 1.1
+    assert row["change"] == "cannot tell"
+    assert row["why"] == "No more than 10% apart, but the interval is wider."
 
 
 def test_a_small_change_is_noise_however_narrow_the_interval():

@@ -189,3 +189,15 @@ def test_records_of_other_studies_are_left_out_and_those_that_failed_have_no_fig
     next(truncated.rglob("record.json")).write_text('{"study": "loading"}')
     (file,) = [f for f in imported(settings(truncated)).files if f.file.endswith("record.json")]
     assert "not a record of a run" in file.note
+
+
+def test_files_of_one_name_in_two_imports_are_told_apart(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.pdf").write_text("x")
+    both = settings(tmp_path / "a", source="somebody")
+    both.imports.extend(settings(tmp_path / "b").imports)
+    assert [one.file for one in imported(both).files] == [
+        "somebody: notes.pdf",
+        f"{tmp_path / 'b'}: notes.pdf",
+    ]

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -46,8 +47,11 @@ ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 NOT_FACTS = (
     *("started_at", "ended_at", "duration_s", "command", "spec_digest", "attempt", "trace"),
     *("machine_before.load_1min", "machine_before.load_5min", "machine_before.cpu_mhz"),
+    "machine_before.other_training_jobs",
 )
 """Parts of a run's provenance that differ from run to run."""
+_COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
+"""A commit, of which the group identifies it: a table of several sites has no room for more."""
 LISTED = 5
 
 
@@ -208,7 +212,8 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
                     yield f"{study} {device}", what, str(value)
         for what, value in flat(made):
             if what not in NOT_FACTS and value not in ("", None, [], {}):
-                yield device, what.replace("_", " "), str(value)
+                shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+                yield device, what.replace("_", " "), _COMMIT.sub(r"\1", shown)
 
 
 def add_to_page(facts: Sequence[Fact], columns: Sequence[str]) -> None:

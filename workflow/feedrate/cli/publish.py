@@ -6,14 +6,14 @@ identity, so that a second call sends only what is new.
 
 import argparse
 import importlib.util
+import io
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -71,28 +71,16 @@ def publish(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise UsageError(f"{error}") from None
     set_defaults(table.parent)
+    told = io.StringIO()
     try:
-        with redirect_stdout(Masked(sys.stdout)), redirect_stderr(Masked(sys.stderr)):
+        with redirect_stdout(told), redirect_stderr(told):
             sent = SENDERS[name](runs, options.project)
     except Exception as error:  # of the tracker, whose errors have no common class
         raise UsageError(f"{name}: {type(error).__name__}: {error}") from None
+    finally:  # addresses of runs, which may have passwords
+        print(Masker()(told.getvalue()), end="")
     output().print(f"{counted(sent, 'run')} sent to {name}, {len(runs) - sent} there already.")
     return 0
-
-
-class Masked:
-    """A stream without secrets: trackers print the addresses of their runs, passwords included."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._mask = stream, Masker()
-
-    def write(self, text: str) -> int:
-        """Write `text` without secrets; return its length."""
-        self._stream.write(self._mask(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def read_runs(table: Path) -> Iterator[Run]:

@@ -10,13 +10,23 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from feedrate.cli import jobs
+from feedrate.cli.display import counted
 from feedrate.config import statements
+from feedrate.config.plan import Plan, make_plan
+from feedrate.config.project import Project, study_names
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.flow.view import PlanView
 from feedrate.report.params import Part
 
+DERIVED = (
+    *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
+    *("*/tables/*.html", "*/figures/*.svg", "*/would_help.json", "overview.html", "sources.html"),
+)
+"""The files in the folder of results that are made again."""
 CAPTIONS = Path("report/captions")
 PAGES: dict[Part, str] = {"table": paths.TABLE, "figure": paths.FIGURE}
 MERGED = {
@@ -26,6 +36,60 @@ MERGED = {
     "fit": paths.FIT_CSV,
 }
 """The files that `merge-results` merges, by its options."""
+
+
+def measured(project: Project) -> tuple[Project, Plan]:
+    """The part of a project and of its plan that the working directory has records of. Raises
+    ExpectedError if there is none."""
+    plan = make_plan(project, elsewhere=True)  # the libraries were there when the runs were made
+    has = {key: (paths.run_dir(*key) / paths.RECORD_NAME).is_file() for key in plan.runs}
+    runs = {key: spec for key, spec in plan.runs.items() if has[key]}
+    if not runs:
+        none = f"there is no record of a planned run in {paths.RESULTS}/"
+        raise ExpectedError(", but of ".join([none, *unplanned(plan)]))
+    for study in {one.study for one in project.config.imports} & {key[0] for key in runs}:
+        if not (file := Path(paths.IMPORTED.format(study=study))).is_file():
+            raise ExpectedError(f"there is no {file} of the imported runs yet: `run` makes it")
+    if outside := [cell for _, _, cell, _ in runs if "/" in cell]:
+        raise ExpectedError(f"cell {outside[0]!r}: not allowed; no folder can have this name")
+    known = {key[:3] for key in runs}
+    studies = {n: s for n, s in project.studies.items() if any(key[0] == n for key in runs)}
+    config = replace(project.config, studies=list(studies))
+    lacking = [
+        cell
+        for cell in make_plan(project).unsupported
+        if cell.study in studies and (cell.study, cell.device, cell.cell) not in known
+    ]
+    shared = [cell for cell in plan.shared if (cell.study, cell.device, cell.measured_as) in known]
+    kept = replace(project, config=config, studies=studies)
+    return kept, Plan(runs=runs, unsupported=lacking, shared=shared)
+
+
+def unplanned(plan: Plan) -> Iterator[str]:
+    """A sentence for each study of the working directory that has records of runs which are not in
+    the plan."""
+    planned = {paths.run_dir(*key) / paths.RECORD_NAME for key in plan.runs}
+    for study in study_names(Path()):
+        found = set(Path(paths.STUDY.format(study=study)).glob(f"*/*/rep*/{paths.RECORD_NAME}"))
+        if count := len(found - planned):
+            yield f"{counted(count, 'run')} of {study} that this configuration does not plan"
+
+
+def derived(folder: Path) -> list[Path]:
+    """The files of results in a folder that are made again, in order."""
+    results = folder / paths.RESULTS
+    return sorted({path for pattern in DERIVED for path in results.glob(pattern) if path.is_file()})
+
+
+def make_again(project: Project, folder: Path) -> None:
+    """Make all that is derived from the runs in another `folder` again, with the captions of this
+    one. Raises ExpectedError if that is not possible."""
+    root = Path.cwd()
+    with contextlib.chdir(folder):
+        project, plan = measured(project)
+        for file in derived(folder):
+            file.unlink()
+        redraw(PlanView(project, folder, plan), root)
 
 
 def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from feedrate.cli.archive import measured
+from feedrate.cli.redraw import measured
 from feedrate.cli.verify import read_project
 from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project, study_names

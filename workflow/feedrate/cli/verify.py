@@ -1,7 +1,6 @@
 """`python -m feedrate verify`: whether an archive is whole, and follows from its own raw events."""
 
 import argparse
-import contextlib
 import csv
 import json
 import re
@@ -15,16 +14,14 @@ from typing import Any
 import msgspec
 from pyarrow.parquet import read_table
 
-from feedrate.cli.archive import environment, measured, report_pages
+from feedrate.cli.archive import environment
 from feedrate.cli.display import counted
-from feedrate.cli.redraw import redraw
-from feedrate.cli.run import REPORT
+from feedrate.cli.redraw import derived, make_again
 from feedrate.config.project import Project
 from feedrate.config.values import convert
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file
-from feedrate.flow.view import PlanView
 from feedrate.results.assemble import read_spec
 from feedrate.results.crate import ENVIRONMENT, PROJECT, ArchiveError, defects, unpack
 from feedrate.results.record import read_outcome, read_quality, read_record
@@ -37,11 +34,6 @@ CHECKED: dict[str, Callable[[Path], Any]] = {
     QUALITY: read_quality,
 }
 """What reads the documents of a run, by file name."""
-DERIVED = (
-    *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
-    *("*/tables/*.html", "*/figures/*.svg", "*/would_help.json", "overview.html", "sources.html"),
-)
-"""The files in the folder of results that are made again."""
 AS_THEY_ARE = {QUALITY: "scoring needs the weights", "predicted.json": "it needs the data"}
 """Measured and computed files that cannot be made again here, and why."""
 NOT_COMPARED = ("made_from.parser", "made_from.device")
@@ -51,8 +43,6 @@ ABSENT = object()
 PAGES = (".html", ".svg")
 """Of these files only the first line that differs is told."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
-_PACKED = re.compile(r'(?<=data-packed=")[A-Za-z0-9+/=]+')
-"""Copies of records and of the ends of long lines, which are others where names were replaced."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,13 +60,14 @@ def verify(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")
         unpack(options.archive, given)
-        found += [*check_documents(given), *check_report(given)]
+        found += check_documents(given)
         print(f"{options.archive}: {'no' if not found else len(found)} defects in files")
         try:
             project = read_project(given, options.archive)
-            cleaned = _tell_versions(given)
-            make_again(project, given, made)
-            found += differences(given, made, cleaned)
+            _tell_versions(given)
+            shutil.copytree(given, made)
+            make_again(project, made)
+            found += differences(given, made)
         except ExpectedError as error:
             found.append(f"It cannot be made again: {error}.")
         if options.keep and made.exists():
@@ -115,22 +106,6 @@ def check_documents(folder: Path) -> Iterator[str]:
                     yield f"{name} was made from another {log} than that in the archive."
 
 
-def check_report(folder: Path) -> Iterator[str]:
-    """A sentence for each page of report.html that is another than the file in results/, which is
-    made again; and one if its pages cannot be read. What is left is the frame of Snakemake."""
-    if not (folder / REPORT).is_file():
-        return
-    try:
-        pages = report_pages(folder)
-    except ExpectedError as error:
-        yield f"{error}."
-        return
-    for name, same in pages.items():
-        if not same:
-            yield f"{REPORT} shows another {name} than that in the archive."
-    print(f"{REPORT}: {counted(len(pages), 'page')} compared with the files in {paths.RESULTS}/")
-
-
 def read_project(folder: Path, archive: Path) -> Project:
     """The checked configuration of an unpacked archive. Raises ExpectedError."""
     origin = f"{archive}: {PROJECT}"
@@ -140,9 +115,8 @@ def read_project(folder: Path, archive: Path) -> Project:
         raise ArchiveError(f"{origin}: cannot be read ({error})") from None
 
 
-def _tell_versions(given: Path) -> bool:
-    """Print the code that made the archive and the code that checks it, if they differ. Returns
-    whether texts in the archive were replaced."""
+def _tell_versions(given: Path) -> None:
+    """Print the code that made the archive and the code that checks it, if they differ."""
     try:
         then = json.loads((given / ENVIRONMENT).read_bytes())
         now = environment()
@@ -155,36 +129,17 @@ def _tell_versions(given: Path) -> bool:
         told.append(f"{counted(len(packages), 'package')} in other versions")
     if told:
         print(f"made with {'; '.join(told)}")
-    return bool(then.get("cleaned"))
 
 
-def make_again(project: Project, given: Path, made: Path) -> None:
-    """Copy all but what is derived from `given` to `made`, and make that again there. Raises
-    ExpectedError if that is not possible."""
-    root = Path.cwd()
-    shutil.copytree(given, made)
-    with contextlib.chdir(made):
-        project, plan = measured(project)
-        for file in derived(made):
-            file.unlink()
-        redraw(PlanView(project, made, plan), root)
-
-
-def derived(folder: Path) -> list[Path]:
-    """The files of results in a folder that are made again, in order."""
-    results = folder / paths.RESULTS
-    return sorted({path for pattern in DERIVED for path in results.glob(pattern) if path.is_file()})
-
-
-def differences(given: Path, made: Path, cleaned: bool) -> Iterator[str]:
+def differences(given: Path, made: Path) -> Iterator[str]:
     """A line for each value in the derived files of an archive that its raw events do not give."""
-    for file in derived(given):
-        name = str(file.relative_to(given))
-        other = made / name
-        if not other.is_file():
-            yield f"{name}: file: there in the archive, not made made again"
+    for name in sorted({str(f.relative_to(root)) for root in (given, made) for f in derived(root)}):
+        file, other = given / name, made / name
+        if not (file.is_file() and other.is_file()):
+            there = ("in the archive", "made again")[:: 1 if file.is_file() else -1]
+            yield f"{name}: file: {there[0]}, not {there[1]}"
             continue
-        old, new = values(file, cleaned), values(other, cleaned)
+        old, new = values(file), values(other)
         keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
         moved = (
             f"{name}: {k}: {_short(old.get(k))} in the archive, {_short(new.get(k))} made again"
@@ -194,7 +149,7 @@ def differences(given: Path, made: Path, cleaned: bool) -> Iterator[str]:
         yield from islice(moved, 1 if file.suffix in PAGES else None)
 
 
-def values(file: Path, cleaned: bool) -> dict[str, Any]:
+def values(file: Path) -> dict[str, Any]:
     """All values in a derived file by key: a path in a document, a row and column in a table, a
     line in a page."""
     if file.suffix == ".json":
@@ -205,7 +160,6 @@ def values(file: Path, cleaned: bool) -> dict[str, Any]:
     if file.suffix == ".parquet":
         return _cells(read_table(file).to_pylist())
     text = _STYLE.sub("", file.read_text(encoding="utf-8")).replace("><", ">\n<")
-    text = _PACKED.sub("", text) if cleaned else text
     return {f"line {number}": line for number, line in enumerate(text.splitlines(), start=1)}
 
 

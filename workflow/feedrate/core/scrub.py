@@ -4,10 +4,7 @@
 those of other machines by their form or by the name before them, and replaces chosen names.
 """
 
-import base64
-import binascii
 import re
-import zlib
 from collections.abc import Iterable
 
 from feedrate.core.errors import ExpectedError, Masker
@@ -50,8 +47,6 @@ _BEFORE = {
 """What precedes secrets without a form of their own; the group is kept."""
 _PATTERNS = [(part, re.compile(form), SECRET) for part, form in _TOKENS.items()]
 _PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
-_EMBEDDED = re.compile(r"(;base64,|data-packed=\")([A-Za-z0-9+/]{16,}={0,2})")
-"""A file within a page, or texts that the page unpacks."""
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
 _HOST = re.compile(r'"host": ?"([^"\\]+)"')
 
@@ -96,24 +91,6 @@ class Scrubber:
         self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])") if names else None
 
     def __call__(self, text: str) -> str:
-        """`text` without secrets and names, also in the files that a page embeds."""
-        parts = _EMBEDDED.split(text)
-        parts[::3] = map(self._plain, parts[::3])
-        parts[2::3] = map(self._embedded, parts[2::3])
-        return "".join(parts)
-
-    def _plain(self, text: str) -> str:
+        """`text` without secrets and names."""
         text = self._mask(hide_secrets(text))
         return self._names.sub(lambda found: self._instead[found[0]], text) if self._names else text
-
-    def _embedded(self, encoded: str) -> str:
-        try:
-            content = base64.b64decode(encoded, validate=True)
-            packed = content[:1] == b"x"  # zlib's first byte
-            text = (zlib.decompress(content) if packed else content).decode("utf-8")
-        except (binascii.Error, zlib.error, ValueError):
-            return encoded
-        if (clean := self(text)) == text:
-            return encoded
-        made = zlib.compress(clean.encode(), 9) if packed else clean.encode()
-        return base64.b64encode(made).decode()

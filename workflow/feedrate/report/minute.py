@@ -82,7 +82,8 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
     if imported := inputs.imported(study.study).records:
         good = [one for one in imported if one.status == "ok"]
         rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
-        span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates else ()
+        alike = len({one.device for one in good}) == 1  # rates of several devices have no range
+        span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates and alike else ()
         known = any(cell.status == "ok" for cell in cells)
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
         value = f"{text.count(len(imported), 'run')}, {len(good)} of them valid"

@@ -141,8 +141,9 @@ def judge(
     """The ratio of the rates of a cell in two sets, the change, and the reason.
 
     Rates differ where the greater median is more than `noise_share` above the lesser and, if the
-    noise is known, the interval does not contain 1; if it does, nobody can tell. So swapped sets
-    give the same answer, swapped.
+    noise is known, the interval does not contain 1; if it does, nobody can tell. Nor can anybody
+    where medians are closer, but the interval contains 1 and a ratio that would be a difference.
+    So swapped sets give the same answer, swapped.
     `noise` is that of all cells of both sets, and `comparisons` is the number of these cells.
     """
     found = ratio_interval(new, old, lines.confidence, noise, comparisons)
@@ -150,13 +151,17 @@ def judge(
     apart = greater > lesser * (1 + lines.noise_share)
     low, high = found.low, found.high
     unsure = low is not None and high is not None and low <= 1 <= high
+    wide = unsure and max(1 / (low or 1.0), high or 1.0) > 1 + lines.noise_share
     why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
     if low is None:
         why += "; without repeats the noise is unknown"
     elif apart:
         why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
+    elif wide:
+        why += ", but the interval is wider"
     change = SLOWER if found.value < 1 else FASTER
-    change = EQUAL if not apart else OPEN if unsure else change
+    if unsure or not apart:
+        change = OPEN if apart or wide else EQUAL
     names = ("ratio", "ratio_ci_low", "ratio_ci_high")
     return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
 
@@ -314,7 +319,8 @@ def _change(row: Row, lines: Thresholds, noise: Noise | None, comparisons: int) 
     if row["rates_before"] and row["rates_after"]:
         found = judge(row["rates_before"], row["rates_after"], lines, noise, comparisons)
         if row["same_runs"] == row["runs_before"] == row["runs_after"]:
-            found["why"] = "The runs are the same in both: none was repeated."
+            why = "The runs are the same in both: none was repeated."
+            found |= {"change": EQUAL, "why": why}
         return found
     old, new = row["status_before"], row["status_after"]
     if not (old and new):

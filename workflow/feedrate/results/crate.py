@@ -23,7 +23,7 @@ from feedrate.core.paths import LOGS, RESULTS
 METADATA, CHECKSUMS = "ro-crate-metadata.json", "checksums.sha256"
 PROJECT, ENVIRONMENT = "project.json", "environment.json"
 CRATE = "https://w3id.org/ro/crate/1.1"
-TOP_FILES = {METADATA, CHECKSUMS, PROJECT, ENVIRONMENT, "report.html"}
+TOP_FILES = {METADATA, CHECKSUMS, PROJECT, ENVIRONMENT, "report.html"}  # earlier versions packed it
 TOP_FOLDERS = {RESULTS, LOGS, "config", "resources"}
 """Nothing else is unpacked: a file such as matplotlibrc would be read where pages are drawn."""
 MOST_BYTES, MOST_FILES = 64 * 2**30, 1_000_000

@@ -82,7 +82,8 @@ def imported(settings: ImportSettings) -> Imported:
         for one in read:
             notes = [one.note, LEFT_OUT if one.file in others - used else ""]
             note = "; ".join(filter(None, notes))
-            files.append(msgspec.structs.replace(one, note=note))
+            file = f"{entry.source or entry.folder}: {one.file}"  # several imports may have it
+            files.append(msgspec.structs.replace(one, file=file, note=note))
     return Imported(records=records, files=files)
 
 

@@ -69,8 +69,9 @@ def _imported(settings: PageSettings, records: list[Record], columns: Columns) -
         numbers = [record_link(text.number(p.value), p.row) if p else text.DASH for p in points]
         own = [one for one in records if one.device == device and one.status == "ok"]
         mine = [one for one in own if len(one.levels) == len(settings.factors)]
-        libraries = text.listed(dict.fromkeys(one.trainer.library or "a log" for one in mine))
-        about = f"{text.count(len(mine), 'run')}, by {libraries}; medians"
+        libraries = dict.fromkeys(one.trainer.library or "an unknown program" for one in mine)
+        about = f"{text.count(len(mine), 'run')}, by {text.listed(libraries)}"
+        about += "; medians" * (len(mine) > 1)
         rows.append(row(_name(settings, device, settings.devices[device].count), *numbers, about))
     return rows
 
