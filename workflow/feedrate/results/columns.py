@@ -201,7 +201,7 @@ QUALITY = (
     _text("cause", "Why it was not scored."),
     _text("moment", "When it was scored: before or after training."),
     _text("on", "What it was scored on: validation, test or winoground."),
-    _text("metric", "The score: contrastive_loss, matching_accuracy, text_to_image_recall_at_1, …"),
+    _text("metric", "The score: contrastive_loss, text_to_image_recall_at_1 and so on."),
     _text("head", "The head that scored a pair, if a model has several."),
     _number("value", "The score, a mean over n examples."),
     _number("low", "Lower end of its 95% interval: Wilson's for a share, else a bootstrap's."),
