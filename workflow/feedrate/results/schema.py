@@ -48,8 +48,10 @@ class Measurement(Strict, kw_only=True):
     In inference a step is a forward pass, and its time is the latency of the answer.
     """
 
-    samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks over wall_s.")]
-    step_time_median_s: Annotated[float, value("s", "Median step (of the slowest rank) or pass.")]
+    samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks divided by wall_s.")]
+    step_time_median_s: Annotated[
+        float, value("s", "Median time of a step (slowest rank) or pass.")
+    ]
     step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
     step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
     first_step_s: Annotated[Number, value("s", "The very first step, with compilation.")] = None
@@ -57,21 +59,21 @@ class Measurement(Strict, kw_only=True):
         Number, value("share", "Standard error of the rate, from blocks of steps within the run.")
     ] = None
     data_wait_share: Annotated[
-        float, value("share", "Wait for the host's batches over wall time, mean of the ranks.")
+        float, value("share", "Share of wall time spent waiting for batches, mean of the ranks.")
     ]
     copy_wait_share: Annotated[
-        Number, value("share", "Copies of batches to the device over wall time, mean of the ranks.")
+        Number, value("share", "Share of wall time spent copying batches, mean of the ranks.")
     ] = None
     epoch_start_share: Annotated[
         Number,
-        value("share", "First steps of epochs beyond the others' median; empty: none starts."),
+        value("share", "Time of epochs' first steps beyond usual steps; empty: none starts."),
     ] = None
     peak_memory_gib: Annotated[
-        Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
+        Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest", "largest")
     ] = None
     forward_memory_gib: Annotated[
         Number,
-        value("GiB", "In use after a forward pass, after the window; cpu: resident.", "largest"),
+        value("GiB", "Used after a forward pass, after the window; cpu: resident.", "largest"),
     ] = None
     host_peak_memory_gib: Annotated[
         Number,
@@ -84,65 +86,65 @@ class Measurement(Strict, kw_only=True):
     ] = None
     reserved_memory_gib: Annotated[
         Number,
-        value("GiB", "Peak that CUDA's allocator took from a device.", "largest", "largest"),
+        value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest", "largest"),
     ] = None
     allocator_retries: Annotated[
         int | None,
-        value("", "Times that CUDA's allocator freed its cache to try again.", "largest", "sum"),
+        value("", "Times that CUDA's allocator freed its cache and tried again.", "largest", "sum"),
     ] = None
     energy_j: Annotated[
         Number,
-        value("J", "Energy of the devices in the window, by their counters.", "", "complete sum"),
+        value("J", "Energy of all devices in the window, from their counters.", "", "complete sum"),
     ] = None
     energy_j_per_sample: Annotated[
-        Number, value("J", "energy_j over the window's samples.", extra="Energy (J/sample)")
+        Number, value("J", "energy_j divided by samples.", extra="Energy (J/sample)")
     ] = None
-    power_w: Annotated[Number, value("W", "energy_j over wall_s, all devices together.")] = None
+    power_w: Annotated[Number, value("W", "energy_j divided by wall_s, all devices.")] = None
     mfu: Annotated[
         Number,
-        value("share", "Model FLOPs, padding too, over the data sheet's peak.", extra="MFU"),
+        value("share", "Model FLOP/s, padding included, over the data sheet's peak.", extra="MFU"),
     ] = None
     mfu_real_tokens: Annotated[
-        Number, value("share", "The same without the texts' padding.", extra="MFU, real tokens")
+        Number, value("share", "MFU without the padding of texts.", extra="MFU, real tokens")
     ] = None
-    mfu_achievable: Annotated[Number, value("share", "Model FLOPs over achievable peak.")] = None
-    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOP/s of a device.")] = None
+    mfu_achievable: Annotated[Number, value("share", "Model FLOP/s over achievable peak.")] = None
+    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOP/s of one device.")] = None
     loss_first: Annotated[Number, value("", "Loss of the first step that reported one.", "")] = None
     loss_last: Annotated[Number, value("", "Loss of the last step that reported one.")] = None
-    loss_end: Annotated[Number, value("", "Mean of the last tenth of losses, at least 5.")] = None
+    loss_end: Annotated[Number, value("", "Mean of the last tenth of losses (5 or more).")] = None
     loss_digest: Annotated[str, value("", "Digest of all reported losses, bit by bit.", "")] = ""
     skipped_updates: Annotated[
         int | None,
-        value("", "Steps without update: fp16 gradients overflowed.", "largest", extra="Skipped"),
+        value("", "Steps without an update: fp16 overflowed.", "largest", extra="Skipped"),
     ] = None
     steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
-    warmup_steps: Annotated[int, value("", "Optimizer steps left out before it.", "")]
+    warmup_steps: Annotated[int, value("", "Optimizer steps before the window, left out.", "")]
     steps_per_epoch: Annotated[
-        int | None, value("", "Optimizer steps that the training rows make.", "smallest")
+        int | None, value("", "Optimizer steps in one epoch.", "smallest")
     ] = None
     samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "", "sum")]
     wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "", "largest")]
     paused_s: Annotated[
-        float, value("s", "Checkpoints and evaluations taken out of it.", "", "largest")
+        float, value("s", "Time of checkpoints and evaluations, not in wall_s.", "", "largest")
     ] = 0.0
     device_busy_share: Annotated[
         Number,
-        value("share", "Time in which a device ran a kernel, by its driver; the idlest device's."),
+        value("share", "Share of time with a kernel running, on the least busy device."),
     ] = None
     cores_busy_share: Annotated[
-        Number, value("share", "CPU time of the job over that of the cores granted to it.")
+        Number, value("share", "CPU time of the job over the time of the cores granted to it.")
     ] = None
     cores_waited_share: Annotated[
-        Number, value("share", "Of the time in which the job's threads could run: wait for a core.")
+        Number, value("share", "Share of runnable time that threads spent waiting for a core.")
     ] = None
     slow_rank: Annotated[int | None, value("", "Rank that takes longest by itself.", "same")] = None
     slow_rank_ratio_low: Annotated[
-        Number, value("", "Its time over the other ranks', lower end of the interval.")
+        Number, value("", "Its time over the others' median: lower end of the interval.")
     ] = None
     # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]
     step_time_max_s: Annotated[float, value("s", "The slowest step.")]
-    data_wait_s: Annotated[float, value("s", "Wait for host batches, mean of ranks.", ranks="mean")]
+    data_wait_s: Annotated[float, value("s", "Wait for batches, mean of the ranks.", ranks="mean")]
     data_wait_p95_s: Annotated[Number, value("s", "95th percentile of the waits.")] = None
     copy_wait_s: Annotated[
         Number, value("s", "Copies of batches to the device, mean of the ranks.", ranks="mean")
@@ -151,9 +153,9 @@ class Measurement(Strict, kw_only=True):
     rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
 
 
-Ratio = Annotated[Number, value("", "Its rate over training's in the same rounds.")]
-Low = Annotated[Number, value("", "Lower end of that ratio's interval, 95%.")]
-High = Annotated[Number, value("", "Upper end of it.")]
+Ratio = Annotated[Number, value("", "That rate divided by training's in the same rounds.")]
+Low = Annotated[Number, value("", "Lower end of the ratio's 95% interval.")]
+High = Annotated[Number, value("", "Upper end of the ratio's 95% interval.")]
 
 
 class Ceilings(Strict, kw_only=True):
@@ -166,22 +168,22 @@ class Ceilings(Strict, kw_only=True):
 
     rounds: Annotated[int | None, value("", "Rounds of blocks after the window.", "")] = None
     live_samples_per_s: Annotated[
-        Number, value("samples/s", "Training between the ceilings, all ranks.")
+        Number, value("samples/s", "Training in the live blocks, all ranks.")
     ] = None
     loader_samples_per_s: Annotated[
-        Number, value("samples/s", "Loader-only throughput: no model, all ranks.")
+        Number, value("samples/s", "Loader-only throughput (no model), all ranks.")
     ] = None
     loader_ratio: Ratio = None
     loader_ratio_low: Low = None
     loader_ratio_high: High = None
     model_samples_per_s: Annotated[
-        Number, value("samples/s", "The model alone, on one batch, all ranks.")
+        Number, value("samples/s", "Model-only throughput (one batch, no loader), all ranks.")
     ] = None
     model_ratio: Ratio = None
     model_ratio_low: Low = None
     model_ratio_high: High = None
     exchange_samples_per_s: Annotated[
-        Number, value("samples/s", "The exchange of gradients alone, all ranks.")
+        Number, value("samples/s", "All-reduce throughput (nothing computed), all ranks.")
     ] = None
     exchange_ratio: Ratio = None
     exchange_ratio_low: Low = None
@@ -196,8 +198,8 @@ def with_tails(kind: type["Stages"]) -> type["Stages"]:
     fields: list[tuple[str, Any, None]] = []
     for stage in FEEDING:
         name, one = stage.replace("_", " "), "batch" if stage in FEEDING[-2:] else "sample"
-        tail = value("s", f"95th percentile of {name}, one {one}; if 20 or more were timed.")
-        used = value("s", f"CPU time of {name} in a step, mean of the ranks.")
+        tail = value("s", f"95th percentile of {name} for one {one}; empty below 20 spans.")
+        used = value("s", f"CPU time of {name} per step, mean of the ranks.")
         fields += [(f"{stage}_p95_s", Annotated[Number, tail], None)]
         fields += [(f"{stage}_cpu_s", Annotated[Number, used], None)] * (stage != "hand_over")
     return defstruct("Stages", fields, bases=(kind,), kw_only=True)  # type: ignore[return-value]
@@ -212,18 +214,18 @@ class Stages(Strict, kw_only=True):
     read_s: Annotated[Number, value("s", "Loader: reading files.")] = None
     decode_s: Annotated[Number, value("s", "Loader: decoding pictures.")] = None
     resize_s: Annotated[Number, value("s", "Loader: resizing and finishing pictures.")] = None
-    tokenise_s: Annotated[Number, value("s", "Loader: taking the texts' tokens.")] = None
-    collate_s: Annotated[Number, value("s", "Loader: stacking samples to a batch.")] = None
-    hand_over_s: Annotated[Number, value("s", "From a finished batch to its receipt.")] = None
+    tokenise_s: Annotated[Number, value("s", "Loader: looking up the texts' tokens.")] = None
+    collate_s: Annotated[Number, value("s", "Loader: stacking samples into a batch.")] = None
+    hand_over_s: Annotated[Number, value("s", "From a batch's completion to its receipt.")] = None
     copy_s: Annotated[Number, value("s", "Copying batches to the device.")] = None
     forward_s: Annotated[Number, value("s", "Forward pass.")] = None
     backward_s: Annotated[Number, value("s", "Backward pass.")] = None
-    exchange_s: Annotated[Number, value("s", "Exchange of gradients, if told apart.")] = None
-    optimizer_s: Annotated[Number, value("s", "Optimizer's update.")] = None
-    fetch_s: Annotated[Number, value("s", "Loader: open and read, if told from the rest.")] = None
-    prepare_s: Annotated[Number, value("s", "Loader: its stages after read, likewise.")] = None
+    exchange_s: Annotated[Number, value("s", "Exchange of gradients, if not in backward.")] = None
+    optimizer_s: Annotated[Number, value("s", "Update by the optimizer.")] = None
+    fetch_s: Annotated[Number, value("s", "Loader: open and read, if known apart.")] = None
+    prepare_s: Annotated[Number, value("s", "Loader: stages after read, if known apart.")] = None
     not_split: Annotated[
-        list[str], value("", "Stages that the loader cannot tell from another, by `;`.", "same")
+        list[str], value("", "Stages that the loader cannot separate from others, by `;`.", "same")
     ] = []
     spans: dict[str, dict[str, Any]] = {}  # of the rank whose p95 is longest, in the record only
 
@@ -233,11 +235,11 @@ class PixelDistance(Strict, kw_only=True):
     event."""
 
     mean_abs_diff: Annotated[
-        Number, value("levels", "Pixels against decode: reference, of 0 to 255.", "largest")
+        Number, value("levels", "Mean difference from `decode: reference`, of 255.", "largest")
     ] = None
-    psnr_db: Annotated[Number, value("dB", "As a ratio to noise; empty: equal.", "")] = None
+    psnr_db: Annotated[Number, value("dB", "The same as PSNR; empty: equal.", "")] = None
     worst_abs_diff: Annotated[
-        Number, value("levels", "The picture that differs most; only in the record.", "")
+        Number, value("levels", "Of the picture that differs most; only in the record.", "")
     ] = None
 
 
@@ -255,7 +257,7 @@ class Provenance(Strict, kw_only=True):
     ] = ""
     device_model: Annotated[str, value("", "Device model as the driver reports it.", "")] = ""
     bf16_instructions: Annotated[
-        list[str], value("", "Of the CPU: amx_bf16, avx512_bf16 or both, by `;`.", "")
+        list[str], value("", "The CPU's bf16 instructions: amx_bf16, avx512_bf16, by `;`.", "")
     ] = []
     host: Annotated[str, value("", "Host that the job ran on.", "")] = ""
     commit: Annotated[str, value("", "Commit of the project at the run.", "")] = ""
@@ -263,10 +265,10 @@ class Provenance(Strict, kw_only=True):
     data_digest: Annotated[str, value("", "Digest of the prepared data's manifest.", "")] = ""
     spec_digest: Annotated[str, value("", "Digest of spec.json.", "")] = ""
     started_at: Annotated[str, value("", "Start of the job, UTC, ISO 8601.", "")] = ""
-    duration_s: Annotated[Number, value("s", "The job from start to end, with set-up.", "")] = None
+    duration_s: Annotated[Number, value("s", "Time of the whole job, including set-up.", "")] = None
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
     provenance: Annotated[  # this and the following are in the record only
-        Literal["measured", "imported"], about("imported: others made the run.")
+        Literal["measured", "imported"], about("imported: the run was made without feedrate.")
     ] = "measured"
     imported_from: Annotated[
         str, about("Of an imported run: source, files, and its name in them.")
