@@ -36,7 +36,7 @@ CHECKED: dict[str, Callable[[Path], Any]] = {
     paths.RECORD_NAME: read_record,
     QUALITY: read_quality,
 }
-"""What reads the documents of a run, by file name."""
+"""The readers of the documents of a run, by file name."""
 DERIVED = (
     *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
     *("*/tables/*.html", "*/figures/*.svg", "*/would_help.json", "overview.html", "sources.html"),
@@ -49,7 +49,7 @@ NOT_COMPARED = ("made_from.parser", "made_from.device")
 ABSENT = object()
 """In place of a value that a file does not have; null is a value."""
 PAGES = (".html", ".svg")
-"""Of these files only the first line that differs is told."""
+"""Of these files only the first line that differs is printed."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _PACKED = re.compile(r'(?<=data-packed=")[A-Za-z0-9+/=]+')
 """Copies of records and of the ends of long lines, which are others where names were replaced."""
@@ -112,12 +112,12 @@ def check_documents(folder: Path) -> Iterator[str]:
                 if not (inside and path.is_file()):
                     yield f"{name} was made from {log}, which is not in the archive."
                 elif digest_file(path) != digest:
-                    yield f"{name} was made from another {log} than that in the archive."
+                    yield f"{name} was made from {log}, which differs from that in the archive."
 
 
 def check_report(folder: Path) -> Iterator[str]:
-    """A sentence for each page of report.html that is another than the file in results/, which is
-    made again; and one if its pages cannot be read. What is left is the frame of Snakemake."""
+    """A sentence for each page of report.html that differs from the file in results/, which is made
+    again; and one if its pages cannot be read. The rest is Snakemake's frame."""
     if not (folder / REPORT).is_file():
         return
     try:
@@ -127,7 +127,7 @@ def check_report(folder: Path) -> Iterator[str]:
         return
     for name, same in pages.items():
         if not same:
-            yield f"{REPORT} shows another {name} than that in the archive."
+            yield f"{name} in {REPORT} differs from the file in the archive."
     print(f"{REPORT}: {counted(len(pages), 'page')} compared with the files in {paths.RESULTS}/")
 
 
@@ -182,7 +182,7 @@ def differences(given: Path, made: Path, cleaned: bool) -> Iterator[str]:
         name = str(file.relative_to(given))
         other = made / name
         if not other.is_file():
-            yield f"{name}: file: there in the archive, not made made again"
+            yield f"{name}: in the archive, but not among the files made again"
             continue
         old, new = values(file, cleaned), values(other, cleaned)
         keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
