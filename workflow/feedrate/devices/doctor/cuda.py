@@ -67,9 +67,9 @@ def _torch(asked: Asked) -> Finding:
         oldest = DRIVERS.get(cuda.split(".")[0], ())
         if rows and _version(driver) < oldest:
             needed = ".".join(map(str, oldest))
-            return Finding(FAILS, "torch", f"{text}, which needs driver {needed}", AGAIN)
+            return Finding(FAILS, "torch", f"{text}; it needs driver {needed}", AGAIN)
         use = "run nvidia-smi inside the job's software; a container needs --nv or --gpus all"
-        return Finding(FAILS, "torch", f"{text}, finds no GPU", use)
+        return Finding(FAILS, "torch", f"{text}; it finds no GPU", use)
     for capability in {row[1] for row in rows if _version(row[1])}:
         major, minor = _version(capability)
         try:
@@ -90,7 +90,7 @@ def _packages(asked: Asked) -> Iterator[Finding]:
         error = asked.error("torchvision") or asked.error("nvjpeg")
         cuda, built = asked.answers["cuda"], asked.answers["torchvision"]
         if not error and built[1] != cuda:
-            error = f"{built[0]} is built for CUDA {built[1]}, and torch for {cuda}"
+            error = f"{built[0]} is built for CUDA {built[1]}, but torch for CUDA {cuda}"
         text = f"decoding on the GPU fails ({error})" if error else "nvJPEG decodes on the GPU"
         remedy = use.format("decode_device") if error else ""
         yield Finding(FAILS if error else FINE, "torchvision", text, remedy, studies)
@@ -103,7 +103,7 @@ def _packages(asked: Asked) -> Iterator[Finding]:
 
 
 def _clocks(asked: Asked) -> Iterator[Finding]:
-    """What lowers the clocks of GPUs now."""
+    """The causes that lower the clocks of GPUs now."""
     error = asked.error("nvml") or asked.error("conditions")
     if not error and not all(asked.answers["conditions"]):
         error = "it does not find every GPU"
@@ -118,6 +118,6 @@ def _clocks(asked: Asked) -> Iterator[Finding]:
     ]
     if lowered:
         use = "look at cooling, power supply and limits: nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"
-        yield Finding(SLOW, "clocks", f"something lowers them ({'; '.join(lowered)})", use)
+        yield Finding(SLOW, "clocks", f"they are lowered ({'; '.join(lowered)})", use)
     else:
         yield Finding(FINE, "clocks", "no GPU is throttled or limited in power")

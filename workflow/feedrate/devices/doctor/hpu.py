@@ -42,7 +42,7 @@ def _bridge(asked: Asked) -> Finding:
             "reinstall Intel's torch (`habanalabs-installer.sh install --type pytorch`), or use "
             "Intel's container"
         )
-        text = f"it cannot be imported with torch {torch}{stock}, in {asked.python} ({error})"
+        text = f"it cannot be imported with torch {torch}{stock} in {asked.python} ({error})"
         return Finding(FAILS, "habana_frameworks", text, use)
     if asked.answers["bridge"] is not True:
         use = "look at hl-smi and dmesg; a container needs --runtime=habana"
@@ -51,10 +51,10 @@ def _bridge(asked: Asked) -> Finding:
 
 
 def _packages(asked: Asked) -> Iterator[Finding]:
-    """optimum-habana, the pip that it asks, Open MPI, and the media loader if a run needs it."""
+    """optimum-habana, the pip that it runs, Open MPI, and the media loader if a run needs it."""
     needs = {
         "optimum-habana": ("optimum", INSTALL.replace("PYTHON", asked.python)),
-        "pip": ("pip", f"optimum-habana asks it: `{asked.python} -m ensurepip`"),
+        "pip": ("pip", f"optimum-habana runs it; install it: `{asked.python} -m ensurepip`"),
     }
     if any(spec.launcher == "mpirun" for spec in asked.specs):
         needs["Open MPI"] = ("mpirun", "install it, or use `launcher: torchrun`")
