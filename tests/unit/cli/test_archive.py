@@ -173,7 +173,7 @@ def test_events_that_give_other_numbers_are_told(archived, tmp_path, monkeypatch
     changed = with_checksums(archived, tmp_path / "changed.zip", {f"{RUN}/events.jsonl": content})
     code, told = verify(archived.parent, monkeypatch, capsys, changed)
     assert code == 1
-    assert f"{RECORD} was made from another events.jsonl than that in the archive." in told.out
+    assert f"{RECORD} was made from events.jsonl, which differs from that in the" in told.out
     assert f"{RECORD}: measurement.samples_per_s:" in told.out
     assert f"results/{STUDY}/results.csv: row" in told.out
     assert f"results/{STUDY}/tables/cells.html: line" in told.out
@@ -195,7 +195,7 @@ def test_pages_in_the_report_are_those_in_the_archive(archived, tmp_path, monkey
     shown[pages[1]] = shown[pages[0]]
     code, lines = verified("other.zip")
     assert code == 1
-    assert f"report.html shows another {pages[1]} than that in the archive." in lines
+    assert f"{pages[1]} in report.html differs from the file in the archive." in lines
     shown[pages[1]] = {}
     assert any("its pages cannot be read" in line for line in verified("broken.zip")[1])
 

@@ -128,7 +128,7 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
     minute = broken.partition("</section>")[0]
     said = re.sub("<[^>]*>", "", minute)
     assert "CPU: no answer yet. None of 4 cells has a valid result" in said
-    assert "with failed or rejected runs" in minute
+    assert "with runs that do not count" in minute
     assert f'href="#{STUDY}/gaudi2/workers=1~decode=host"' in minute
 
 

@@ -43,8 +43,8 @@ def test_a_late_prediction_has_no_error(page_of):
 
 
 def test_a_broken_chain_is_one_sentence_and_no_prediction_is_shown(page_of):
-    page = page_of(fault="ledger.jsonl, line 3, is not as it was written.")
-    assert "line 3, is not as it was written" in page
+    page = page_of(fault="ledger.jsonl, line 3, was changed after it was written.")
+    assert "line 3, was changed after it was written" in page
     assert "loader.workers" not in page
 
 

@@ -154,10 +154,10 @@ def cores_of_loading(devices: int, loader: Loader, model: Model) -> float:
 def cores_line(devices: int, loader: Loader, model: Model) -> str:
     """The cores per device, and where to ask about devices that are not here."""
     found = cores_of_loading(devices, loader, model)
-    needed = f"{found:.2g}" if found else "an unknown number"
+    busy = f"{found:.2g} for loading, if it is busy {BUSY:.0%} of the time"
     return (
-        f"Cores that load for a device that is busy {BUSY:.0%} of the time: {needed}. How many "
-        "other accelerators this host feeds: make certify DEVICE=name MODEL=name-size"
+        f"Cores per device: {busy if found else 'not known'}. How many other accelerators this "
+        "host feeds: make certify DEVICE=name MODEL=name-size"
     )
 
 
