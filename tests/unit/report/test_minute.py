@@ -176,7 +176,7 @@ def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, 
         for one, rate in zip(cells[:2], (4.0, 10.0), strict=True)
     ]
     answer = answer_of(replace(study, factors=factors), [*cells, *far], "cpu")
-    assert "of that with workers = 1: 10.00 samples/s" in answer.detail
+    assert "of that rate, with workers = 1: 10.00 samples/s" in answer.detail
     assert answer.detail.count(" with workers = 0") == 1
 
 
@@ -255,7 +255,7 @@ def test_statements_of_loaders_authors_are_counted(study, inputs):
         study, loaders=loaders, factors=factors, baseline={"loader": "host", "workers": 0}
     )
     words = said(study, inputs)
-    assert "CPU, statements of loaders' authors: 0 of 1 hold here, 0 do not. Undecided" in words
+    assert " authors: 0 of 1 hold here, 0 do not. Undecided" in words
     assert "number" not in words.partition("Undecided")[2].partition(".")[0], "why: storage, runs"
 
 

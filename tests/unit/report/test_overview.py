@@ -174,7 +174,7 @@ def test_unknown_facts_leave_no_empty_rows(article):
 
 def test_failures_come_before_the_answer(broken):
     broken = broken.partition("</section>")[2]  # after the page of one minute
-    failed, answered = broken.index("cells with failed"), broken.index("no answer")
+    failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
     assert "Gaudi2, workers = 2:</a></b> out of memory." in broken
     assert "Gaudi2, workers = 2, decode = device:<" not in broken

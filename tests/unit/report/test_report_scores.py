@@ -223,7 +223,7 @@ def test_losses_that_are_equal_by_construction_are_no_equal_quality(project):
     same = cell(loss_shift=0.0, loss_seeds=0.1, loss_identical=True)
     found = points(project, [same, same], [])
     assert findings.LOSSES not in found
-    assert found["Equal losses"].startswith("The losses of 2 settings equal the baseline's bit by")
+    assert found["Equal losses"].startswith("The losses of 2 settings equal the baseline's bit for")
     found = points(project, [same, cell(loss_shift=0.01, loss_seeds=0.1)], [])
     assert "1 setting compared" in found[findings.LOSSES]
     assert "1 setting equal" in found["Equal losses"]

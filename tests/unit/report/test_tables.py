@@ -115,7 +115,7 @@ def edited(folder, **changes):
     [
         ({"batch_size": "8"}, "batch size: 48 in the source, 8 here"),
         ({"dataset": "other"}, "data: generated in the source, other here"),
-        ({"short_epochs": "true", "steps_per_epoch": "1"}, "steps per epoch: 1 here"),
+        ({"short_epochs": "true", "steps_per_epoch": "1"}, "too few steps per epoch here: 1"),
     ],
 )
 def test_a_run_unlike_the_published_one_has_no_ratio_but_a_reason(tmp_path, changes, told):
