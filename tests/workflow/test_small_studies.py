@@ -230,4 +230,4 @@ def test_out_of_memory_is_a_result(studies):
     assert page.index("<td>2<") < page.index("can&#x27;t allocate memory")
     overview = (studies.root / "results/overview.html").read_text()
     assert "CPU: a batch of 2 fits (size = tiny, strategy = ddp)." in overview
-    assert re.search(r"1 cell ran out of memory \([^)]*\), which is a result; 1 ", overview)
+    assert re.search(r"1 cell ran out of memory \([^)]*\), which counts as a result; 1 ", overview)

@@ -54,7 +54,7 @@ def test_loading_and_computing_beside_it_share_the_cores():
 def test_the_cores_of_a_device_are_told_if_they_are_known():
     model, worker = Model(80.0), Loader("host", 1, 200.0, 0.1, cpu_s=0.01)
     assert advice.cores_of_loading(2, worker, model) == pytest.approx(0.9 * 40 * 0.01)
-    assert "0.36 cores load" in advice.cores_line(2, worker, model)
+    assert "0.36 for loading" in advice.cores_line(2, worker, model)
     assert "not known" in advice.cores_line(2, loader("host", 1, 200.0), model)
 
 
@@ -145,7 +145,7 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
 def test_the_models_rate_is_told_with_how_it_was_measured():
     plain = Run(30.0, 34.8, Model(37.96))
     said = advice.model_line("cpu", plain, 34.8, sharded=False)
-    assert "model-only throughput is 37.96 samples/s, and 34.8 in training" in said
+    assert "model-only throughput is 37.96 samples/s; its rate in training" in said
     said = advice.model_line("h100", Run(30.0, 99.0, Model(12345.6)), 12345.6, sharded=False)
     assert said.endswith("throughput is 12,346 samples/s.")
     said = advice.model_line("h100", Run(30.0, 34.8, Model(34.8)), 34.8, sharded=True)

@@ -176,7 +176,7 @@ def test_events_that_give_other_numbers_are_told(archived, tmp_path, monkeypatch
     changed = with_checksums(archived, tmp_path / "changed.zip", {f"{RUN}/events.jsonl": content})
     code, told = verify(archived.parent, monkeypatch, capsys, changed)
     assert code == 1
-    assert f"{RECORD} was made from another events.jsonl than that in the archive." in told.out
+    assert f"{RECORD} was made from events.jsonl, which differs from that in the" in told.out
     assert f"{RECORD}: measurement.samples_per_s:" in told.out
     assert f"results/{STUDY}/results.csv: row" in told.out
     assert f"results/{STUDY}/tables/cells.html: line" in told.out

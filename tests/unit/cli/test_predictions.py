@@ -23,8 +23,8 @@ def test_a_fit_that_a_faster_row_refutes_predicts_nothing(published):
     a100, h100 = sorted(predictions(published))
     assert a100.startswith("No prediction for 8 x A100 80GB with decode: device: ")
     assert h100 == (
-        "No prediction for 8 x H100 with decode: device: the loader model does not stand against "
-        "its published 2023-08 rates."
+        "No prediction for 8 x H100 with decode: device: the loader model does not fit its "
+        "published 2023-08 rates."
     )
 
 

@@ -125,7 +125,7 @@ def test_a_job_that_lost_its_lock_stops_and_writes_nothing(start):
         first.process.send_signal(signal.SIGTERM)  # it waits for our result now
         exit_code, stderr = first.wait()
     assert exit_code == 143
-    assert f"has taken over {first.out}: its result is waited for" in stderr
+    assert f"has taken over {first.out}: waiting for its result" in stderr
     assert newest(first.out).number == lock.number
 
 

@@ -98,7 +98,7 @@ def test_paths_that_do_not_decode_here_are_refused(host, decode, why):
 
 @pytest.mark.parametrize(
     ("library", "why"),
-    [("grain", "does not decode so"), ("spld", "library")],
+    [("grain", "does not have the form"), ("spld", "library")],
 )
 def test_libraries_that_have_no_such_form_are_refused(host, library, why):
     level = Level("host", library=library, best=library == "grain")

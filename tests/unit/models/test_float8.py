@@ -82,7 +82,7 @@ def test_a_missing_torchao_is_one_sentence(monkeypatch, train, torchao):
     spec = make_spec(**train)
     check_packages(spec)
     monkeypatch.delitem(sys.modules, "torchao")
-    with pytest.raises(UnsupportedError, match="needs the package torchao beside torch") as refused:
+    with pytest.raises(UnsupportedError, match="needs the package torchao, which") as refused:
         check_packages(spec)
     ((key, value),) = train.items()
     assert str(refused.value).startswith(f"train.{key}: {value} ")

@@ -59,9 +59,9 @@ def test_without_the_baseline_there_is_no_gain(tmp_path, project):
 def test_a_single_run_has_no_interval(project, cells):
     single = {"ok_runs": 1, "ci_low": None, "speedup_ci_low": None}
     found = answer(study_of(project), changed(cells, **single), "cpu")
-    assert found.headline == "CPU: use data-loader workers = 1, by single runs."
-    assert "14.10 samples/s (a single run, so no interval)" in found.detail
-    assert f"{TIMES}1.26 relative to workers = 0, by single runs." in found.detail
+    assert found.headline == "CPU: use data-loader workers = 1, from single runs."
+    assert "14.10 samples/s (a single run, no interval)" in found.detail
+    assert f"{TIMES}1.26 relative to workers = 0, from single runs." in found.detail
     detail = answer(study_of(project), changed(cells, ok_runs=1), "cpu").detail
     assert "(a single run, interval 13.96 to 14.24)" in detail, "the noise is that of other cells"
 
@@ -233,7 +233,7 @@ def test_the_answer_of_inference_is_the_lowest_latency_and_the_highest_throughpu
     assert "measured" in found.headline
     assert "with workers = 2" in found.detail
     assert found.to_do == (
-        "Use workers = 2, decode = host. The runs do not tell its throughput from that of "
+        "Use workers = 2, decode = host. It is not measurably faster than "
         "workers = 1, decode = host. Latencies have no interval."
     )
     assert "99th percentile" in found.detail
@@ -256,3 +256,10 @@ def test_the_answer_of_inference_names_its_level_where_there_are_several(inferen
     found = answer(inference, [*good, *other], "cpu")
     assert found.headline.endswith("14.30 samples/s with decode = host.")
     assert "device: " in found.detail
+
+
+def test_the_only_setting_that_was_tried_is_not_called_the_only_setting(project, cells):
+    first, *others = changed(cells, recommended=False)
+    lacking = {"status": "unsupported", "samples_per_s": None, "cause": "It lacks bf16."}
+    found = answer(study_of(project), [first, *changed(others, **lacking)], "cpu")
+    assert "is the only setting that was tried." in found.detail

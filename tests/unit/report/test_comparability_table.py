@@ -34,7 +34,7 @@ def test_a_number_is_beside_the_run_most_like_it(
         lambda run: {"batch_size": 100 + run.levels["workers"]},
     )
     assert f"<td>{100 + beside}</td>" in row_of(page, "batch size")
-    assert f"beside CPU (workers = {beside}, decode = host)" in page
+    assert f"compared with CPU (workers = {beside}, decode = host)" in page
 
 
 @pytest.mark.parametrize(

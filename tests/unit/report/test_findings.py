@@ -38,8 +38,8 @@ def test_each_finding_comes_from_the_rows(project, inputs):
     published = found["Compared with published numbers"]
     assert f"{TIMES}1.28 on CPU" in published
     assert f"{TIMES}1.28 on Gaudi2 and {TIMES}1.79 on H100" in published
-    assert "model: bridgetower-large there, bridgetower-tiny here" in published
-    assert "devices: 8 there, 1 here" in published
+    assert "model: bridgetower-large in the source, bridgetower-tiny here" in published
+    assert "devices: 8 in the source, 1 here" in published
     assert "H100 looks compute-bound from 2 workers on." in found["Published numbers"]
 
 
@@ -122,8 +122,8 @@ def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path
     other = msgspec.structs.replace(project, sheets=sheet(data="a data set", warmup_steps=3))
     found = found_in(other, Inputs(write_results(tmp_path, other)))
     rate, change = found["Compared with published numbers"].split("From workers = 0")
-    differing = "Not comparable: data: a data set there, generated here"
-    assert f"{differing}; warm-up steps: 3 there, 5 here." in rate
+    differing = "Not comparable: data: a data set in the source, generated here"
+    assert f"{differing}; warm-up steps: 3 in the source, 5 here." in rate
     assert TIMES not in rate
     assert f"{differing}." in change, "warm-up does not matter for a ratio of two settings"
 
@@ -301,7 +301,7 @@ def test_runs_that_do_not_count_are_failures(project, inputs):
 
 
 def test_disturbed_cells_say_by_what(project, inputs):
-    said = "Processes of others were on the device."
+    said = "Other processes were on the device."
     cells = [
         msgspec.structs.replace(cell, noisy=True, disturbed=said * (cell.levels["workers"] == 1))
         for cell in inputs.cells(STUDY)
@@ -325,4 +325,4 @@ def test_short_epochs_are_told_and_compared_with_no_rate(tmp_path):
     found = found_in(project, inputs, cells=cells, runs=runs)
     assert "workers = 2 with decode = host (3)" in found["Short epochs"]
     said = found["Compared with published numbers"]
-    assert said.count("Not comparable: steps per epoch: 3 here, too few.") == 2
+    assert said.count("Not comparable: too few steps per epoch here: 3.") == 2

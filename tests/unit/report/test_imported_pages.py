@@ -54,7 +54,7 @@ def test_logs_of_five_kinds_stand_beside_published_rows(five_kinds):
     assert "imported from Ann" in page
     assert "rejected by a check" in page
     assert "1 line is no event" in page
-    assert page.count("the run: ") == 2 * 6, "two are invalid, and out of every ratio"
+    assert page.count("run over this: ") == 2 * 6, "two are invalid, and out of every ratio"
 
 
 def test_each_opens_its_record_with_the_line_that_it_was_read_from(five_kinds):

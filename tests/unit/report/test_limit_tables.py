@@ -44,10 +44,21 @@ def test_a_ceiling_below_training_is_marked_and_bounds_nothing(project, inputs, 
     cells = [replace(cell, **below, below_rate="model") for cell in inputs.cells(STUDY)]
     monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
     row = table(project, inputs, "ceilings").split(">1, host<")[1].split("</tr>")[0]
-    assert "no ceiling" in row
+    assert "not a ceiling: slower than training" in row
     assert "108%" not in row
     caption = Path(__file__).parents[3] / "report/captions/table_ceilings.rst"
     assert "between" not in caption.read_text()
+
+
+def test_a_model_alone_that_another_setting_outruns_is_not_called_slower_than_training(
+    project, inputs, monkeypatch
+):
+    above = {"model_ratio": 1.05, "model_ratio_low": 1.03, "model_ratio_high": 1.07}
+    cells = [replace(cell, **above, below_rate="model") for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    row = table(project, inputs, "ceilings").split(">1, host<")[1].split("</tr>")[0]
+    assert "slower than training" not in row
+    assert "not a ceiling: another setting that computes the same trains faster" in row
 
 
 def test_stages_have_columns_where_they_are_known(project, inputs, monkeypatch):
@@ -125,4 +136,4 @@ def test_a_sentence_names_the_ceilings_below_the_rate(project, inputs):
     assert lead not in {found.lead for found in findings(study, cells, [], [], [])}
     cells = [replace(c, below_rate="model" * (c.levels["workers"] == 2)) for c in cells]
     (sentence,) = (f.text for f in findings(study, cells, [], [], []) if f.lead == lead)
-    assert "the model alone at workers = 2" in sentence
+    assert "the model with workers = 2" in sentence

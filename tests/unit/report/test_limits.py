@@ -8,7 +8,7 @@ from feedrate.report import provenance
 from feedrate.report.findings import findings
 from feedrate.report.rows import Inputs
 
-CAUSE = "Not tried: workers=2 ran out of memory, and this asks for no less."
+CAUSE = "Not tried: workers=2 ran out of memory, and this cell needs at least as much."
 
 
 @pytest.fixture

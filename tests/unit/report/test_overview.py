@@ -128,7 +128,7 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
     minute = broken.partition("</section>")[0]
     said = re.sub("<[^>]*>", "", minute)
     assert "CPU: no answer yet. None of 4 cells has a valid result" in said
-    assert "with failed or rejected runs" in minute
+    assert "with runs that do not count" in minute
     assert f'href="#{STUDY}/gaudi2/workers=1~decode=host"' in minute
 
 
@@ -174,7 +174,7 @@ def test_unknown_facts_leave_no_empty_rows(article):
 
 def test_failures_come_before_the_answer(broken):
     broken = broken.partition("</section>")[2]  # after the page of one minute
-    failed, answered = broken.index("cells with failed"), broken.index("no answer")
+    failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
     assert "Gaudi2, workers = 2:</a></b> out of memory." in broken
     assert "Gaudi2, workers = 2, decode = device:<" not in broken

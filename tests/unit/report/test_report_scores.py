@@ -157,7 +157,7 @@ def test_a_difference_that_its_paired_interval_does_not_tell_from_none_is_no_cha
         "(21% before, 22% after; paired interval -3 to +5 percentage points; by chance 20%)" in said
     )
     single = headline(changed(ROWS[:2], gain_low=None, gain_high=None))
-    assert "nobody can tell whether training changes" in single, "one example has no interval"
+    assert "it is unknown whether training changes" in single, "one example has no interval"
     assert "no measurable change" not in single
 
 
@@ -213,7 +213,7 @@ def test_findings_say_that_no_loss_departs(project):
     found = points(project, [cell(loss_shift=0.01, loss_seeds=0.1)], [])
     assert found[findings.LOSSES] == (
         "None differs from the baseline's by more than the effect of seeds (1 setting compared). "
-        "This is no test of equality."
+        "This does not show that they are equal."
     )
     assert not re.search("(?i)equal quality|same quality", " ".join([*found, *found.values()]))
     assert findings.LOSSES not in points(project, [cell()], [])
@@ -223,7 +223,7 @@ def test_losses_that_are_equal_by_construction_are_no_equal_quality(project):
     same = cell(loss_shift=0.0, loss_seeds=0.1, loss_identical=True)
     found = points(project, [same, same], [])
     assert findings.LOSSES not in found
-    assert found["Equal losses"].startswith("The losses of 2 settings equal the baseline's bit by")
+    assert found["Equal losses"].startswith("The losses of 2 settings equal the baseline's bit for")
     found = points(project, [same, cell(loss_shift=0.01, loss_seeds=0.1)], [])
     assert "1 setting compared" in found[findings.LOSSES]
     assert "1 setting equal" in found["Equal losses"]
@@ -251,11 +251,11 @@ def test_a_setting_that_departs_is_flagged_next_to_its_speed_in_every_table(tmp_
     inputs = edited(tmp_path, project, "cells.csv", depart)
     for kind in ("equal", "training", "cells"):
         page = table(project, inputs, kind)
-        flags = re.findall(r"losses depart: [^<]*", page)
+        flags = re.findall(r"loss differs: [^<]*", page)
         assert flags, kind
         assert all("+0.500" in flag and "0.100" in flag for flag in flags)
-        assert "losses depart" not in page.split(">2, host<")[1].split("</tr>")[0]
-    assert "no test of equality" in verdicts(table(project, inputs, "equal"))["2, host"]
+        assert "loss differs" not in page.split(">2, host<")[1].split("</tr>")[0]
+    assert "not shown to be equal" in verdicts(table(project, inputs, "equal"))["2, host"]
 
 
 @pytest.mark.parametrize("kind", ["equal", "training"])
@@ -283,7 +283,7 @@ def test_the_table_of_losses_tells_equal_batches_from_equal_learning(tmp_path, p
         row.update(loss_shift="0.0", loss_seeds="0.1", loss_departs="false", loss_identical="true")
 
     page = table(project, edited(tmp_path, project, "cells.csv", same), "equal")
-    assert "equal bit by bit" in page
+    assert "equal bit for bit" in page
     assert "within the effect of seeds" not in page
 
 

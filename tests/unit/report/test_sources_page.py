@@ -76,7 +76,7 @@ def test_a_status_is_what_the_run_measured_or_what_is_needed(found, here, told):
 def test_a_statement_is_measured_only_if_all_that_it_references_has_results(found, here, lacking):
     told, remark = status(row(here=here, status="cpu", needs=[], why="Small."), found)
     assert told.startswith("partly measured on cpu")
-    assert remark == f"no full result here of {lacking}. Small."
+    assert remark == f"no complete result here for {lacking}. Small."
 
 
 def test_verdicts_are_counted_with_those_that_have_no_data():
@@ -104,7 +104,7 @@ def test_only_results_of_the_devices_that_a_statement_needs_count(found, here, n
 
 def test_the_remark_names_a_needed_device_without_results(found):
     one = row(here=["level:post/workers=0"], needs=["cpu", "h100"])
-    assert status(one, found)[1] == "no full result here of h100"
+    assert status(one, found)[1] == "no complete result here for h100"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_part_of_a_device_counts_as_it():
     ("changes", "remark"),
     [
         ({"needs": ["h100", "gaudi2"]}, "needs h100, gaudi2"),
-        ({"status": "audited"}, "to measure it, needs h100"),
+        ({"status": "audited"}, "a measurement needs h100"),
         ({"status": "cpu", "needs": [], "why": "Small."}, "Small."),
         ({"why": "Slow."}, "needs h100. Slow."),
     ],

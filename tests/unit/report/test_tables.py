@@ -91,7 +91,7 @@ def test_a_cell_that_shares_a_run_is_named_once_and_compared_all_the_same(tmp_pa
     project = msgspec.structs.replace(project, devices={**project.devices, "gaudi2": able})
     inputs = Inputs(write_results(tmp_path, project))
     page = unlinked(table(project, inputs, "cells"))
-    assert "The runs of 0, device: what differs has no effect." in page
+    assert "Same runs as 0, device: the settings that differ have no effect." in page
     assert page.count(", device</th>") == 4
     ratios = table(project, inputs, "published").split("Gaudi2: measured / published")[1]
     assert ratios.count(TIMES) == 3, "the post has 2 workers for the device's decoding"
@@ -113,9 +113,9 @@ def edited(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"batch_size": "8"}, "batch size: 48 there, 8 here"),
-        ({"dataset": "other"}, "data: generated there, other here"),
-        ({"short_epochs": "true", "steps_per_epoch": "1"}, "steps per epoch: 1 here"),
+        ({"batch_size": "8"}, "batch size: 48 in the source, 8 here"),
+        ({"dataset": "other"}, "data: generated in the source, other here"),
+        ({"short_epochs": "true", "steps_per_epoch": "1"}, "too few steps per epoch here: 1"),
     ],
 )
 def test_a_run_unlike_the_published_one_has_no_ratio_but_a_reason(tmp_path, changes, told):
@@ -127,7 +127,7 @@ def test_a_run_unlike_the_published_one_has_no_ratio_but_a_reason(tmp_path, chan
 
 def test_the_sheet_of_each_number_is_beside_our_run(tmp_path, project, inputs):
     page = table(project, inputs, "comparability")
-    assert page.count("beside CPU") == 2, "numbers with the same items share a heading"
+    assert page.count("compared with CPU") == 2, "numbers with the same items share a heading"
     assert "Gaudi2 (workers = 0, decode = host; workers = 1, decode = host;" in page
     rows = page.split("</tr>")
     model = next(row for row in rows if ">model<" in row)
@@ -137,7 +137,7 @@ def test_the_sheet_of_each_number_is_beside_our_run(tmp_path, project, inputs):
     assert "<td>not stated</td>" in rows_of_data
     own = make_project(("gaudi2",))
     page = table(own, Inputs(write_results(tmp_path / "own", own)), "comparability")
-    assert "beside Gaudi2" in page.split("H100")[0]
+    assert "compared with Gaudi2" in page.split("H100")[0]
     ownrows = page.split("H100 (")[0]
     assert ownrows.count("<td>different</td>") == 1, "the software"
 
@@ -188,7 +188,7 @@ def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs
 
 
 def test_a_column_that_is_empty_for_all_claims_is_left_out(project, inputs, monkeypatch):
-    heads = ("Printed by the source", "From its table")
+    heads = ("Printed by the source", "Its own table")
     assert all(head in table(project, inputs, "claims") for head in heads)
     ours = [one for one in inputs.rows("claims.csv", ClaimRow, STUDY) if one.of == "ours"]
     monkeypatch.setattr(Inputs, "rows", lambda *_: ours)

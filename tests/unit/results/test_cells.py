@@ -80,7 +80,7 @@ def test_a_cell_that_only_loads_otherwise_tells_what_the_model_reaches(
         tmp_path, [*runs_of(0, [10.0]), fast], studies={"loading": study}, unsupported=[]
     )
     assert cells[W0]["below_rate"] == flagged
-    assert ("no ceiling" in cells[W0]["why"]) is bool(flagged)
+    assert ("not a ceiling" in cells[W0]["why"]) is bool(flagged)
 
 
 def test_a_cell_tells_energy_and_what_a_million_samples_cost(tmp_path):
@@ -180,8 +180,8 @@ def test_a_cells_epochs_are_those_of_its_good_runs(tmp_path):
 
 def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy(tmp_path):
     quiet, loud = runs_of(1, [10.0, 10.1])
-    loud = replace(loud, disturbances=["Processes of others were on the device."])
+    loud = replace(loud, disturbances=["Other processes were on the device."])
     cells = cells_of(tmp_path, [quiet, loud, *runs_of(2, [10.0, 10.1])], unsupported=[])
     assert (cells[W1]["noisy"], cells[W2]["noisy"]) == (True, False)
-    assert cells[W1]["disturbed"] == "Processes of others were on the device."
+    assert cells[W1]["disturbed"] == "Other processes were on the device."
     assert cells[W2]["disturbed"] == ""

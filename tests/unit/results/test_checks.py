@@ -352,7 +352,7 @@ def test_what_disturbs_and_what_may(readings, certain, possible):
     passed, told = undisturbed(evidence)
     assert passed is not bool(certain)
     assert all(sentence in told for sentence in found[0] or found[1])
-    assert ("Nothing" in told) is (certain + possible == 0)
+    assert ("No disturbance" in told) is (certain + possible == 0)
 
 
 def test_a_run_without_readings_was_disturbed_by_nothing_known():

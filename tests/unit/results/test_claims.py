@@ -224,7 +224,7 @@ def test_a_reason_says_of_what_the_ratio_is(metric, said, ends):
 
 def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
     quiet, loud = runs_of(0, [10.0, 10.1]), runs_of(2, [20.0, 20.1])
-    cause = "Processes of others were on the device."
+    cause = "Other processes were on the device."
     loud[0] = replace(loud[0], disturbances=[cause])
     (row,) = rows_of(tmp_path / "a", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
     assert row["why"].count(cause) == 1
@@ -376,5 +376,5 @@ def test_rates_over_short_epochs_are_not_comparable(tmp_path, metric, of):
     (row,) = rows_of(tmp_path, records, made)
     short = metric == "samples_per_s"
     assert row["verdict"] == ("not comparable" if short else "holds")
-    assert ("steps per epoch: 1 here" in row["why"]) is short
+    assert ("too few steps per epoch here: 1" in row["why"]) is short
     assert row["measured"] == 2.0

@@ -133,7 +133,7 @@ def test_what_the_source_does_not_state_is_not_taken_for_the_same(unsaid, kinds)
 def test_tf32_matters_in_single_precision_only():
     fp32 = RUN | {"precision": "fp32"}
     assert any(
-        "TF32: on there, off here" in one
+        "TF32: on in the source, off here" in one
         for one in reasons("ratio", fp32, sources(precision="fp32", tf32=True))
     )
     assert any(
@@ -193,7 +193,7 @@ def test_the_sources_claim_is_judged_where_all_that_matters_is_the_same(tmp_path
 def test_the_published_experiment_on_generated_data_is_not_the_published_experiment(tmp_path):
     row = verdict_of(tmp_path, sources(TINY), dataset="generated-7680")
     assert row["verdict"] == "not comparable"
-    assert "data: someone/cartoons there, generated-7680 here" in row["why"]
+    assert "data: someone/cartoons in the source, generated-7680 here" in row["why"]
     assert row["measured"] == 2.0, "the measured ratio remains, without a verdict"
 
 

@@ -174,7 +174,7 @@ def test_an_edited_ledger_is_found_and_gets_no_new_line(study, spoil):
     study.ledger.write_text(spoilt)
     study.run(2, repeat=2)
     told = study.predict()
-    assert "is not as it was written" in told.fault
+    assert "was changed after it was written" in told.fault
     assert study.ledger.read_text() == spoilt
 
 

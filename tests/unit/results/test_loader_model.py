@@ -143,7 +143,7 @@ def test_fits_that_stand_are_put_in_words_with_the_labels_of_their_devices():
     study = published_study(published=following(**FOLLOWING))
     rows = fit_rows([], FitSettings(studies={"x": study}, labels={"a": "Ay", "b": "Bee"}))
     assert "From 2 workers per rank on, Ay looks compute-bound" in rows[0]["reading"]
-    assert "two constants explain the 3 rates within 0.0%" in rows[0]["reading"]
+    assert "Two constants explain the 3 rates within 0.0%" in rows[0]["reading"]
     assert rows[-1]["reading"].startswith("Loading limits Bee at every worker count tried")
 
 
@@ -290,7 +290,7 @@ def test_single_runs_refute_a_fit_only_beyond_the_noise_assumed_of_them(tmp_path
     study = published_study(published=[])
     (first, *_) = fit_rows(cells, FitSettings(studies={"loading": study}))
     assert 1 / first["tc_s"] < 21.0
-    assert first["reading"].endswith(", by single runs.")
+    assert first["reading"].endswith(", from single runs.")
     strict = msgspec.structs.replace(study, noise_share=0.01)
     (first, *_) = fit_rows(cells, FitSettings(studies={"loading": strict}))
     assert first["reading"] == ""

@@ -41,7 +41,7 @@ def test_a_difference_that_does_not_matter_costs_no_worker(tmp_path):
     cells = cells_of(tmp_path, records)
     assert chosen(cells) == [W0]
     assert (
-        "less than 3% below the best, 2 workers (100 samples/s) (the best of 2 that may be equal: "
+        "less than 3% below the best, 2 workers (100 samples/s) (the best of 2 that may be equal, "
         "by chance about 0.0% too high); " in cells[W0]["recommendation"]
     )
 
@@ -116,7 +116,7 @@ def test_what_single_runs_leave_open_is_an_assumption_and_no_measured_ratio(tmp_
     told = cells_of(tmp_path, [*runs_of(0, [95.0]), *runs_of(1, [100.0])])[W0]["open"]
     assert "their ratio is " not in told
     assert "would decide" not in told
-    assert "taken to differ by up to 10%" in told
+    assert "single runs differ by up to 10%" in told
     assert "at least 2 runs of each" in told
 
 
@@ -126,12 +126,12 @@ def test_what_is_open_says_which_rate_is_divided_by_which_and_among_how_many(tmp
     records = [one for w, rates in enumerate(pairs) for one in runs_of(w, rates[:repeats])]
     told = cells_of(tmp_path, records)[W0]["open"]
     assert {1: "100/95 = 1.053; ", 2: "101/96 = 1.052; "}[repeats] in told
-    assert "with 3 settings compared the ratio" in told
+    assert "with 3 settings compared, the interval" in told
 
 
 def test_a_recommendation_by_single_runs_says_so(tmp_path):
     told = cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0])])[W1]["recommendation"]
-    assert "the best of 2 settings, by single runs" in told
+    assert "the best of 2 settings, assuming that single runs" in told
     assert "differ by up to 10%" in told, "a claim about single runs assumes nothing"
     two = [*runs_of(0, [70.0, 70.5]), *runs_of(1, [100.0, 100.5])]
     assert "single" not in cells_of(tmp_path, two)[W1]["recommendation"]
@@ -183,7 +183,7 @@ def test_single_runs_whose_steps_vary_are_undecided_however_far_apart(tmp_path):
 
 def test_the_steps_of_a_disturbed_run_tell_nothing_of_other_runs(tmp_path):
 
-    def cells(rate, seen=("Processes of others were on the device.",)):
+    def cells(rate, seen=("Other processes were on the device.",)):
         rough = make_record(rate, spec=make_spec(2), block_noise=0.2)
         rough = replace(rough, disturbances=[*seen])
         return cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0]), rough])
@@ -299,8 +299,8 @@ def test_a_number_of_workers_that_does_not_vary_is_not_what_is_chosen(tmp_path):
     cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
     (chosen,) = [row for row in cells.values() if row["recommended"]]
     assert chosen["recommendation"] == (
-        "Use decode = device: 20 samples/s, the best of 2 settings, by single runs, which are "
-        "taken to differ by up to 10%."
+        "Use decode = device: 20 samples/s, the best of 2 settings, assuming that single runs "
+        "differ by up to 10%."
     )
 
 
@@ -316,7 +316,7 @@ def test_without_workers_the_smallest_change_is_recommended(tmp_path):
     assert [name for name, cell in cells.items() if cell["recommended"]] == [W0]
     assert cells[W0]["recommendation"] == (
         "Use workers = 0: 9.985 samples/s, less than 3% below the best, "
-        "workers = 1 (10 samples/s) (the best of 2 that may be equal: by chance about 0.0% too "
+        "workers = 1 (10 samples/s) (the best of 2 that may be equal, by chance about 0.0% too "
         "high)."
     )
 

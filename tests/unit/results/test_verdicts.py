@@ -198,8 +198,8 @@ def test_a_device_without_work_is_launch_bound():
     assert name(device_busy_share=0.6) == "launch-bound"
     unknown = found()
     assert unknown.name == "compute-bound"
-    assert "not told apart" in unknown.why
-    assert "not told apart" not in found(device_kind="cpu").why
+    assert "was not measured" in unknown.why
+    assert "was not measured" not in found(device_kind="cpu").why
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_model_alone_below_a_cell_that_computes_the_same_is_no_ceiling():
 def test_where_another_cell_outruns_the_model_alone_it_has_no_upper_end(changes, expected):
     verdict = found(**changes, below_rate="model")
     assert verdict.name == expected
-    assert "no ceiling" in verdict.why
+    assert "not a ceiling" in verdict.why
     assert "inf" not in verdict.why
 
 
@@ -304,7 +304,7 @@ def test_a_ratio_is_to_training_in_the_same_rounds_or_to_the_window_without_roun
 
 def test_the_rule_that_decides_without_the_model_alone_is_the_reason():
     fast = found(model=1.1, loader=60.0, half_width=0.05, device_kind="cpu")
-    assert fast.why.startswith("Loading takes hardly any time of the cores")
+    assert fast.why.startswith("Loading takes hardly any CPU time")
     serial = found(model=1.1, half_width=0.05, device_kind="cpu", loader_workers=0)
     assert serial.why.startswith("Loading hardly adds to the step")
 

@@ -1,4 +1,4 @@
-"""What `tune` says: which loader to use and why, and what on-device decoding would bring elsewhere.
+"""The advice of `tune`: the loader to use and why, and the gain of on-device decoding elsewhere.
 
 The expected throughput of training is the smaller of the loader's and the model's, and never more
 than the host's cores can do of both. Scaled decoding makes different pixels, so it is never
@@ -136,13 +136,13 @@ def model_line(device: str, plain: Run, in_loop: float, *, sharded: bool) -> str
     """The model's throughput, and how it was measured in the `plain` run; samples/s."""
     if sharded or plain.model is None:
         return (
-            f"On {device}, the model reaches {rate(in_loop)} samples/s in training steps without "
-            "their data wait (sharded ranks have no model-only measurement)."
+            f"On {device}, the model reaches {rate(in_loop)} samples/s in training steps, data "
+            "wait excluded (sharded ranks have no model-only measurement)."
         )
     model_only = plain.model.samples_per_s
     line = f"On {device}, the model-only throughput is {rate(model_only)} samples/s"
     if in_loop < model_only:
-        line += f", and {rate(in_loop)} in training steps without their data wait, which is used"
+        line += f"; its rate in training steps without data wait is used, {rate(in_loop)}"
     return f"{line}."
 
 
@@ -154,15 +154,15 @@ def cores_of_loading(devices: int, loader: Loader, model: Model) -> float:
 def cores_line(devices: int, loader: Loader, model: Model) -> str:
     """The cores per device, and where to ask about devices that are not here."""
     found = cores_of_loading(devices, loader, model)
-    needed = f"{found:.2g} cores load" if found else "it is not known how many cores load"
+    busy = f"{found:.2g} for loading, if it is busy {BUSY:.0%} of the time"
     return (
-        f"Cores per device: {needed} for one that is to be busy {BUSY:.0%} of the time. How many "
-        "other accelerators this host feeds: make certify DEVICE=name MODEL=name-size"
+        f"Cores per device: {busy if found else 'not known'}. How many other accelerators this "
+        "host feeds: make certify DEVICE=name MODEL=name-size"
     )
 
 
 def why(choice: Loader, loaders: Sequence[Loader], model: Model) -> str:
-    """What limits the throughput, and the gain over the published script's loading."""
+    """The limit of the throughput, and the gain over the published script's loading."""
     text = limit(choice, loaders, model)
     plain = next((one for one in loaders if (one.decode, one.workers) == ("reference", 0)), None)
     if plain is None or choice is plain:
@@ -172,7 +172,7 @@ def why(choice: Loader, loaders: Sequence[Loader], model: Model) -> str:
 
 
 def limit(loader: Loader, others: Sequence[Loader], model: Model) -> str:
-    """What limits the throughput with this loader."""
+    """The limit of the throughput with this loader."""
     if in_turn(loader):
         share = 1 - expected(loader, model) / model.samples_per_s
         return f"without workers, loading takes {share:.1%} of a step"
@@ -204,7 +204,7 @@ def rate(samples_per_s: float) -> str:
     return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
 
 
-# What on-device decoding would bring published devices. Loading then costs the host nothing, so the
+# The gain of on-device decoding for published devices. Loading then costs the host nothing, so the
 # loader model, fitted to published rates, predicts the throughput from Tc only.
 
 
@@ -224,7 +224,7 @@ def write_lines(lines: Iterable[str], out: Path) -> None:
 
 def predictions(settings: FitSettings) -> Iterator[str]:
     """A line per edition and device without a published rate, with its prediction; then a line per
-    published rate of the same edition, with the error of its prediction. A fit that does not stand
+    published rate of the same edition, with the error of its prediction. A fit without a conclusion
     predicts nothing."""
     best: dict[tuple[str, str, int], Row] = {
         (row["origin"], row["device"], row["world_size"]): row
@@ -248,7 +248,7 @@ def predictions(settings: FitSettings) -> Iterator[str]:
         else:
             yield (
                 f"No prediction for {devices(device, count)} with decode: device: the loader model "
-                f"does not stand against its {origin} rates."
+                f"does not fit its {origin} rates."
             )
     for one in published:
         row = best.get((f"published {one.edition}", one.device, one.count), {})

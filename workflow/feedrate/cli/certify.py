@@ -39,7 +39,7 @@ from feedrate.results.record import read_record
 LIMIT_S = 3600.0
 """The longest measurement, s."""
 Found = tuple[str, Settings, list[float]]
-"""What gives a pace and what it says, the settings, and each step's time without data wait, s."""
+"""The source of a pace and its value, the settings, and each step's time without data wait, s."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="name and size, such as bridgetower-large")
     pace = "id of a published row or folder of a run; default: the fastest own run, else row"
     parser.add_argument("--pace", help=pace)
-    library = "a loader library beside the decode paths; default: all that are installed"
+    library = "a loader library, in addition to the decode paths; default: all that are installed"
     parser.add_argument("--library", action="append", help=library)
 
 

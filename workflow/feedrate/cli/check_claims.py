@@ -34,7 +34,7 @@ COUNTED = {"parameters": 1, "model_size_gib": 2**30 / 4}
 
 
 class Check(NamedTuple):
-    """A printed number beside the one that follows from other numbers, or from a model."""
+    """A printed number, and the one that follows from other numbers or from a model."""
 
     study: str
     statement: str
@@ -88,7 +88,7 @@ def checks(project: Project) -> list[Check]:
 
 
 def _ratios(project: Project) -> Iterator[Check]:
-    """What a source says about a ratio, from the published numbers of both cells."""
+    """A source's statements about ratios, and the same from the published numbers of both cells."""
     for name, study in claim_settings(project).studies.items():
         devices = list(dict.fromkeys(row.device for row in study.published))
         alone = ClaimSettings(studies={name: msgspec.structs.replace(study, measured=devices)})
@@ -113,7 +113,7 @@ def _rates(project: Project) -> Iterator[Check]:
 
 
 def _editions(project: Project) -> Iterator[Check]:
-    """Each printed rate beside that of its cell in the edition before."""
+    """Each printed rate, and that of its cell in the edition before."""
     for name, study in project.studies.items():
         rates = [row for own, row in _rows(project, audit.RATE) if own == name and row.levels]
         rates.sort(key=lambda row: study.source.editions.index(row.edition))
@@ -162,7 +162,7 @@ def _fits(project: Project) -> Iterator[Check]:
 
 
 def _memory(project: Project) -> Iterator[Check]:
-    """Each printed use of memory beside the counted one."""
+    """Each printed use of memory, and the counted one."""
     from feedrate.models.memory import ERROR, active_gib, peak_gib
 
     for name, row in _rows(project, "peak_memory_gib", "active_memory_reduction"):

@@ -1,4 +1,5 @@
-"""`python -m feedrate compare`: what became slower or faster between two sets of results."""
+"""`python -m feedrate compare`: the cells that became slower or faster between two sets of
+results."""
 
 import argparse
 from collections import Counter
@@ -98,7 +99,7 @@ def compare(options: argparse.Namespace) -> int:
 def report(
     rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
 ) -> Iterator[str | Table]:
-    """What else differs, a table of cells for each study, and a summary."""
+    """The other differences, a table of cells for each study, and a summary."""
     yield f"Before: {_described(before)}\nAfter: {_described(after)}"
     if moved := comparison.moved_between(before, after):
         columns = ("what", "before", "after", "devices")
@@ -156,7 +157,7 @@ def _values(row: Row) -> Iterator[RenderableType]:
 
 
 def _remarks(row: Row) -> Iterator[str]:
-    """What qualifies a ratio, or why there is none."""
+    """The remarks on a ratio, or the reason why there is none."""
     if row["change"] not in comparison.COMPARED:
         yield row["why"]
         return
@@ -176,7 +177,7 @@ def _other(row: Row) -> list[str]:
 def sentences(
     rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
 ) -> Iterator[str]:
-    """The summary, and what the reader of a ratio should know."""
+    """The summary, and remarks that the reader of a ratio needs."""
     counts = Counter(row["change"] for row in rows)
     compared = [row for row in rows if row["change"] in comparison.COMPARED]
     slower, faster, equal, unsure = (counts[change] for change in comparison.COMPARED)

@@ -1,4 +1,4 @@
-"""What the terminal shows: tables on stdout, and the progress of a workflow on stderr.
+"""The output on the terminal: tables on stdout, and the progress of a workflow on stderr.
 
 Progress is shown as bars on a terminal, elsewhere as one line per event.
 """

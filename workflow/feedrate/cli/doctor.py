@@ -1,4 +1,4 @@
-"""`python -m feedrate doctor`: what this machine has, and what each study would lack on it."""
+"""`python -m feedrate doctor`: what this machine offers, and what each study would lack on it."""
 
 import argparse
 import copy

@@ -29,16 +29,16 @@ NUMBERS = ("batch_size", "flops_per_sample")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command: the keys of an entry of `imports` in config.yaml."""
     parser.add_argument("folder", metavar="DIR", help="a folder, or one file, of results and logs")
-    told = "a level of the study, as workers=2; repeatable; runs with all levels stand beside ours"
-    parser.add_argument("--level", metavar="FACTOR=LEVEL", action="append", default=[], help=told)
-    about = schema(Import)["$defs"]["Import"]["properties"]
+    about = "a level of the study, as workers=2; repeatable; only runs with all levels are compared"
+    parser.add_argument("--level", metavar="FACTOR=LEVEL", action="append", default=[], help=about)
+    keys = schema(Import)["$defs"]["Import"]["properties"]
     for name in OPTIONS:
-        option, told = f"--{name.replace('_', '-')}", about[name]["description"]
+        option, about = f"--{name.replace('_', '-')}", keys[name]["description"]
         kind = parse_level if name in NUMBERS else str
         needed = name in ("study", "device")
-        parser.add_argument(option, metavar="VALUE", help=told, required=needed, type=kind)
-    told = "show what would be imported, and add nothing to the report"
-    parser.add_argument("--dry-run", action="store_true", help=told)
+        parser.add_argument(option, metavar="VALUE", help=about, required=needed, type=kind)
+    about = "show what would be imported, and add nothing to the report"
+    parser.add_argument("--dry-run", action="store_true", help=about)
 
 
 def import_runs(options: argparse.Namespace) -> int:

@@ -122,7 +122,10 @@ def device_names(sites: Sequence[Site]) -> dict[tuple[str, str], str]:
             taken = device in names.values()
             names[site.name, device] = f"{device}-{site.name}" if taken else device
     if len({*names.values()}) < len(names):
-        raise UsageError("a device has the name of another with its site: name the sites otherwise")
+        raise UsageError(
+            "a device's name with its site would be the name of another device: choose other names "
+            "for the sites"
+        )
     return names
 
 
@@ -176,7 +179,7 @@ def _with_studies(whole: Project, site: Site) -> Project:
 
 
 Fact = tuple[str, ...]
-"""A study or a device (empty: all), what is told of its runs, and the value of each site."""
+"""A study or a device (empty: all), a fact about its runs, and the value of each site."""
 
 
 def differing(sites: Sequence[Site]) -> Iterator[Fact]:

@@ -199,7 +199,7 @@ def _training(forecast: Forecast) -> Iterator[str]:
             f"Estimates from published rates include {duration(START_S)} for a job's start, and "
             "the time to measure its ceilings."
         )
-    yield "Time in queues, and time for data, parsing, tables and figures, is not included."
+    yield "Time in queues and time for data, parsing, tables and figures are not included."
 
 
 def _total_cost(groups: Iterable[Runs]) -> str:

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int) -> str:
-    """What the next pass measures, after one with this exit code; empty if nothing is left."""
+    """The work of the next pass, after one with this exit code; empty if nothing is left."""
     if code == STOPPED or (code and not driver.STARTED.is_file()):
         return ""
     project = check_configuration(options, others)

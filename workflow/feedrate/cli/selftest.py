@@ -120,7 +120,7 @@ def plan_project(device: str, entry: Device, parts: Path, dataset: str) -> Proje
 
 
 def page(head: str, lines: Sequence[Line], found: Sequence[Finding]) -> str:
-    """The page: what failed comes first, and what doctor `found` last."""
+    """The page: failures come first, the findings of doctor (`found`) last."""
     order: list[physics.Outcome] = ["failed", "unknown", "passed", "not claimed"]
     counts = ", ".join(f"{[line.outcome for line in lines].count(one)} {one}" for one in order)
     rows = [

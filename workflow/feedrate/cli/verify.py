@@ -33,7 +33,7 @@ CHECKED: dict[str, Callable[[Path], Any]] = {
     paths.RECORD_NAME: read_record,
     QUALITY: read_quality,
 }
-"""What reads the documents of a run, by file name."""
+"""The readers of the documents of a run, by file name."""
 AS_THEY_ARE = {QUALITY: "scoring needs the weights", "predicted.json": "it needs the data"}
 """Measured and computed files that cannot be made again here, and why."""
 NOT_COMPARED = ("made_from.parser", "made_from.device")
@@ -41,7 +41,7 @@ NOT_COMPARED = ("made_from.parser", "made_from.device")
 ABSENT = object()
 """In place of a value that a file does not have; null is a value."""
 PAGES = (".html", ".svg")
-"""Of these files only the first line that differs is told."""
+"""Of these files only the first line that differs is printed."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
@@ -103,7 +103,7 @@ def check_documents(folder: Path) -> Iterator[str]:
                 if not (inside and path.is_file()):
                     yield f"{name} was made from {log}, which is not in the archive."
                 elif digest_file(path) != digest:
-                    yield f"{name} was made from another {log} than that in the archive."
+                    yield f"{name} was made from {log}, which differs from that in the archive."
 
 
 def read_project(folder: Path, archive: Path) -> Project:
@@ -136,8 +136,8 @@ def differences(given: Path, made: Path) -> Iterator[str]:
     for name in sorted({str(f.relative_to(root)) for root in (given, made) for f in derived(root)}):
         file, other = given / name, made / name
         if not (file.is_file() and other.is_file()):
-            there = ("in the archive", "made again")[:: 1 if file.is_file() else -1]
-            yield f"{name}: file: {there[0]}, not {there[1]}"
+            there = ("in the archive", "among the files made again")[:: 1 if file.is_file() else -1]
+            yield f"{name}: {there[0]}, but not {there[1]}"
             continue
         old, new = values(file), values(other)
         keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)

@@ -1,4 +1,4 @@
-"""What earlier calls of feedrate have added to the configuration, in files that every plan reads.
+"""Additions of earlier calls of feedrate to the configuration, in files that every plan reads.
 
 - `results/imports.json`: folders with logs of runs that others made (`feedrate import`). The key
   `imports` of config.yaml lists such folders too.

@@ -121,7 +121,9 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
             numbered(f"{name}.peaks[{{}}].precision", [peak.precision for peak in device.peaks])
         )
         if name == DETECTED:
-            found.say(name, "this name stands for the accelerators of a machine; choose another")
+            found.say(
+                name, "this name is reserved for the accelerators of a machine; choose another"
+            )
         if device.variant_of is not None:
             found.known(f"{name}.variant_of", device.variant_of, devices, "entries")
         for key, text in _device_faults(device):

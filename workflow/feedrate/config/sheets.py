@@ -1,4 +1,4 @@
-"""What sources say: config/published/sheets.yaml, scores, and claims about loaders."""
+"""The statements of sources: config/published/sheets.yaml, scores, and claims about loaders."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,8 +17,9 @@ FILES = tuple(name for name in Study.__struct_fields__ if name.startswith("publi
 _What = Literal["device", "devices", "model", "data", "rows", "steps_per_epoch", "checkpoint"]
 _How = Literal["precision", "tf32", "parallelism", "batch_size", "warmup_steps", "window"]
 Item = Literal[_What, _How, "software"]
-"""What a sheet says, under the names that our results have. `devices` is their number in the job;
-`tf32`: whether single precision is computed as TF32; `window`: what the rate was timed over."""
+"""The statements of a sheet, under the names that our results have. `devices` is their number in
+the job; `tf32`: whether single precision is computed as TF32; `window`: what the rate was timed
+over."""
 
 
 class Fact(Strict, kw_only=True):
@@ -37,7 +38,7 @@ class Fact(Strict, kw_only=True):
 
 
 class Sheet(Strict, kw_only=True):
-    """What a source says about an experiment. It does not state what is missing here."""
+    """A source's statements about an experiment; it does not state what is missing here."""
 
     source: Annotated[Text, about("Title of the source.")]
     like: Annotated[str, about("An entry above, whose facts hold here too.")] = ""
@@ -52,7 +53,7 @@ class Sources(Strict, kw_only=True):
     datasets: Annotated[dict[Name, str], about("Entry of config.yaml to its hub name.")] = {}
 
     def facts(self, sheet: str | None) -> dict[Item, Fact]:
-        """What a sheet states; None: the default. Nothing where there is no such sheet."""
+        """The facts of a sheet; None: the default. Nothing where there is no such sheet."""
         found = self.sheets.get(self.default if sheet is None else sheet)
         return found.facts if found else {}
 

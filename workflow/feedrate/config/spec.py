@@ -195,7 +195,7 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
     form = "best" if best else "same"
     if form not in forms[library]:
         other = "leave it out" if best else "set loader.form: best"
-        yield f"loader.form: {library} does not decode so; {other}"
+        yield f"loader.form: {library} does not have the form {form}; {other}"
     least = plugins.declared(LIBRARIES, "LEAST_WORKERS").get(library, 0)
     if loader.workers < least:
         yield f"loader.workers: {loader.workers}: {library} takes {least} or more"

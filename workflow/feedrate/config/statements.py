@@ -1,4 +1,4 @@
-"""What each source says, statement by statement, and where it is here."""
+"""The statements of each source, and where each is here."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -211,7 +211,8 @@ class Adapter(ABC):
         """Energy of this rank's device; the host's first rank reports what all ranks share."""
 
     def condition(self) -> dict[str, Any]:
-        """What may slow the device now and is not this job: `device` of the `machine` event."""
+        """Causes other than this job that may slow the device now: `device` of the `machine`
+        event."""
         return {}
 
     @abstractmethod
@@ -227,7 +228,8 @@ class Adapter(ABC):
         return ""
 
     def backend(self, settings: Settings) -> str | None:  # noqa: ARG002
-        """What connects the ranks of `training_arguments`; None: the Trainer chooses."""
+        """The backend that connects the ranks of `training_arguments`; None: the Trainer
+        chooses."""
         return None
 
     def training_arguments(

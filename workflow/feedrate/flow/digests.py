@@ -1,5 +1,5 @@
-"""What makes a job run again: digests of its code and of the files that it reads, and the number of
-its attempt. All are fast enough for every plan."""
+"""The reasons to run a job again: digests of its code and of the files that it reads, and the
+number of its attempt. All are fast enough for every plan."""
 
 import ast
 import json

@@ -1,5 +1,5 @@
-"""The driver, which is the Snakemake that starts the jobs: one at a time in a folder, what it tells
-its jobs, and what it checks before the first one."""
+"""The driver, which is the Snakemake that starts the jobs: the lock of its folder, the environment
+of its jobs, and the checks before the first one."""
 
 import contextlib
 import fcntl
@@ -129,7 +129,7 @@ def other_driver() -> str:
 
 def unseen_driver() -> str:
     """A driver on another host that left Snakemake's lock. Where a file system keeps locks to each
-    host, nobody can see from here whether it lives. Call after `other_driver` has returned ""."""
+    host, it is unknown here whether it is alive. Call after `other_driver` has returned ""."""
     driver = _read_mark()
     elsewhere = driver is not None and driver.host != socket.gethostname()
     return str(driver) if elsewhere and is_locked() else ""

@@ -103,7 +103,7 @@ def tell_job(record: Mapping[str, Any], jobs: TextIO) -> None:
 
 
 def read(folder: Path) -> DryRun:
-    """What a dry-run wrote. Raises OSError if it wrote nothing."""
+    """The output of a dry-run. Raises OSError if it wrote nothing."""
     said = msgspec.json.decode((folder / CONFIGURATION).read_bytes(), type=Configuration)
     decoder = msgspec.json.Decoder(Job)
     lines = (folder / JOBS).read_bytes().splitlines()
@@ -166,7 +166,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What would run."""
+    """The work of a plan."""
 
     runs: list[Runs]
     jobs: list[Jobs]

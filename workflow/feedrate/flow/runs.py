@@ -37,8 +37,8 @@ Asked = Callable[[Any], list[str]] | list[str]
 
 
 class Inputs:
-    """What runs read besides their data: hub checkpoints, a user's own checkpoints, and stores of
-    decoded pictures. The rules that make them ask `checkpoint` and `store` for the settings."""
+    """The inputs of runs besides their data: hub checkpoints, a user's own checkpoints, and stores
+    of decoded pictures. The rules that make them ask `checkpoint` and `store` for the settings."""
 
     def __init__(self, plan: Plan, cache: DigestCache) -> None:
         """`cache` keeps the digests of weights."""
@@ -123,7 +123,8 @@ class Inputs:
         return first
 
     def of_tuning(self, device: str) -> list[str]:
-        """What a recommendation reads: the run's checkpoint, and the store of `decode: cache`."""
+        """The inputs of a recommendation: the run's checkpoint, and the store of `decode:
+        cache`."""
         spec = self.first_run(device)
         cached = spec.changed("loader", decode="cache", scaled_decode=False)
         return [*self._fetched(spec.settings.model), *self._stored(cached)]
@@ -165,7 +166,7 @@ class Resources:
         }
 
     def training(self, device: str, *, retried: bool) -> dict[str, Any]:
-        """What a training job requests. Its time limit doubles after the first try. If no job is
+        """The requests of a training job. Its time limit doubles after the first try. If no job is
         `retried`, constants take the place of functions where they can: each function makes the
         plan of thousands of runs slower."""
         limits_min = {limit for (_, name), limit in self._minutes.items() if name == device}
@@ -178,7 +179,7 @@ class Resources:
         return {"tries": tries, "runtime": runtime, **_of_device(self._devices[device])}
 
     def tuning(self, device: str) -> dict[str, Any]:
-        """What the job that recommends loader settings requests."""
+        """The requests of the job that recommends loader settings."""
         return {"runtime": TUNING_MIN, **_of_device(self._devices[device])}
 
 
@@ -202,8 +203,8 @@ START_S = 120.0
 Gaudi, compiling graphs can take longer."""
 
 Basis = Literal["cell", "study", "published", "lowest", "scaled"]
-"""What an estimate uses, the best first: earlier runs of the cell, earlier runs of other cells of
-the study on the device, a published rate of the cell, the lowest published rate of the device,
+"""The bases of an estimate, the best first: earlier runs of the cell, earlier runs of other cells
+of the study on the device, a published rate of the cell, the lowest published rate of the device,
 published rates of another number of these devices."""
 
 

@@ -198,7 +198,7 @@ class PlanView:
         return self._params(results.quality_settings(self.project, study, kept), "qualities")
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """What a model's card shows besides its record and its scores."""
+        """The content of a model's card besides its record and its scores."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         return {
             **self._params(report.card_settings(self.project, spec), "card"),
@@ -216,7 +216,7 @@ class PlanView:
     # Params of results
 
     def parsing(self, device: str) -> Params:
-        """What a record needs of the device registry."""
+        """The entries of the device registry that a record needs."""
         facts = subset(results.DeviceFacts, self.project.devices[device])
         return self._params(facts, "parsed")
 
@@ -249,7 +249,7 @@ class PlanView:
         return self._keep(f"{study}.{device}.runs", "\n".join(folders))
 
     def collecting(self, study: str) -> Params:
-        """What turns records into rows and cells, besides the records."""
+        """The inputs that turn records into rows and cells, besides the records."""
         runs = {key: spec for key, spec in self.plan.runs.items() if key[0] == study}
         lacking = [cell for cell in self.plan.unsupported if cell.study == study]
         shared = [cell for cell in self.plan.shared if cell.study == study]
@@ -293,7 +293,7 @@ class PlanView:
         return self._params(settings, "page", f"report/{part}s/{kind}.py")
 
     def overview(self) -> Params:
-        """What the first page shows besides results."""
+        """The content of the first page besides results."""
         return self._params(report.overview_settings(self.project, self.plan), "overview")
 
     def _params(self, settings: Any, code: str, *programs: str) -> Params:

@@ -30,7 +30,7 @@ class FeedError(ExpectedError):
 
 
 class Feeding(Strict, frozen=True, kw_only=True):
-    """What some emulated accelerators took from their loaders."""
+    """The throughput of some emulated accelerators, and how busy they were."""
 
     accelerators: int
     workers: Annotated[int, about("Processes or threads of each accelerator's loader.")]
@@ -70,7 +70,7 @@ def feed(
 def accelerator(
     path: Any, dataset: Any, order: Any, step_s: Sequence[float], pipe: Connection
 ) -> None:
-    """One emulated accelerator; it tells the parent when it begins, and then its steps."""
+    """One emulated accelerator; it sends its start, and then its steps, to the parent."""
     batches = path.batches(dataset, order)
     # The first batches of all workers come at once. They count as nothing that was made later.
     for _ in range(path.round_size):

@@ -29,7 +29,7 @@ CauseName = Literal[
     "other error",
     "unknown",
 ]
-"""In order of precedence: what comes first explains what comes later."""
+"""In order of precedence: an earlier cause explains a later one."""
 
 NODE_FAILURE = re.compile(
     r"srun: error: (?:Node failure|Unable to (?:create|confirm))"
@@ -48,7 +48,7 @@ _PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s+|\[\d{4}-\d\d-\d\d[^\]]{1,40}\]\s*"
     r"|\[?(?:ERROR|CRITICAL)\]?[ :|-]+|E \d{4}[^\]]{1,60}\]\s?|std(?:err|out): )+"
 )
-"""What launchers, loggers and schedulers put before a line."""
+"""The prefixes that launchers, loggers and schedulers put before a line."""
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exceeded|Exit|Failure)(?::|$)"
     r"|terminate called after throwing"
@@ -191,7 +191,7 @@ def cause_of(lines: Iterable[str]) -> Cause:
 def killed_rank(text: str) -> tuple[int, int] | None:
     """Rank and signal, if the end of a launcher's output says that a signal ended the job.
 
-    torchrun lists what it saw first last. A rank that lost its peer may end before that peer is
+    torchrun lists the first failure last. A rank that lost its peer may end before that peer is
     seen to be dead; the ranks that torchrun itself stops get SIGTERM.
     """
     if found := _MPIRUN.search(text):

@@ -156,7 +156,7 @@ def _ladder(project: Project, name: str, device: str) -> Ladder:
 
 def not_tried(cell: str) -> str:
     """The cause for a cell that is too large because the smaller `cell` was."""
-    return f"{NOT_TRIED}{cell} ran out of memory, and this asks for no less."
+    return f"{NOT_TRIED}{cell} ran out of memory, and this cell needs at least as much."
 
 
 def pruned_by(

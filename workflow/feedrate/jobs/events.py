@@ -149,7 +149,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
 
 
 class Computation(Event, frozen=True, kw_only=True, tag="computation"):
-    """What the steps were computed with, read from the Trainer after the last of them.
+    """The computation of the steps, read from the Trainer after the last of them.
 
     `compiled_graphs` were compiled by torch, `unrecorded_graphs` of them not replayed as CUDA
     graphs. `weights` is the same for ranks with equal weights; empty if each rank holds a part.

@@ -63,7 +63,7 @@ PATHS = (*map(Level, get_args(Decode)), Level("host", scaled=True))
 
 
 class Request(Strict, frozen=True, kw_only=True):
-    """What to emulate: an accelerator's steps without data wait, s, replayed in turn."""
+    """The accelerator to emulate: an accelerator's steps without data wait, s, replayed in turn."""
 
     step_s: list[float]
     levels: tuple[Level, ...] = PATHS

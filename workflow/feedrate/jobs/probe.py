@@ -47,7 +47,7 @@ class Allocation(msgspec.Struct, kw_only=True):
 
 
 class Probe(msgspec.Struct, kw_only=True):
-    """What one rank measured."""
+    """The measurements of one rank."""
 
     rank: int
     device_model: str

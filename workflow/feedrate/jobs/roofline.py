@@ -59,11 +59,11 @@ BUCKETS, BUCKET_VIEW = 4, 2
 
 
 class UnknownError(Exception):
-    """Something that a prediction needs is not known; the message says what."""
+    """Something that a prediction needs is unknown; the message names it."""
 
 
 class Roof(Strict, kw_only=True):
-    """What limits the kernels of a device, from its registry entry."""
+    """The limits of a device's kernels, from its registry entry."""
 
     peaks: list[Peak]
     memory_gb_per_s: Positive | None

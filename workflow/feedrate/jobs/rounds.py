@@ -286,7 +286,7 @@ class Session:
 
     @contextmanager
     def _staged(self) -> Iterator[None]:
-        """The stages inside of a micro-step are told apart."""
+        """The stages inside a micro-step are measured separately."""
         trainer, calls = self._trainer, ExitStack()
         stages: list[tuple[Any, str, Stage]] = [
             (trainer, "_prepare_inputs", "copy"),

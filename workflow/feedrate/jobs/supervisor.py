@@ -81,7 +81,7 @@ class Supervisor:
                     self._finish_locked(lock, seen, fault)
             except LostLock as loss:
                 seen.add(loss.token)
-                self.progress.report(f"{loss}: its result is waited for")
+                self.progress.report(f"{loss}: waiting for its result")
             else:
                 return
 

@@ -62,7 +62,7 @@ def trackio_server() -> str:
 
 
 def lacks(name: str) -> str:
-    """What the tracker lacks in this environment, in a sentence; empty if it can be used."""
+    """A sentence about what the tracker lacks in this environment; empty if it can be used."""
     needed = NEEDS[name]
     if name == "trackio" and (server := trackio_server()) and "write_token=" not in server:
         needed = {"TRACKIO_WRITE_TOKEN": "the server's"}

@@ -113,7 +113,7 @@ def check_packages(spec: RunSpec) -> None:
     for setting, needed in needs.items():
         if needed and importlib.util.find_spec("torchao") is None:
             raise UnsupportedError(
-                f"{setting} needs the package torchao beside torch, and it is not installed here"
+                f"{setting} needs the package torchao, which is not installed here"
             )
 
 

@@ -30,7 +30,7 @@ ADAM: dict[str, dict[str, bool]] = {
 FP16_EPSILON = 1e-4
 """Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN."""
 _TRAINER: Any = object
-"""Stands for Trainer or GaudiTrainer, with which the mixin is combined."""
+"""Trainer or GaudiTrainer, with which the mixin is combined."""
 
 
 def make_trainer(

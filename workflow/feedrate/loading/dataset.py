@@ -112,7 +112,7 @@ class PairDataset(Dataset[Sample]):
         return room
 
     def rest_of(self, numbers: list[int]) -> dict[str, Any]:
-        """What a batch of these numbers has beside its pixels."""
+        """The parts of a batch of these numbers, without its pixels."""
         rows = self.rows(numbers)
         with stages.span("tokenise", len(rows)):
             tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}

@@ -115,9 +115,9 @@ class FedPath(LoadingPath):
 
     by_torch = False
     setting: str
-    """What chose it, for messages."""
+    """The setting that chose it, for messages."""
     maker: str
-    """What hangs if it makes no batch for `timeout_s`; the process then ends."""
+    """The part that hangs if it makes no batch for `timeout_s`; the process then ends."""
     timeout_s: float
 
     @abstractmethod
@@ -190,7 +190,7 @@ class ThreadPath(FedPath, HostPath):
 def in_order(
     pool: ThreadPoolExecutor, make: Callable[[Asked], Made], order: Iterable[Asked], ahead: int
 ) -> Generator[Made]:
-    """What the pool's threads make of each item, so many ahead. The pool ends with it."""
+    """The results of the pool's threads for each item, so many ahead. The pool ends with it."""
     waiting: deque[Future[Made]] = deque()
     try:
         for asked in order:

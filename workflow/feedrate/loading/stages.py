@@ -32,7 +32,7 @@ STAMP = "collated_s"
 """Key of a batch: when it was complete, by `perf_counter`, which all processes share on Linux."""
 _NUMBER = {stage: number for number, stage in enumerate(STAGES)}
 NUMBER, SECONDS, CPU_S, SAMPLES = range(4)
-"""What is kept of a span: its stage's number, and the others."""
+"""The fields of a span: its stage's number, and the others."""
 _SPAN = Struct("4d")
 _SPAN_BYTES, _write = _SPAN.size, _SPAN.pack_into
 SPANS = 2**16
@@ -264,6 +264,6 @@ def begin_batch() -> None:
 
 
 def stamp() -> dict[str, float]:
-    """What a complete batch of a worker with a recorder tells the process that trains."""
+    """The record that a batch of a worker with a recorder brings to the process that trains."""
     part = _part()
     return {STAMP: perf_counter()} if part is not None and part.number else {}

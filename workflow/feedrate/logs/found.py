@@ -45,7 +45,7 @@ UNKNOWN = Cause("unknown")
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What one file says about one run; `metrics` have the Trainer's own keys."""
+    """The content of one file about one run; `metrics` have the Trainer's own keys."""
 
     metrics: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Mapping[str, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Found:
 
 
 class ReadFile(Strict, kw_only=True):
-    """What became of a file: its format, and what could not be read, or how it was read."""
+    """The result for a file: its format, and what could not be read, or how it was read."""
 
     file: str
     format: str = ""
@@ -155,7 +155,7 @@ def _of_trainer(folder: Path) -> Iterator[list[Found]]:
 
 
 def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], ReadFile]:
-    """What a file has in the first of `formats` that finds anything."""
+    """The figures of a file in the first of `formats` that finds anything."""
     notes: list[str] = []
     for name_of_format in formats:
         try:
@@ -214,7 +214,7 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
 
 
 def _other_job(loose: Iterable[Found], timed: Iterable[Iterable[Found]]) -> bool:
-    """Whether a log that ends with an error lies beside another job's log, which has the figures.
+    """Whether a log that ends with an error is next to another job's log, which has the figures.
     Two files of one job have one name, as its .out and .err."""
 
     def stems(found: Iterable[Found]) -> set[str]:
@@ -279,7 +279,8 @@ def _encoding(path: Path, head: bytes) -> str:
 
 
 def refuse_pointer(path: Path, head: bytes) -> None:
-    """Raise LogError for a file that is empty, or stands for one that Git LFS has not fetched."""
+    """Raise LogError for a file that is empty, or is a pointer to one that Git LFS has not
+    fetched."""
     if not head:
         raise LogError(f"{path.name}: empty")
     if head.startswith(LFS):

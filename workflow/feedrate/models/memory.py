@@ -40,7 +40,7 @@ from feedrate.models.meta import AsOnDevice, empty_batch, fused_attention
 ERROR = 0.1
 """Allowance for the error of a peak; the largest found is 5.6%, on one Gaudi2 (docs/memory.md)."""
 CONTEXT_GIB = 1.0
-"""What an accelerator's context and libraries take beside tensors, GiB: an estimate."""
+"""Memory of an accelerator's context and libraries, besides tensors, GiB: an estimate."""
 ROWS = 1009
 """The batch of a trace, a prime: storages whose bytes are a multiple of it are of the samples."""
 LARGEST = 2**16
@@ -49,7 +49,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Needs(Strict, kw_only=True):
-    """What a training step needs on each device, GiB.
+    """The memory that a training step needs on each device, GiB.
 
     `activations_gib` is live at the end of the forward pass, with cast weights. `peak_gib` counts
     tensors, as `peak_memory_gib` of a run does. The verdict adds CONTEXT_GIB on accelerators;
@@ -83,7 +83,7 @@ class Trace(NamedTuple):
 
 
 def needs(settings: Settings, device: Device) -> Needs:
-    """What a training step takes on each of a device's `count`."""
+    """The memory of a training step on each of a device's `count`."""
     train, found, room = settings.train, trace_of(settings, device), room_gib(settings, device)
     parts = states_gib(found.built.model, train, device.count)
     peak = peak_gib(settings, device, train.batch_size)

@@ -33,22 +33,22 @@ VERDICTS = {
     "launch-bound": "This setting is launch-bound: the host launches work too slowly.",
     "core-bound": "This setting is core-bound: loader and model share too few CPU cores.",
     "rank-bound": "This setting is rank-bound: one rank holds up the others.",
-    "communication-bound": "This setting is communication-bound: the ranks wait for each other.",
+    "communication-bound": "This setting is communication-bound: exchanging gradients slows it.",
 }
 """The meaning of a verdict for the user of a setting."""
 TO_DO = {
     "input-bound": "Try faster loading before a faster device.",
     "compute-bound": "Keep the loader: the device hardly waits for it.",
-    "memory-pressed": "Free memory before you raise the batch.",
-    "launch-bound": "Try to compile the model, or a larger batch.",
+    "memory-pressed": "Free memory before you increase the batch size.",
+    "launch-bound": "Try compiling the model, or a larger batch.",
     "core-bound": "Try more CPU cores.",
     "rank-bound": "Find what slows that rank.",
-    "communication-bound": "Try to exchange gradients less often, or over a faster link.",
-    "mixed": "Read the figures of its verdict: no single cause limits it.",
+    "communication-bound": "Try exchanging gradients less often, or over a faster link.",
+    "mixed": "Read the figures behind its verdict: no single cause limits it.",
 }
 """What to do next, by the verdict of the recommended setting. A verdict does not say what would
 help."""
-NOT_DECIDED = "Repeat it, because what limits it is not decided."
+NOT_DECIDED = "Repeat it: what limits it is undecided."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."
 
 
@@ -79,7 +79,7 @@ def answer(
         why, between = list(undecided.items())[-1]
         names = several(study, [cell.levels for cell in between])
         few = names if len(between) <= FEW else text.count(len(between), "setting")
-        hint = "With repeats: auto in config.yaml, as many are made as are needed."
+        hint = "With repeats: auto in config.yaml, they are repeated within the limits set there."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
     if not good:
         why, to_do = _no_answer(mine, len(tried))
@@ -88,7 +88,7 @@ def answer(
         return _latency_and_throughput(study, good)
     if len(tried) == 1:
         one, only = good[0], text.levels_text(good[0].levels)
-        detail = f"{only} is the only setting. {VERDICTS.get(one.verdict, '')}"
+        detail = f"{only} is the only setting that was tried. {VERDICTS.get(one.verdict, '')}"
         headline = f"{label}: training throughput is {text.rate(one.samples_per_s)}{one.basis}."
         return Answer(headline, detail.strip(), TO_DO.get(one.verdict, NOT_DECIDED), good)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
@@ -133,7 +133,7 @@ def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str)
 
 
 def left_open(cells: Sequence[CellRow], device: str) -> dict[str, list[CellRow]]:
-    """The cells of a device that the runs do not decide between, by what is open."""
+    """The cells of a device that the runs do not decide between, by the open question."""
     return text.grouped((c for c in cells if c.device == device and c.open), lambda c: c.open)
 
 
@@ -143,8 +143,8 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 
 def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
-    """Why a device with these cells has no answer, and what to do; `tried` of them were not
-    unsupported."""
+    """Why a device with these cells has no answer, and what to do. The device supports `tried` of
+    them."""
     again = "Remove the cause and run the study again."
     if tried == 1:
         return "The only cell that was tried has no valid result; see the cause above.", again
@@ -160,7 +160,7 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
 def _throughput(study: StudySettings, best: CellRow) -> str:
     """The throughput of the setting to use, its gain, and what limits it."""
     interval = text.interval(best.ci_low, best.ci_high)
-    spread = f"interval {interval}" if interval else "so no interval"
+    spread = f"interval {interval}" if interval else "no interval"
     remark = "a single run, " * (best.ok_runs == 1) + spread
     rate = text.with_remark(f"Training throughput is {text.rate(best.samples_per_s)}", remark)
     return f"{rate}{_ratio(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
@@ -211,22 +211,22 @@ def _largest_that_fits(
 
 
 def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
-    """Which level to use: the fastest of the line; and whether the limit of memory is known."""
+    """The level to use, which is the fastest of the line, and whether the memory limit is known."""
     large, fast = (point and point.levels[factor] for point in (line.largest, line.fastest))
     where = f" with {text.levels_text(line.others)}" * bool(line.others)
     basis = line.fastest.row.basis if line.fastest and line.fastest.row else ""
     fastest = f"the fastest{where} ({text.rate(line.best)}{basis})"
     use = f"Use {large}, which is also {fastest}."
-    if unsure := not_told(study, line, factor):
+    if unsure := not_faster(study, line, factor):
         use = f"Use {fast}, {fastest}; {unsure}."
     elif fast != large:
         use = f"Use {fast}, {fastest}: larger ones fit, but are slower."
-    beyond = f" Memory was not full with {large}: add larger levels to find the limit."
+    beyond = " No level ran out of memory: add larger ones to find the limit."
     return use + beyond * (line.out_of_memory is None)
 
 
-def not_told(study: StudyContext, line: Line, factor: str) -> str:
-    """Which levels the fastest does not measurably beat, in words; empty if there are none."""
+def not_faster(study: StudyContext, line: Line, factor: str) -> str:
+    """The levels that the fastest does not measurably beat, in words; empty if there are none."""
     fast, cells = line.fastest and line.fastest.row, [one.row for one in line.valid if one.row]
     rivals = fast.rivals(cells, study.noise_share) if fast else []
     levels = text.listed(level_text(cell.levels[factor]) for cell in rivals)
@@ -266,23 +266,22 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
         f"{study.label(cells[0].device)}: the lowest latency measured is {lowest} and the highest "
         f"throughput {highest}{where}.",
         " ".join(f"{level}: {sentence(group)}" for level, group in groups.items()),
-        _for_requests(study, main, quick, busy),
+        _for_requests(study, main, where),
         [quick, busy],
     )
 
 
-def _for_requests(
-    study: StudySettings, cells: Sequence[CellRow], quick: CellRow, busy: CellRow
-) -> str:
-    """Which of these settings to use, and what the runs do not tell."""
+def _for_requests(study: StudySettings, cells: Sequence[CellRow], where: str) -> str:
+    """Which of these settings to use, and what the runs leave open."""
     if len(cells) == 1:
-        return "Nothing to do: there is one setting."
+        return f"Nothing to choose: only one setting{where} has a valid result."
+    quick, busy = _quick_and_busy(cells)
     use = f"Use {name_of(study, quick)} for single requests, and {name_of(study, busy)} for many."
     if quick is busy:
         use = f"Use {name_of(study, quick)}."
     rivals = busy.rivals(cells, study.noise_share)
     names = text.listed(name_of(study, cell) for cell in rivals)
-    unsure = f" The runs do not tell its throughput from that of {names}." * bool(rivals)
+    unsure = f" It is not measurably faster than {names}." * bool(rivals)
     single = " These are single runs." * bool(busy.basis)
     return f"{use}{unsure}{single} Latencies have no interval."
 
@@ -327,7 +326,7 @@ def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str
 
 def _change(training: str, before: rows.Score, after: rows.Score) -> tuple[str, str]:
     """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
-    what to do. A change is one only if its paired interval excludes 0."""
+    what to do. A change counts only if its paired interval excludes 0."""
     low, high, interval = after.gain_low, after.gain_high, ""
     if low is not None and high is not None:
         interval = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; "
@@ -336,7 +335,7 @@ def _change(training: str, before: rows.Score, after: rows.Score) -> tuple[str, 
     ends = text.share(before.value), text.share(after.value)
     seen = f"{ends[0]} before, {ends[1]} after"
     if low is None or high is None:
-        change = f"without a paired interval, nobody can tell whether {training} changes {what}"
+        change = f"without a paired interval, it is unknown whether {training} changes {what}"
         return f"{change} ({seen}; {about})", "Score the models again, on more examples."
     if low <= 0 <= high:
         change = f"{training} makes no measurable change to {what} ({seen}; {about})"

@@ -30,7 +30,7 @@ LOSSES = "Losses beside the baseline's"
 
 
 class Finding(NamedTuple):
-    """A subject, a sentence, and what it rests on; without a sentence there is no finding."""
+    """A subject, a sentence, and the cells behind it; without a sentence there is no finding."""
 
     lead: str
     text: str
@@ -83,7 +83,7 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[Finding]:
 
 def failed(cells: int) -> str:
     """The heading of `failures`."""
-    return f"{text.count(cells, 'cell')} with failed or rejected runs"
+    return f"{text.count(cells, 'cell')} with runs that do not count"
 
 
 def _of_device(
@@ -112,8 +112,8 @@ def _of_device(
 
 
 def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> str:
-    """What the runs leave open; the same settings at several levels of a factor that is `apart`
-    (such as a storage) are named once."""
+    """The choices that the runs leave open. The same settings at several levels of a factor that
+    is `apart` (such as a storage) are named once."""
     names, parts = apart(study.factors, study.within), list[str]()
 
     def between(why: str) -> str:
@@ -142,8 +142,8 @@ def _of_quality(
     """The effect of training in the cells that the answer does not name, and the cells that the
     study leaves out on a device."""
     others = training_gains(study, scores, runs, device)[1:]
-    told = "; ".join(change for change, *_ in others)
-    apart = f"{told}. No test compares the scores of settings." * bool(others)
+    changes = "; ".join(change for change, *_ in others)
+    apart = f"{changes}. No test compares the scores of settings." * bool(others)
     parts = [p for p in study.exclude if p.unless_able not in study.devices[device].capabilities]
     reasons = (f"{text.levels_text(part.levels)}{_kept(part)}: {part.why}" for part in parts)
     return {
@@ -162,9 +162,9 @@ def _equal_losses(cells: Iterable[CellRow]) -> Said:
     """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical]
     return (
-        f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit by bit, because"
-        " the batches are the same: this shows that training is deterministic, and nothing about "
-        "quality." * bool(same)
+        f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit for bit, "
+        "because the batches are the same. This shows that training is deterministic, and says "
+        "nothing about quality." * bool(same)
     ), same
 
 
@@ -175,7 +175,7 @@ def _quality(cells: Iterable[CellRow]) -> Said:
     if other:
         return f"A warning, not a test: the loss of {other} differs {departs}.", compared
     count = text.count(len(compared), "setting")
-    none = f"None differs {departs} ({count} compared). This is no test of equality."
+    none = f"None differs {departs} ({count} compared). This does not show that they are equal."
     return none if compared else "", compared
 
 
@@ -185,8 +185,8 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
         return "", ()
     takes = text.seconds(mean(row.job_s for row in scored.values()))
     runs = text.count(len(scored), "run")
-    said = f"Scoring a run's model before and after training takes {takes} on average ({runs})."
-    return said, [*scored.values()]
+    words = f"Scoring a run's model before and after training takes {takes} on average ({runs})."
+    return words, [*scored.values()]
 
 
 # Cells of a device
@@ -198,8 +198,8 @@ def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], devic
     others = [c for c in cells if c.device == device and c.recommended and c is not best]
     if best is None or not others:
         return "", ()
-    told = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
-    return f"{'; '.join(told)}.", others
+    named = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
+    return f"{'; '.join(named)}.", others
 
 
 # Published numbers, the loader model, and claims
@@ -228,10 +228,10 @@ def _same_device(
     key = max(keys, key=lambda key: known[device, key].value)
     rate, theirs = ours[key].samples_per_s or 0.0, known[device, key]
     wrong = against(study, theirs, runs[key], "rate")
-    beside = f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)})."
+    compared = f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)})."
     return (
         f"Published for {study.label(device)} with {name_of(study, ours[key])}: "
-        f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}{beside}"
+        f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}{compared}"
     ), [ours[key]]
 
 
@@ -288,13 +288,13 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
 
 
 def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
-    """The outcomes of the source's claims, and apart from them those of our own questions."""
+    """The outcomes of the source's claims and, counted separately, of our own questions."""
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     found = []
-    for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
-        rests = [*itertools.chain(*(claim.compared for claim in group))]
-        found.append(Finding(whose, f"{len(group)} in all: {outcomes(group)}.", rests))
+    for heading, group in text.grouped(claims, lambda claim: claim.heading).items():
+        compared = [*itertools.chain(*(claim.compared for claim in group))]
+        found.append(Finding(heading, f"{len(group)} in all: {outcomes(group)}.", compared))
     ratios = f"{agree} of {len(printed)} agree with the source's own table."
     return [*found, Finding("Printed ratios", ratios * bool(printed))]
 

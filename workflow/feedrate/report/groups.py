@@ -16,23 +16,23 @@ from feedrate.results.settings import WORKERS
 def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
     """`decode = host with workers = 1 and 2; decode = cache with workers = 2`: cells that differ in
     one factor are grouped, by the factor that makes the fewest groups. A factor that one group
-    names is named in all. A level of the baseline is named where it tells a cell from one of
-    `every` that is not among `cells` and has the grouped level."""
+    names is named in all. A level of the baseline is named where it distinguishes a cell from one
+    of `every` that is not among `cells` and has the grouped level."""
     own = {cell.key for cell in cells}
-    beside: dict[tuple[str, Level, str], set[Level]] = defaultdict(set)
+    elsewhere: dict[tuple[str, Level, str], set[Level]] = defaultdict(set)
     for levels in (cell.levels for cell in every if cell.key not in own):
         for (factor, level), (name, other) in itertools.permutations(levels.items(), 2):
-            beside[factor, level, name].add(other)
+            elsewhere[factor, level, name].add(other)
 
     def telling(factor: str) -> set[str]:
-        """The other factors that tell any of the cells from others: then each group has them."""
-        told = set()
+        """The other factors that distinguish any of the cells: then each group names them."""
+        needed = set()
         for cell in cells:
             rest = {name: at for name, at in cell.levels.items() if name != factor}
             level = cell.levels[factor]
-            told |= {*notable(study, rest)}
-            told |= {name for name, at in rest.items() if beside[factor, level, name] - {at}}
-        return told
+            needed |= {*notable(study, rest)}
+            needed |= {name for name, at in rest.items() if elsewhere[factor, level, name] - {at}}
+        return needed
 
     def others(cell: CellRow, names: set[str]) -> str:
         return text.levels_text({name: at for name, at in cell.levels.items() if name in names})
@@ -58,12 +58,12 @@ def each_name(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
 
 def several(study: StudySettings, cells: Sequence[Mapping[str, Level]]) -> str:
     """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor; else
-    each by itself, with all levels in which they differ."""
+    one after another, each with all levels in which they differ."""
     values = {name: [level_text(cell[name]) for cell in cells] for name in cells[0]}
     varied = {name for name, found in values.items() if len(set(found)) > 1}
     named = varied.union(*(notable(study, dict(cell)) for cell in cells))
     if len(varied) != 1:
-        told = (text.levels_text({k: v for k, v in c.items() if k in named}) for c in cells)
-        return text.listed(one.replace(", ", " with ") for one in told)
+        names = (text.levels_text({k: v for k, v in c.items() if k in named}) for c in cells)
+        return text.listed(name.replace(", ", " with ") for name in names)
     values = {k: found for k, found in values.items() if k in named}
     return ", ".join(f"{k} = {text.listed(dict.fromkeys(found))}" for k, found in values.items())

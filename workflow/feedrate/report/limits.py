@@ -1,4 +1,4 @@
-"""What limits the settings of a study: memory, the loader, noise; sentences from result rows."""
+"""The limits of a study's settings (memory, the loader, noise), in sentences from result rows."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -19,7 +19,7 @@ Said = tuple[str, Sequence[CellOf]]
 
 
 def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
-    """The number of cells of a ladder that ran out of memory, and of those skipped for that."""
+    """How many cells of a ladder ran out of memory, and how many were skipped because of that."""
     mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
     if not (mine and study.ladder):
         return "", ()
@@ -27,7 +27,7 @@ def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -
     needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
     more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
     limit = text.with_remark("ran out of memory", study.limit(device))
-    ran_out = f"{text.count(len(mine) - skipped, 'cell')} {limit}, which is a result"
+    ran_out = f"{text.count(len(mine) - skipped, 'cell')} {limit}, which counts as a result"
     return f"{ran_out}{more * bool(skipped)}.", mine
 
 
@@ -44,7 +44,7 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
     if DECODE not in factors or base is None or len(alike) < 2:
         return "", ()
     rates = {cell.key: rates_of(cell, runs, "loader_samples_per_s") for cell in alike}
-    noise, told = pooled_noise(rates.values()), []
+    noise, compared = pooled_noise(rates.values()), []
     for cell in alike:
         others = {name: v for name, v in cell.levels.items() if name != workers}
         name = text.levels_text(notable(study, others)) or "the baseline"
@@ -52,16 +52,16 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
         ratio, *ends = ratio_interval(own, rates[base.key], CONFIDENCE, noise, len(alike) - 1)
         sure = " to ".join(text.number(end, 3) for end in ends if end) or "no interval: single runs"
         times = text.TIMES + text.number(ratio, 3) + f", {sure}" * (cell is not base)
-        told.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
+        compared.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
     where = f"With {workers} = {usual}: " if workers else ""
-    sentences = [f"{where}{text.listed(told)}."]
+    sentences = [f"{where}{text.listed(compared)}."]
     if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
         sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
     return " ".join(sentences), alike
 
 
 def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """What limits each setting; starts of epochs are named where a verdict rests on them."""
+    """The limit of each setting. Starts of epochs are named where a verdict rests on them."""
     parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
     judged = [cell for cell in cells if cell.verdict]
     kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
@@ -83,18 +83,21 @@ def _longest(what: str, shares: Sequence[float | None]) -> str:
 
 
 def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """The ceilings that do not bound the rate: something slows the part when it runs alone."""
+    """The parts that are slower alone than training, so that they bound no rate."""
     below = [cell for cell in cells if cell.below_rate]
     parts = [
-        f"the {text.listed(names.split(';'))} alone at {group_name(study, group, cells)}"
+        f"the {text.listed(names.split(';'))} with {group_name(study, group, cells)}"
         for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
     ]
-    why = "No ceiling, because this or another setting that computes the same trains faster"
+    why = (
+        "These parts, measured alone, are not ceilings, because training is faster in the same "
+        "setting or in another one that computes the same"
+    )
     return f"{why}: {'; '.join(parts)}." if parts else "", below
 
 
 def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """What may have disturbed cells, and cells whose repeats differ by more than is allowed."""
+    """Cells that may have been disturbed, and cells whose repeats differ by more than allowed."""
     disturbed = [cell for cell in cells if cell.disturbed]
     found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
     wide = [c for c in cells if c.noisy and not c.disturbed]

@@ -233,9 +233,9 @@ def unsupported_note(study: StudyContext, device: str) -> str:
 # Names of cells
 
 
-def differing(study: StudyContext, levels: dict[str, Level], *beside: Line) -> dict[str, Level]:
-    """The levels that differ from the baseline, or from those of a line `beside` them."""
-    known = (study.baseline, *(line.others for line in beside))
+def differing(study: StudyContext, levels: dict[str, Level], *lines: Line) -> dict[str, Level]:
+    """The levels that differ from the baseline's, or from those of another line."""
+    known = (study.baseline, *(line.others for line in lines))
     return {k: v for k, v in levels.items() if any(v != one.get(k) for one in known)}
 
 
@@ -248,7 +248,7 @@ def notable(study: StudyContext, levels: dict[str, Level]) -> dict[str, Level]:
 
 
 def line_name(study: StudyContext, line: Line, lines: Sequence[Line], *details: str) -> str:
-    """The device, then `details`, then the levels that tell the line from others of the device."""
+    """The device, then `details`, then the levels that distinguish the line on the device."""
     levels = differing(study, line.others, *(one for one in lines if one.device == line.device))
     return ", ".join(filter(None, [study.label(line.device), *details, levels_text(levels)]))
 

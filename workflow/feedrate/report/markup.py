@@ -77,7 +77,7 @@ def anchor_of(cell: CellOf) -> str:
 
 def record_link(label: str, *cells: CellOf | None, at: str = OVERVIEW) -> Markup:
     """A number or name as a link to the records behind it: of all runs of its cells, or of single
-    runs. Only the number or name without a cell. `at`: the page with the records; empty: its own.
+    runs. Without a cell there is no link. `at` is the page with the records; empty: the same page.
     """
     known = (quote(anchor_of(cell), safe=SAFE) for cell in cells if cell)
     first, *more = dict.fromkeys(known) or [""]
@@ -157,7 +157,7 @@ def cell_table(
 
 NOISY = (
     "noisy: other work may have disturbed a run of the cell, or two of its runs may differ by more "
-    "than the study allows. The finding Noise names the cause."
+    "than the study allows. See the finding Noise for the cause."
 )
 
 
@@ -170,7 +170,7 @@ def _cell_rows(
         name = text.values_text(cell.levels)
         if cell.measured_as:
             same = text.values_text(parse_levels(cell.measured_as, BETWEEN_LEVELS))
-            why = small(f"The runs of {same}: what differs has no effect.")
+            why = small(f"Same runs as {same}: the settings that differ have no effect.")
             yield wide_row(name, why, width, of=[cell])
         elif cell.samples_per_s is not None:
             use = "use" * (recommend and cell.recommended)
@@ -187,11 +187,11 @@ def _cell_rows(
 
 
 def loss_flag(cell: CellRow) -> str:
-    """The loss's distance from the baseline's, where it exceeds the effect of seeds; else empty."""
+    """How far the loss is from the baseline's, if further than the effect of seeds; else empty."""
     if not cell.loss_departs or cell.loss_shift is None or cell.loss_seeds is None:
         return ""
     return (
-        f"losses depart: {cell.loss_shift:+.3f} from the baseline's, "
+        f"loss differs: {cell.loss_shift:+.3f} from the baseline's, "
         f"effect of seeds {cell.loss_seeds:.3f}"
     )
 

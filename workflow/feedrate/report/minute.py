@@ -1,4 +1,4 @@
-"""The page for a reader with one minute: for each study what came out, and what to do.
+"""The page for a reader with one minute: the result of each study, and what to do.
 
 Every kind of study has a line for each device. Storage, several numbers of devices, authors'
 statements and imported runs have lines of their own.
@@ -37,8 +37,8 @@ RATE = attrgetter("samples_per_s")
 
 
 class Line(NamedTuple):
-    """One sentence: who or what it is about, a value with the cells that it is of, and the rest,
-    which ends with what to do."""
+    """One sentence: its subject, a value with the cells that it comes from, and the rest, which
+    ends with what to do."""
 
     about: str
     value: str
@@ -54,18 +54,20 @@ def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
         cells = inputs.cells(study.study)
         claims = inputs.rows("claims.csv", ClaimRow, study.study)
         counted = [
-            record_link(f"{whose}: {outcomes(of)}", *(c for one in of for c in one.compared), at="")
-            for whose, of in text.grouped(claims, lambda claim: claim.whose).items()
+            record_link(
+                f"{heading}: {outcomes(of)}", *(c for one in of for c in one.compared), at=""
+            )
+            for heading, of in text.grouped(claims, lambda claim: claim.heading).items()
         ]
         bad = failures(study, cells)
-        told = failed(len(bad)) * bool(bad)
-        lost = record_link(told, *(cell for one in bad for cell in one.cells), at="")
+        words = failed(len(bad)) * bool(bad)
+        lost = record_link(words, *(cell for one in bad for cell in one.cells), at="")
         lines = (
             el("li", f"{one.about}: ", record_link(one.value, *one.cells, at=""), one.rest)
             for one in _lines(study, inputs, cells)
         )
-        heading = el("b", el("a", study.title, href=f"#{study.study}"))
-        items.append(el("li", heading, el("ul", *lines), *map(small, (lost, *counted))))
+        title = el("b", el("a", study.title, href=f"#{study.study}"))
+        items.append(el("li", title, el("ul", *lines), *map(small, (lost, *counted))))
     return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
 
 
@@ -98,7 +100,7 @@ def answer_of(
     scores: Sequence[QualityRow] = (),
     runs: Sequence[RunRow] = (),
 ) -> Answer:
-    """The answer for a device: `answer`, or where the study compares storages, theirs."""
+    """The answer for a device: of the storages, where the study compares them; else `answer`."""
     mine = [cell for cell in cells if cell.device == device]
     return _storage(study, mine) or answers.answer(study, cells, device, scores, runs)
 
@@ -120,7 +122,7 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
             rest = f" with {where}, {limit}: use it, and {_lower(to_do)}"
             return Line(label, _with_interval(best), [best], rest)
         if undecided := answers.left_open(good, device):
-            between = list(undecided.values())[-1]  # those that the answer is about
+            between = list(undecided.values())[-1]  # the ones in the answer
             slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(REPEAT)}"
@@ -130,7 +132,7 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
 
 
 def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
-    """How much of the rate with the baseline's storage each other storage reaches, every one with
+    """The share of the rate with the baseline's storage that each other storage reaches, each with
     its fastest setting. None where there is no such pair."""
     factor = next((name for name, one in study.factors.items() if one.sets == STORAGE), None)
     if factor is None:
@@ -146,7 +148,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
         return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
 
     def at_first(group: Sequence[CellRow], best: CellRow) -> str:
-        """What the baseline's other settings reach with the storage of the best one."""
+        """The share that the baseline's other settings reach with the storage of `best`."""
         usual = study.baseline | {factor: best.levels[factor]}
         first = next((c for c in group if c is not best and c.levels == usual), None)
         share = first and f", and {text.share(RATE(first) / RATE(base))} with {others(first)}"
@@ -154,7 +156,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
-        f"{text.share(RATE(cell) / RATE(base))} of that with {others(cell)}: "
+        f"{text.share(RATE(cell) / RATE(base))} of that rate, with {others(cell)}: "
         f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
@@ -165,12 +167,12 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     alike = [level for level, cell in near.items() if cell.rivals([base], share)]
     to_do = "Nothing to do: none is slower."
     if slower:
-        to_do = f"Bring the files nearer: nothing here hides {factor} = {text.listed(slower)}."
+        to_do = f"Bring the files nearer: no setting here hides {factor} = {text.listed(slower)}."
     elif alike:
-        to_do = f"Undecided: the runs do not tell {text.listed(alike)} from {usual}. {REPEAT}"
+        to_do = f"Undecided: the runs cannot rank {text.listed(alike)} against {usual}. {REPEAT}"
     start = f"{_with_interval(base)} with {factor} = {usual} and {others(base)}"
     known = all(cell.ci_low is not None for cell in (base, *best.values()))
-    detail = reached + ("." if known else ". Single runs, no interval.")
+    detail = reached + ("." if known else ". Single runs have no interval.")
     shown = [base, *best.values()]
     return Answer(f"{study.label(base.device)}: {start}.", detail, to_do, shown)
 
@@ -178,23 +180,24 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
 def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:
     """How many statements of loaders' authors hold on a device."""
     runs = [run for run in inputs.runs(study.study) if (run.device, run.status) == (device, "ok")]
-    told = [outcome(claim, runs, list(mine)) for claim in study.loaders]
-    hold, fail = (sum(one.startswith(word) for one in told) for word in ("Holds", "Does not hold"))
+    found = [outcome(claim, runs, list(mine)) for claim in study.loaders]
+    hold, fail = (sum(one.startswith(word) for one in found) for word in ("Holds", "Does not hold"))
     to_do = "Nothing to do: none of them fails here."
     if fail:
         to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
     elif not hold:
-        to_do = "Undecided: measure more numbers of workers."
-    value = f"{hold} of {text.count(len(told), 'statement')} of authors hold here, {fail} do not"
-    return Line(f"{study.label(device)}, loaders", value, mine, f". {to_do}")
+        to_do = "Undecided: the table of these statements gives the reasons."
+    value = f"{hold} of {len(found)} hold here, {fail} do not"
+    about = f"{study.label(device)}, statements of loaders' authors"
+    return Line(about, value, mine, f". {to_do}")
 
 
 def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Line:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
-    was measured on several numbers of devices. The noise is that of a claim about both."""
+    was measured on several numbers of devices. The noise is the larger one of both devices."""
     groups = [one for one in by_device_count(study, cells).values() if len(one) > 1]
     if not groups:
-        why = "not measured on several numbers of devices. Nothing to do without more devices."
+        why = "no setting has results on several numbers of devices. Measure one on more devices."
         return Line("Scaling", "", (), why)
     group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
     few, many = min(group), max(group)

@@ -126,9 +126,9 @@ def _further(study: StudySettings, inputs: Inputs, claims: Sequence[ClaimRow]) -
     undecided = (cell for cell in inputs.cells(study.study) if cell.open)
     left = [f"{study.label(c.device)}, {text.values_text(c.levels)}" for c in undecided]
     left += [one.statement for one in claims if one.verdict == "cannot tell"]
-    told = f", {hours} hours. Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
+    cost = f", {hours} hours. Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
     about = "Further repeats where a decision was open: "
-    return el("p", about, made_of, told, class_="rests") if more else None
+    return el("p", about, made_of, cost, class_="rests") if more else None
 
 
 def _listed(found: Sequence[Finding]) -> Markup:
@@ -225,7 +225,7 @@ def _in_address(picture: str) -> str:
 
 
 def _marks(picture: str) -> Iterator[Markup]:
-    """What a pointer or the Tab key finds in a figure: the words of its marks, as links to the
+    """The marks of a figure, which a pointer or the Tab key finds: their words, as links to the
     records behind them."""
     root = ElementTree.fromstring(picture)
     width, height = map(float, root.get("viewBox", "0 0 1 1").split()[2:])

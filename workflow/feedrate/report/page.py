@@ -317,8 +317,8 @@ const start = () => document.querySelectorAll(".feedrate:not([data-live])").forE
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
 else start();
 })()"""
-"""What makes a page respond. It runs when the style has loaded and not as a script element, because
-Snakemake's report keeps pages inside a script element, and inserts them as text."""
+"""The script of interactive pages. It runs when the style has loaded and not as a script element,
+because Snakemake's report keeps pages inside a script element, and inserts them as text."""
 
 OPEN, CLOSE = '<main class="feedrate">', "</main>"
 

@@ -67,7 +67,7 @@ class DeviceInfo(Strict, kw_only=True):
     family: Name | None = None
     """The registry entry that this device varies by its count."""
     limit_gib: Positive | None = None
-    """The study's limit of the memory of a process, where it sets one."""
+    """The study's memory limit for a process, where it sets one."""
 
 
 class Setup(Strict, kw_only=True):
@@ -94,7 +94,7 @@ class StudyContext(Strict, kw_only=True):
     """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
     exclude: list[Exclude]
     noise_share: Positive = 0.1
-    """The share that two single runs are taken to differ by at most."""
+    """The share by which two single runs are assumed to differ at most."""
     published: list[Published] = []
     sources: Sources = Sources()
 
@@ -103,7 +103,7 @@ class StudyContext(Strict, kw_only=True):
         return self.devices[device].label if device in self.devices else device
 
     def limit(self, device: str) -> str:
-        """The study's limit of a process's memory in words; empty where it sets none."""
+        """The study's memory limit for a process in words; empty where it sets none."""
         gib = self.devices[device].limit_gib if device in self.devices else None
         return f"the study lets a process reserve {gib:g} GiB beyond its libraries" if gib else ""
 
@@ -136,7 +136,7 @@ class PageSettings(StudyContext):
     accuracies: list[BenchmarkAccuracy] = []
     """Published accuracies on other benchmarks."""
     loaders: list[LoaderClaim] = []
-    """What authors of loader libraries say of their speed."""
+    """Statements of authors of loader libraries about their speed."""
     peaks: dict[Name, dict[Name, Positive | None]] = {}
     """The data sheet's peaks by published device and precision, TFLOP/s."""
     precisions: list[Name] = []

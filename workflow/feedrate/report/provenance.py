@@ -48,9 +48,9 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
 
 
 def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
-    """Machine, software, data and protocol. Where the runs differ, all values are listed; what only
-    records tell is the first valid run's, but for the packages. The model, its batch and its
-    precision are those of the valid cells."""
+    """Machine, software, data and protocol. Where the runs differ, all values are listed. Facts
+    that only records have are those of the first valid run, except the packages. The model, its
+    batch and its precision are those of the valid cells."""
     record = _first_record(runs)
     known = record.provenance if record else Provenance()
     setup, state = study.setups.get(device), known.machine_before
@@ -128,8 +128,8 @@ def _anchor(run: RunRow) -> str:
 
 
 def documents(run: RunRow) -> dict[str, Any]:
-    """What a run's number rests on, by heading: record, spec, environment, and lines of its raw
-    logs. A document that cannot be read says so in its place."""
+    """The documents behind a run's number, by heading: record, spec, environment, and lines of its
+    raw logs. For one that cannot be read, the reason takes its place."""
     if not run.record:
         return {"Record": f"None was written: {run.cause or text.STATUS_WORDS[run.status]}"}
     path = Path(run.record)

@@ -88,23 +88,23 @@ class CellRow(CellOf, frozen=True, kw_only=True):
 
     @property
     def basis(self) -> str:
-        """`, by single runs` where the rate has no interval, as nothing was repeated; or empty."""
-        return ", by single runs" * (self.ci_low is None)
+        """`, from single runs` where the rate has no interval; else empty."""
+        return ", from single runs" * (self.ci_low is None)
 
     def rivals(self, cells: Iterable["CellRow"], share: float) -> list["CellRow"]:
-        """The other cells that the runs do not show to be slower than this one: the intervals of
-        both rates overlap. Single runs are taken to differ by up to `share`."""
+        """The other cells that the runs do not show to be slower than this one, because the
+        intervals of both rates overlap. Single runs are assumed to differ by up to `share`."""
         others = [cell for cell in cells if cell is not self]
         steady = [cell.block_noise for cell in others if not cell.disturbed]
 
-        def may_be_as_fast(cell: CellRow) -> bool:
+        def overlaps(cell: CellRow) -> bool:
             if self.ci_low is not None and cell.ci_high is not None:
                 return bool(cell.ci_high >= self.ci_low)
             noise = assumed_noise(share, (self.block_noise, cell.block_noise, *steady))
             rates = [cell.samples_per_s], [self.samples_per_s]
             return (ratio_interval(*rates, CONFIDENCE, noise, len(others)).high or 0.0) >= 1
 
-        return [cell for cell in others if may_be_as_fast(cell)]
+        return [cell for cell in others if overlaps(cell)]
 
 
 @with_columns(columns.RUNS)
@@ -123,8 +123,8 @@ def rates_of(cell: CellRow, runs: Iterable[RunRow], column: str) -> list[float]:
 def as_run(one: Record) -> RunRow:
     """An imported run as a row, for links to its record. No device here can have the name of its
     device, so links to runs here lead elsewhere."""
-    told = {name: getattr(one, name) for name in ("study", "cell", "repeat", "status")}
-    return msgspec.convert({**told, "device": f"imported/{one.device}"}, RunRow)
+    facts = {name: getattr(one, name) for name in ("study", "cell", "repeat", "status")}
+    return msgspec.convert({**facts, "device": f"imported/{one.device}"}, RunRow)
 
 
 @with_columns(columns.CLAIMS)
@@ -143,8 +143,8 @@ class ClaimRow(Row, frozen=True, kw_only=True):
         return [CellOf(study=self.study, device=device, cell=cell) for device, _, cell in pairs]
 
     @property
-    def whose(self) -> str:
-        """The heading that claims of the source, or our own questions, are counted under."""
+    def heading(self) -> str:
+        """The heading of the source's claims, or of our own questions."""
         return "Our own questions" if self.of == "ours" else "Claims of the source"
 
 

@@ -34,11 +34,10 @@ FILES = {
 """The file of a reference, from docs/."""
 
 NO_CELL, NO_RESULT = ("unsupported", "out_of_memory"), (NO_DATA, "failed", "invalid")
-"""Statuses of cells that there is nothing to measure of, and outcomes that are still to be had."""
+"""Statuses of cells that cannot be measured, and outcomes without a result."""
 
 Outcomes = Mapping[str, list[tuple[list[str], str]]]
-"""What the results say, by reference: of each claim or cell the devices, and the verdict or status.
-"""
+"""The results by reference: the devices of each claim or cell, and its verdict or status."""
 
 
 def outcomes(inputs: Inputs, studies: list[str]) -> Outcomes:
@@ -46,8 +45,8 @@ def outcomes(inputs: Inputs, studies: list[str]) -> Outcomes:
     found: dict[str, list[tuple[list[str], str]]] = {}
     for study in studies:
         for claim in inputs.rows("claims.csv", ClaimRow, study):
-            told = claim.device.split(";"), claim.verdict
-            found.setdefault(f"claim:{study}/{claim.claim}", []).append(told)
+            result = claim.device.split(";"), claim.verdict
+            found.setdefault(f"claim:{study}/{claim.claim}", []).append(result)
         for cell in (one for one in inputs.cells(study) if one.status not in NO_CELL):
             levels = (f"level:{study}/{level}" for level in cell.cell.split(BETWEEN_LEVELS))
             for name in (f"study:{study}", *levels):
@@ -58,12 +57,12 @@ def outcomes(inputs: Inputs, studies: list[str]) -> Outcomes:
 def status(one: Statement, found: Outcomes) -> tuple[str, str]:
     """The status of a statement, and a remark. It is measured if all that its command measures has
     results, on all devices that it needs; if only a part has, the remark names the rest."""
-    parts = {name: _told(name, one.needs, found) for name in one.measured}
+    parts = {name: _results(name, one.needs, found) for name in one.measured}
     results = [names for part in parts.values() for names, word in part if word not in NO_RESULT]
     devices = dict.fromkeys(device for names in results for device in names)
     if not devices:
         needs = f"needs {', '.join(one.needs)}" if one.needs else ""
-        about = "to measure it, " if needs and one.status == "audited" else ""
+        about = "a measurement " if needs and one.status == "audited" else ""
         return STATUSES[one.status], _remark(about + needs, one.why)
     open_words = {name: {word for _, word in part} & {*NO_RESULT} for name, part in parts.items()}
     lacking = [name for name, part in parts.items() if not part or open_words[name]]
@@ -71,19 +70,19 @@ def status(one: Statement, found: Outcomes) -> tuple[str, str]:
     claims = [part for name, part in parts.items() if name.startswith("claim:")]
     verdicts = Counter(word for part in claims for _, word in part)
     words = ", ".join(word + f" ({count})" * (count > 1) for word, count in verdicts.items())
-    told = f"{'partly ' * bool(lacking)}measured on {', '.join(devices)}{words and f': {words}'}"
-    about = f"no full result here of {', '.join(lacking)}" if lacking else ""
-    return told, _remark(about, one.why)
+    state = f"{'partly ' * bool(lacking)}measured on {', '.join(devices)}{words and f': {words}'}"
+    about = f"no complete result here for {', '.join(lacking)}" if lacking else ""
+    return state, _remark(about, one.why)
 
 
 def _remark(*parts: str) -> str:
     return ". ".join(filter(None, parts))
 
 
-def _told(name: str, needs: list[str], found: Outcomes) -> list[tuple[list[str], str]]:
-    """The outcomes of a reference; of a statement that needs devices, those on them only."""
-    told = (one for key, every in found.items() if fnmatchcase(key, name) for one in every)
-    return [one for one in told if not needs or _entries(one[0], needs) <= {*needs}]
+def _results(name: str, needs: list[str], found: Outcomes) -> list[tuple[list[str], str]]:
+    """The outcomes of a reference; where a statement needs devices, only those on them."""
+    known = (one for key, every in found.items() if fnmatchcase(key, name) for one in every)
+    return [one for one in known if not needs or _entries(one[0], needs) <= {*needs}]
 
 
 def _entries(devices: Iterable[str], needs: list[str]) -> set[str]:
@@ -106,8 +105,8 @@ def markdown(documents: Mapping[str, Document]) -> str:
             for one in rows:
                 places = cell(*(f"[`{name}`]({_file(name)})" for name in one.here))
                 command = f"`{one.command}`" if one.command else ""
-                told = cell(*status(one, {}))
-                lines.append(f"| {cell(one.says)} | {places} | {command} | {told} |")
+                state = cell(*status(one, {}))
+                lines.append(f"| {cell(one.says)} | {places} | {command} | {state} |")
             lines.append("")
     return "\n".join(lines)
 
@@ -125,9 +124,9 @@ def render(documents: Mapping[str, Document], found: Outcomes) -> str:
         for section, group in text.grouped(document.rows, lambda one: one.section).items():
             rows.append(group_row(section, len(HEADS)))
             for one in group:
-                told, remark = status(one, found)
+                state, remark = status(one, found)
                 places = join(*(small(name) for name in one.here))
                 command = el("code", one.command) if one.command else ""
-                rows.append(row(one.says, places, command, noted(told, remark)))
+                rows.append(row(one.says, places, command, noted(state, remark)))
         parts += [el("h2", link(document.title, document.address)), table(HEADS, rows, "texts")]
     return page(TITLE, *parts)

@@ -27,7 +27,7 @@ STATUS_WORDS = {
 
 
 def state(status: str, cause: str) -> str:
-    """The status of a cell or a run in words; one that a smaller cell decided was not tried."""
+    """The status of a cell or a run in words. One that a smaller cell ruled out was not tried."""
     return "not tried" if cause.startswith(NOT_TRIED) else STATUS_WORDS[status]
 
 

@@ -18,7 +18,7 @@ Peaks = Mapping[str, float | None]
 
 
 class Rate(NamedTuple):
-    """The time and the work that a rate stands for; None where they are not known.
+    """The time and the work behind a rate; None where they are not known.
 
     `tflops` of a device are FLOPs per sample x samples/s / devices; `mfu` is their share of the
     peak in the `precision` of the study's settings.
@@ -31,7 +31,7 @@ class Rate(NamedTuple):
 
 
 def rate(row: Published, precision: str, peaks: Peaks) -> Rate:
-    """What a published rate implies; `peaks` are its device's."""
+    """The time and the work behind a published rate; `peaks` are its device's."""
     timed_s = row.timed_samples / row.value if row.timed_samples else None
     flops, peak = row.flops_per_sample, peaks.get(precision)
     tflops = flops * row.value / row.count / 1e12 if flops else None
@@ -39,20 +39,20 @@ def rate(row: Published, precision: str, peaks: Peaks) -> Rate:
 
 
 def as_printed(value: float, printed: float) -> bool:
-    """Whether a count, rounded or cut to the digits of `printed`, is that: 866.6e6 is 866e6."""
+    """Whether a count equals `printed` if rounded or truncated to its digits: 866.6e6 is 866e6."""
     last = Decimal(repr(printed)).normalize().as_tuple().exponent
     return abs(value - printed) < min(10.0 ** int(last), printed / 10)
 
 
 def excess(name: str, found: Rate, peaks: Peaks) -> str:
-    """What follows from a rate above the peak of its precision; empty for a possible one."""
+    """The conclusion from a rate above the peak of its precision; empty for a possible rate."""
     if not (found.tflops and found.mfu and found.mfu > 1):
         return ""
     known = ((one, found.tflops / peak) for one, peak in peaks.items() if peak)
     shares = [f"{share:.0%} of the peak in {one}" for one, share in known]
     return (
-        f"{name}: {found.tflops:.1f} TFLOP/s a device are {', '.join(shares)}, so it was not "
-        f"computed in {found.precision}, or not on so many devices."
+        f"{name}: {found.tflops:.1f} TFLOP/s per device would be {', '.join(shares)}, so another "
+        f"precision than {found.precision} or more devices were used."
     )
 
 

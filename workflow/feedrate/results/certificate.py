@@ -116,8 +116,8 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
 
 
 def limit_of(limit: Feeding, copied_s: float) -> Limit:
-    """What the host had none left of while a loader was drained; `copied_s`: the time in which it
-    copies the bytes that a sample moves at least."""
+    """The resource that the host exhausted while a loader was drained; `copied_s` is the time in
+    which it copies the bytes that a sample moves at least."""
     if limit.cores_busy is None:
         return "unknown"
     if limit.cores_busy >= SATURATED:
@@ -171,7 +171,7 @@ def _lines(one: Certified, pace: Pace, host: Answer) -> Iterator[str]:
         f"here: {host.copy_bytes_per_s / 1e9:.2g})."
     )
     if not one.at_least and abs(int(one.drained) - one.fed) > 1:
-        yield "  Measured and predicted number differ by more than one; trust the measured one."
+        yield "  The measured and the predicted number differ by more than one: trust the measured."
     busy = [(run, run.cores_busy) for run in (fed.limit, *fed.runs) if run.cores_busy is not None]
     used = (share - run.cpu_s * run.samples_per_s / host.cores for run, share in busy)
     if (others := max(used, default=0.0)) > DISTURBED:

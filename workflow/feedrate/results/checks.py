@@ -87,11 +87,11 @@ def updates_made(e: Evidence) -> Judgement:
 def answers_finite(e: Evidence) -> Judgement:
     """In inference: every pass reported its answer, and all answers are finite."""
     steps = [step for events in e.ranks.values() for step in events.steps]
-    told = [step.finite for step in steps if step.finite is not None]
+    reported = [step.finite for step in steps if step.finite is not None]
     expected = e.spec.protocol.steps * e.spec.count
-    if len(told) != expected:
-        return False, f"{len(told)} of {expected} forward passes reported their answer."
-    if bad := told.count(False):
+    if len(reported) != expected:
+        return False, f"{len(reported)} of {expected} forward passes reported their answer."
+    if bad := reported.count(False):
         return False, f"{bad} of {expected} answers are not finite."
     return True, f"All {expected} answers are finite."
 

@@ -78,29 +78,29 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
 
     A claim holds if the whole interval is where the claim puts the ratio, and is refuted if none of
     it is: within `tolerance` (a share) of a printed value; above `more_than`; not below
-    `no_less_than` by `margin` (a share) or more. Without an interval nobody can tell.
+    `no_less_than` by `margin` (a share) or more. Without an interval we cannot tell.
     """
     if claim.published is not None:
         least, most = (claim.published * (1 + sign * tolerance) for sign in (-1, 1))
-        said = f"{claim.published:g}, and {tolerance:.0%} around it"
+        claimed = f"{claim.published:g}, within {tolerance:.0%}"
     elif claim.more_than is not None:
         least, most = math.nextafter(claim.more_than, math.inf), math.inf
-        said = f"more than {claim.more_than:g}"
+        claimed = f"more than {claim.more_than:g}"
     else:
         limit = claim.no_less_than or 0.0
         least, most = math.nextafter(limit * (1 - margin), math.inf), math.inf
-        said = f"no less than {limit:g}, with a margin of {margin:.0%}"
+        claimed = f"no less than {limit:g}, with a margin of {margin:.0%}"
     of = "throughputs" if claim.metric == "samples_per_s" else claim.metric
     why = f"Measured ratio of {of}: {measured.value:.3g}"
     if measured.low is None or measured.high is None:
-        return CANNOT_TELL, f"{why}, by single runs and so without an interval; claimed: {said}."
+        return CANNOT_TELL, f"{why}, from single runs, so without an interval; claimed: {claimed}."
     why += f" ({measured.low:.3g} to {measured.high:.3g})"
     verdict = CANNOT_TELL
     if least <= measured.low and measured.high <= most:
         verdict = HOLDS
     elif measured.high < least or measured.low > most:
         verdict = REFUTED
-    return verdict, f"{why}; claimed: {said}."
+    return verdict, f"{why}; claimed: {claimed}."
 
 
 class _Claims:
@@ -182,7 +182,7 @@ class _Claims:
         kind = kind_of(metric, {ref.device for ref in refs})
         work = {run.get("measured_as") or run["cell"] for ref in refs for run in self._runs(ref)}
         same = len(refs) == 2 and len({ref.device for ref in refs}) == len(work) == 1
-        found = ["both cells are the same runs"] * same
+        found = ["both cells have the same runs"] * same
         for ref in refs:
             run = min(self._runs(ref), key=lambda run: run["status"] != "ok")
             found += short_epochs(run, metric)
@@ -199,30 +199,30 @@ class _Claims:
             return (HOLDS if claimed else REFUTED), "It trained."
         if "out_of_memory" in ended:
             cause = ended["out_of_memory"]
-            told = cause if cause.startswith(NOT_TRIED) else "It ran out of memory."
-            return (REFUTED if claimed else HOLDS), told
+            reason = cause if cause.startswith(NOT_TRIED) else "It ran out of memory."
+            return (REFUTED if claimed else HOLDS), reason
         return NO_DATA, self._absent(cell)
 
     def _disturbed(self, refs: Sequence[CellRef]) -> str:
-        """What may have disturbed the runs that a ratio rests on."""
+        """What may have disturbed the runs behind a ratio."""
         runs = (run for ref in refs for run in self._runs(ref) if run["status"] == "ok")
-        told = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
-        return f" A run may have been disturbed: {told}" if told else ""
+        causes = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
+        return f" A run may have been disturbed: {causes}" if causes else ""
 
     def _absent(self, ref: CellRef) -> str:
         """Why a cell has no number: why the study leaves it out, or how its runs ended. Levels that
         not every device supports are named, also those of the baseline."""
         factors, runs, own = self._study.factors, self._runs(ref), self._levels(ref)
         needy = {name: level for name, level in own.items() if level in factors[name].requires}
-        told = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
+        named = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
         if runs:
             causes = (run["cause"] for run in runs if run["cause"])
-            return f"{told}: {runs[0]['status']}: {next(causes, 'no cause given')}"
+            return f"{named}: {runs[0]['status']}: {next(causes, 'no cause given')}"
         levels = {name: parse_level(level) for name, level in own.items()}
         able = self._study.able.get(ref.device)
         parts = [] if able is None else self._study.exclude
         left_out = (f"left out: {part.why}" for part in parts if part.covers(levels, able or ()))
-        return f"{told} was {next(left_out, 'not measured.')}"
+        return f"{named} was {next(left_out, 'not measured.')}"
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
         """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
@@ -243,7 +243,7 @@ class _Claims:
         return ratio_interval(above, below, self._study.confidence, noise), ""
 
     def _printed(self, claim: Claim, ratio: Ratio) -> Row:
-        """What the source prints, and whether its own table says the same."""
+        """The printed value of the source, and whether its own table agrees."""
         recomputed = recompute(ratio, self._study, claim.edition, claim.metric)
         verdict = ""
         if recomputed is not None:

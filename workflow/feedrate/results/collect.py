@@ -244,13 +244,13 @@ def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> N
     among = Counter(base for base, c in own if c[RATES] and not c["measured_as"])
     for cell, base in zip(cells, bases, strict=True):
         rates, baseline = cell[RATES], known.get(base)
-        told = lines.confidence, noise.get((cell["study"], cell["device"]))
-        interval = median_interval(rates, *told)[1:] if rates else (None, None)
+        options = lines.confidence, noise.get((cell["study"], cell["device"]))
+        interval = median_interval(rates, *options)[1:] if rates else (None, None)
         speedup: Sequence[float | None] = (None, None, None)
         if rates and baseline:
             same = cell["cell"] == base[1]
             speedup = (
-                (1.0,) * 3 if same else ratio_interval(rates, baseline, *told, among[base] - 1)
+                (1.0,) * 3 if same else ratio_interval(rates, baseline, *options, among[base] - 1)
             )
         found = (*interval, spread(rates or []), *speedup)
         cell |= dict(zip(INTERVALS, found, strict=True))
@@ -271,8 +271,8 @@ def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
     cells["partly"] = cells["ok_runs"].between(1, cells["runs"] - 1)
     of_cell = cells.reindex(pd.MultiIndex.from_frame(runs[KEY])).set_index(runs.index)
     tells = (runs["status"] == of_cell["status"]) != of_cell["partly"]
-    told = runs[tells & (runs["cause"] != "")].drop_duplicates(KEY).set_index(KEY)
-    cells["cause"] = told["cause"]
+    causes = runs[tells & (runs["cause"] != "")].drop_duplicates(KEY).set_index(KEY)
+    cells["cause"] = causes["cause"]
     return cells.drop(columns="partly").fillna({"cause": ""})
 
 

@@ -12,7 +12,8 @@ from feedrate.config.values import Level, level_text
 from feedrate.results.settings import PublishedFacts
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
-"""What is compared: a rate (or two devices'), two settings of a device, memory, or losses."""
+"""The kind of comparison: of a rate (or two devices'), two settings of a device, memory, or
+losses."""
 
 RATES = ("samples_per_s", "tflops_per_device")
 """Metrics that the ends of epochs lower."""
@@ -61,7 +62,7 @@ class Compared(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """What the source says, and what our run did."""
+        """The words of the source, and those of our run."""
         words = {True: "on", False: "off"}
         said, here = (
             [words[one] if isinstance(one, bool) else level_text(one) for one in side]
@@ -71,7 +72,7 @@ class Compared(NamedTuple):
 
 
 def stated(row: Published | PublishedFacts | None, sources: Sources) -> dict[Item, Fact]:
-    """What a published number's row and sheet state; the sheet has the last word."""
+    """The facts in a published number's row and sheet; the sheet takes precedence."""
     names: tuple[Item, ...] = ("device", "batch_size", "software")
     in_row = {name: said for name in names if (said := getattr(row, name, None))}
     facts = {name: Fact(says=said, where="its row") for name, said in in_row.items()}
@@ -93,7 +94,7 @@ def compare(
 def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
     """Why a number of this kind cannot be judged; empty if it can."""
     texts = ((one.label, *one.texts) for one in in_the_way(compared, kind))
-    return [f"{label}: {said} there, {here} here" for label, said, here in texts]
+    return [f"{label}: {said} in the source, {here} here" for label, said, here in texts]
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
@@ -118,11 +119,11 @@ def short_epochs(run: Mapping[str, Any], metric: str) -> list[str]:
     """Why a run's rate counts for no claim, if its epochs are too short; else empty."""
     if metric not in RATES or not run.get("short_epochs"):
         return []
-    return [f"steps per epoch: {run['steps_per_epoch']} here, too few"]
+    return [f"too few steps per epoch here: {run['steps_per_epoch']}"]
 
 
 def kind_of(metric: str, devices: Collection[str]) -> Kind:
-    """What a ratio of this metric compares."""
+    """The kind of comparison that a ratio of this metric makes."""
     if metric in RATES:
         return "ratio" if len(devices) == 1 else "rate"
     return "loss" if metric.startswith("loss") else "memory"
@@ -134,8 +135,8 @@ def because(reasons: Iterable[str]) -> str:
 
 
 def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Level | None]:
-    """What our run did. An epoch may have left out a last, smaller batch: its rows are at least as
-    many."""
+    """The items of our run. An epoch may have left out a last, smaller batch: its rows are at least
+    as many."""
     names = {"devices": "world_size", "software": "library"}
     found = {item: run.get(names.get(item, item)) for item in get_args(Item)}
     steps = run.get("steps_per_epoch")

@@ -110,8 +110,8 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     words = others["what"].replace({"spec_digest": "spec"} | {c: word for word, c in WORK.items()})
     cells["differs"] = words.groupby([others[name] for name in KEY]).agg(";".join)
     versions = _software_moved(*both, KEY)
-    told = versions["what"] + " " + versions["before"] + " to " + versions["after"]
-    cells["software"] = told.groupby([versions[name] for name in KEY]).agg(";".join)
+    changes = versions["what"] + " " + versions["before"] + " to " + versions["after"]
+    cells["software"] = changes.groupby([versions[name] for name in KEY]).agg(";".join)
     counts = ["runs_before", "runs_after", "ok_runs_before", "ok_runs_after", "same_runs"]
     texts = ["status_before", "status_after", "differs", "software"]
     cells[counts] = cells[counts].fillna(0).astype(int)
@@ -141,9 +141,9 @@ def judge(
     """The ratio of the rates of a cell in two sets, the change, and the reason.
 
     Rates differ where the greater median is more than `noise_share` above the lesser and, if the
-    noise is known, the interval does not contain 1; if it does, nobody can tell. Nor can anybody
-    where medians are closer, but the interval contains 1 and a ratio that would be a difference.
-    So swapped sets give the same answer, swapped.
+    noise is known, the interval does not contain 1; if it does, we cannot tell. We cannot tell
+    either where medians are closer, but the interval contains 1 and a ratio that would be a
+    difference. So swapped sets give the same answer, swapped.
     `noise` is that of all cells of both sets, and `comparisons` is the number of these cells.
     """
     found = ratio_interval(new, old, lines.confidence, noise, comparisons)

@@ -17,7 +17,7 @@ from feedrate.results.settings import DeviceFacts
 
 
 class Evidence(NamedTuple):
-    """What a check may look at: what was asked for, and what the run left behind."""
+    """The input of a check: what was requested, and what the run left behind."""
 
     spec: RunSpec
     measurement: Measurement
@@ -113,8 +113,8 @@ def pixels(e: Evidence) -> Judgement:
     worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
     if worst is None:
         return True, "The pixels were not compared."
-    told = f"Pictures differ from the reference by at most {worst:.3g} of 255."
-    return worst <= PIXEL_BOUND, told
+    detail = f"Pictures differ from the reference by at most {worst:.3g} of 255."
+    return worst <= PIXEL_BOUND, detail
 
 
 def attention(e: Evidence) -> Judgement:
@@ -180,13 +180,13 @@ def computation(e: Evidence) -> Judgement:
 
 def equal_weights(e: Evidence) -> Judgement:
     """In training: all ranks ended with equal weights, unless each held a part of them."""
-    told = [events.computation.weights for events in e.ranks.values() if events.computation]
-    found = {digest for digest in told if digest}
+    digests = [events.computation.weights for events in e.ranks.values() if events.computation]
+    found = {digest for digest in digests if digest}
     if len(found) > 1:
         return False, f"{e.spec.count} ranks ended with {len(found)} different sets of weights."
     if not found or e.spec.count == 1:
         return True, "No two ranks held the same weights."
-    return True, f"All {len(told)} ranks ended with equal weights."
+    return True, f"All {len(digests)} ranks ended with equal weights."
 
 
 def fp32(e: Evidence) -> Judgement:
@@ -207,7 +207,7 @@ def data_digest(e: Evidence) -> Judgement:
         return True, "No data digest was asked for."
     if used != [asked]:
         seen = listed(digest[:12] for digest in used) or "no digest"
-        return False, f"Data with digest {asked[:12]} were asked for, {seen} was read."
+        return False, f"Data with digest {asked[:12]} were asked for, but {seen} was read."
     return True, f"The data have digest {asked[:12]}, as asked for."
 
 
@@ -234,7 +234,7 @@ WAITED_FOR_MEMORY = 0.10
 
 
 def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]:
-    """What certainly disturbed a run in its window, and what may have, as sentences."""
+    """The certain and the possible disturbances of a run in its window, as sentences."""
     certain: list[str] = []
     possible: list[str] = []
     for events in ranks.values():
@@ -243,7 +243,7 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
             certain += map(lowered, end.get("slowed_by", ()))
             possible += map(lowered, end.get("limited_by", ()))
             if end.get("others"):
-                possible.append("Processes of others were on the device.")
+                possible.append("Other processes were on the device.")
         if len(events.machines) == 2 and events.window:
             passed_s = passed(events)
             stolen = passed_s.get("cpu_stolen_s", 0.0) / (passed_s.get("cpu_wanted_s") or 1.0)
@@ -252,13 +252,13 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
                 certain.append(f"Another process used {busy:.0%} of the device's cores.")
             if stolen >= STOLEN_POSSIBLE:
                 found = certain if stolen >= STOLEN_CERTAIN else possible
-                found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to others.")
+                found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to other guests.")
             if waited >= WAITED_FOR_MEMORY:
                 possible.append(f"Processes waited for memory {waited:.0%} of the time.")
     foreign, idle = foreign_cpu(ranks)
     if foreign >= FOREIGN_POSSIBLE:
         found = certain if foreign >= FOREIGN_CERTAIN and idle < FEW_IDLE else possible
-        found.append(f"Other processes used {foreign:.0%} of the time of the job's CPU cores.")
+        found.append(f"Other processes kept the job's CPU cores busy {foreign:.0%} of the time.")
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
 
 
@@ -268,11 +268,11 @@ def undisturbed(e: Evidence) -> Judgement:
     less than 25% of the time of the job's cores, or left them idle."""
     certain, possible = disturbances(e.ranks)
     perhaps = ["The run may have been disturbed.", *possible] if possible else []
-    told = " ".join(certain or perhaps)
-    return not certain, told or "Nothing that was looked for disturbed the run."
+    found = " ".join(certain or perhaps)
+    return not certain, found or "No disturbance was found."
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
 """The checks that other work on the machine fails: the next call tries such a run again."""
 MOST_ATTEMPTS = 3
-"""After so many attempts at a disturbed run, the machine is not quiet enough for it."""
+"""A run that is disturbed in so many attempts is not repeated again."""

@@ -172,13 +172,13 @@ def _danger(entries: list[zipfile.ZipInfo]) -> str:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         parts = PurePosixPath(name).parts
         if name in seen:
-            return f"{name!r} is in it twice"
+            return f"{name!r} occurs in it twice"
         if name not in TOP_FILES and (name != "/".join(parts) or parts[0] not in TOP_FOLDERS):
-            return f"{name!r} is no file of a campaign"
+            return f"{name!r} is not a file of a campaign"
         if ".." in parts or set(name) & {"\\", ":", "\0"}:
             return f"{name!r} is not allowed as a file's path"
         if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1:
-            return f"{name!r} is no plain file"
+            return f"{name!r} is not a regular file"
         if entry.file_size > max(RATIO_FROM_BYTES, MOST_RATIO * entry.compress_size):
             return f"{name!r} would grow to more than {MOST_RATIO} times its size"
         seen.add(name)
@@ -191,6 +191,8 @@ def _checksums(found: zipfile.ZipFile, archive: Path) -> dict[str, str]:
         pairs = (line.split("  ", 1) for line in text.splitlines())
         return {name: digest for digest, name in pairs}
     except KeyError:
-        raise ArchiveError(f"{archive}: no archive of a campaign: it has no {CHECKSUMS}") from None
+        raise ArchiveError(
+            f"{archive}: not an archive of a campaign: it has no {CHECKSUMS}"
+        ) from None
     except (ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ArchiveError(f"{archive}: {CHECKSUMS} is damaged: {error}") from None

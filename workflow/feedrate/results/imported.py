@@ -41,7 +41,7 @@ class Imported(Strict, kw_only=True):
 
 
 class Evidence(NamedTuple):
-    """What the checks of an imported run may look at."""
+    """The input of the checks of an imported run."""
 
     entry: Import
     device: ImportDevice
@@ -51,7 +51,7 @@ class Evidence(NamedTuple):
 
 
 def import_runs(settings: ImportSettings, out: Path) -> None:
-    """Write the records of a study's imports, and print what became of their files."""
+    """Write the records of a study's imports, and print the result for each file."""
     found = imported(settings)
     write_json(out, msgspec.to_builtins(found))
     print(f"{len(found.records)} runs in {len(found.files)} files")
@@ -137,8 +137,10 @@ def _line(run: Found, base: Path, name: str) -> str:
     """`file:number: text` of the last line of a file in `base` with the run's rate after the name
     of one, or with the cause of its end. Empty where no line has it: a median of rates, a progress
     bar, a binary file."""
-    told = (number(run.metrics.get(f"train_{what}_per_second")) for what in ("samples", "steps"))
-    rate, last = next(filter(None, told), None), ""
+    reported = (
+        number(run.metrics.get(f"train_{what}_per_second")) for what in ("samples", "steps")
+    )
+    rate, last = next(filter(None, reported), None), ""
     with (base / name).open(encoding="utf-8", errors="replace", newline="\n") as stream:
         for count, line in enumerate(stream, start=1):
             named = _RATE.finditer(line) if rate else ()
@@ -183,10 +185,10 @@ def whole_run_timed(e: Evidence) -> Judgement:
     if not first:
         return True, "Nothing shows that the job was resumed."
     steps = steps_per_s * runtime if steps_per_s and runtime else None
-    text = f"The job was resumed at step {first}, but its rate counts the steps before too"
+    text = f"The job was resumed at step {first}, but its rate includes the steps before"
     if steps and steps > first and e.figures.samples_per_s:
         own = e.figures.samples_per_s * (1 - first / steps)
-        return False, f"{text}: by the {steps - first:.0f} steps since it is {own:.4g} samples/s."
+        return False, f"{text}; of the {steps - first:.0f} steps since, it is {own:.4g} samples/s."
     return False, f"{text}."
 
 
@@ -198,7 +200,7 @@ def loss_finite(e: Evidence) -> Judgement:
     try:
         loss = float(text) if text is not None else None
     except (TypeError, ValueError):
-        return False, one_line(f"The loss is no number: {text}")
+        return False, one_line(f"The loss is not a number: {text}")
     if loss is None:
         return True, "No loss was reported."
     passed = math.isfinite(loss) and loss != 0

@@ -173,17 +173,17 @@ def read_lines(texts: Sequence[str], name: str) -> tuple[list[Prediction], str]:
                 lines.append(line)
                 continue
         return lines, (
-            f"{name}, line {number}, is not as it was written, so no prediction counts: restore "
-            "the file, or remove it to begin another."
+            f"{name}, line {number}, was changed after it was written, so no prediction counts: "
+            "restore the file, or remove it to begin another."
         )
     return lines, ""
 
 
 def outcome(prediction: Prediction, cells: Mapping[Place, Cell]) -> Outcome:
     """A prediction with the rate that the runs of its target measured."""
-    told = msgspec.structs.asdict(prediction)
+    facts = msgspec.structs.asdict(prediction)
     target = cells.get((prediction.machine, prediction.target))
     if target is None:
-        return Outcome(**told)
+        return Outcome(**facts)
     begun = min(record.provenance.started_at for record in target.records)
-    return Outcome(**told, measured=target.samples_per_s, late=begun < prediction.made_at)
+    return Outcome(**facts, measured=target.samples_per_s, late=begun < prediction.made_at)

@@ -68,23 +68,23 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
     return rows
 
 
-def stands(series: Series, fitted: Fit) -> bool:
-    """Whether a fit may be put in words: it explains more points than it has constants, none of
-    them poorly, no cell that computes the same is faster than its limit 1 / Tc, and no verdict
-    denies that a cell is compute-bound."""
+def is_conclusive(series: Series, fitted: Fit) -> bool:
+    """Whether a fit allows a conclusion: it explains more points than it has constants, none of
+    them poorly; no cell that computes the same is faster than its limit 1 / Tc; and no verdict
+    contradicts it where it calls a cell compute-bound."""
     limit = series.world_size / fitted.tc_s * (1 + 1e-6)  # for rounding
-    told = len(series.cells) > CONSTANTS and fitted.max_error <= POOR_FIT
+    explains = len(series.cells) > CONSTANTS and fitted.max_error <= POOR_FIT
     bounds = [bound(p.workers, fitted.tc_s, fitted.td_s) for p in series.points()]
     verdicts = [cell.get("verdict") for cell in series.cells]
     denied = any(
         one == "compute" and verdict not in (None, "", "compute-bound")
         for one, verdict in zip(bounds, verdicts, strict=True)
     )
-    return told and series.fastest <= limit and not denied
+    return explains and series.fastest <= limit and not denied
 
 
 def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") -> str:
-    """The meaning of a fit that may be put in words; `basis` says what the rates rest on."""
+    """The meaning of a conclusive fit in words; `basis` qualifies the rates."""
     bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
     free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
     if free is None:
@@ -93,20 +93,21 @@ def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") 
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
             f"From {free} worker{'s' * (free != 1)} per rank on, {device} looks compute-bound: "
-            f"{_rate(can)} samples/s could be loaded, the device's fitted limit is {_rate(takes)}"
+            f"the loader could deliver {_rate(can)} samples/s, and the device's fitted limit is "
+            f"{_rate(takes)}"
         )
     return (
-        f"{limit}; with no worker, loading adds {fitted.td_s * 1e3:.3g} ms to each sample; "
-        f"two constants explain the {len(points)} rates within {fitted.max_error:.1%}{basis}."
+        f"{limit}. Without workers, loading adds {fitted.td_s * 1e3:.3g} ms to each sample. "
+        f"Two constants explain the {len(points)} rates within {fitted.max_error:.1%}{basis}."
     )
 
 
 def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
     points, ranks = series.points(), series.world_size
     tc_s, td_s = _ceilings(series)
-    told = stands(series, fitted)
+    conclusive = is_conclusive(series, fitted)
     single = series.origin == HERE and any(cell["ci_low"] is None for cell in series.cells)
-    basis = ", by single runs" * single
+    basis = ", from single runs" * single
     common = {
         "study": series.study,
         "origin": series.origin,
@@ -119,7 +120,7 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
         "max_error": fitted.max_error,
         "tc_measured_s": tc_s,
         "td_measured_s": td_s,
-        "reading": reading(called, fitted, points, basis) if told else "",
+        "reading": reading(called, fitted, points, basis) if conclusive else "",
     }
     for cell, point, predicted, residual in zip(
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
@@ -129,7 +130,7 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
             "loader_workers": point.workers,
             "predicted": predicted * ranks,
             "residual": residual,
-            "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if told else "",
+            "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if conclusive else "",
             "predicted_from_ceilings": unfitted,
             "ceiling_residual": unfitted and unfitted / cell["samples_per_s"] - 1,
         }
@@ -175,7 +176,7 @@ def _published(study: PublishedStudy) -> Origins:
 
 
 def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
-    """Ok cells, without what is none of their ceilings (`below_rate`)."""
+    """Ok cells, without the parts that are not ceilings (`below_rate`)."""
     names = ("cell", "verdict", "samples_per_s", "ci_low", *study.factors)
     share = study.noise_share
     found: Origins = {}
@@ -184,10 +185,10 @@ def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
             key = (HERE, cell["device"], cell["world_size"] or 1)
             above = {"loader", "model"}.difference((cell.get("below_rate") or "").split(";"))
             ceilings = [f"{part}_samples_per_s" for part in sorted(above)]
-            told = {one: cell.get(one) for one in (*names, *ceilings)}
+            known = {one: cell.get(one) for one in (*names, *ceilings)}
             noise = assumed_noise(share, [cell.get("block_noise")])
             likely = median_interval([cell["samples_per_s"]], CONFIDENCE, noise)
-            found.setdefault(key, []).append(told | {"least": cell["ci_low"] or likely.low})
+            found.setdefault(key, []).append(known | {"least": cell["ci_low"] or likely.low})
     return found
 
 

@@ -70,7 +70,7 @@ def leaderboard(runs: Iterable[Row], fit: Iterable[Row]) -> Iterator[Row]:
     """The rows of leaderboard.csv: the numbers of `runs` (of results.csv), then the published rates
     among the rows of fit.csv. Runs that a row shows for another cell are listed there only."""
     for run in runs:
-        told = {
+        facts = {
             **{name: run.get(name) for name in ("study", "device", "cell", "repeat", "status")},
             **{name: run.get(name) for name in ("device_model", "started_at", "record")},
             "settings_digest": run.get("spec_digest"),
@@ -78,12 +78,12 @@ def leaderboard(runs: Iterable[Row], fit: Iterable[Row]) -> Iterator[Row]:
         }
         for metric in () if run.get("measured_as") else METRICS:
             if (value := run.get(metric.name)) is not None:
-                yield told | {"metric": metric.name, "value": value, "unit": metric.unit}
+                yield facts | {"metric": metric.name, "value": value, "unit": metric.unit}
     for row in fit:
         if str(row.get("origin") or "").startswith("published"):
-            told = {name: row.get(name) for name in ("study", "device", "cell")}
+            facts = {name: row.get(name) for name in ("study", "device", "cell")}
             rate = {"metric": "samples_per_s", "value": row["samples_per_s"], "unit": "samples/s"}
-            yield {**told, **rate, "provenance": row["origin"]}
+            yield {**facts, **rate, "provenance": row["origin"]}
 
 
 def data_package(

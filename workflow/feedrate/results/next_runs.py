@@ -1,4 +1,4 @@
-"""What the next pass of the workflow measures, after the results of the last one.
+"""The measurements of the next pass of the workflow, after the results of the last one.
 
 `repeats: auto`: one more repeat of the cells that open decisions rest on. The data are looked at
 again after every block of repeats. So that all looks hold together, each has the confidence of
@@ -110,8 +110,10 @@ def _key(row: Row) -> str:
 def _open_cells(cells: Sequence[Row], claims: Sequence[Row], compared: Sequence[Row]) -> list[Row]:
     """The cells that open recommendations, claims and comparisons rest on; those that need the
     fewest repeats come first."""
-    told = [claim for claim in claims if claim["verdict"] == "cannot tell"]
-    named = {f"{claim['study']}/{cell}" for claim in told for cell in claim["cells"].split(";")}
+    undecided = [claim for claim in claims if claim["verdict"] == "cannot tell"]
+    named = {
+        f"{claim['study']}/{cell}" for claim in undecided for cell in claim["cells"].split(";")
+    }
     name = "{study}/{device}/{cell}".format_map
     named |= {name(row) for row in compared if row["change"] == OPEN}
     wanted = {_key(row) for row in cells if row.get("open") or name(row) in named}

@@ -93,18 +93,18 @@ def _rate(*rounds: Blocks) -> float | None:
 def stages(ranks: Ranks) -> Stages:
     """Seconds and CPU seconds per optimizer step of each stage, mean of the ranks that reported
     it; its spans on the rank where they are slowest."""
-    told = [events.stages for events in ranks.values() if events.stages]
+    reported = [events.stages for events in ranks.values() if events.stages]
     known: dict[str, float | None] = {}
     slowest: dict[str, dict[str, Any]] = {}
     for name in STAGES:
-        known[f"{name}_s"] = _mean(one.seconds.get(name) for one in told)
-        spans = [one.spans[name] for one in told if name in one.spans]
+        known[f"{name}_s"] = _mean(one.seconds.get(name) for one in reported)
+        spans = [one.spans[name] for one in reported if name in one.spans]
         known[f"{name}_cpu_s"] = _mean(one.get("cpu_s") for one in spans)
         if spans:
             slowest[name] = max(spans, key=lambda one: float(one["p95_s"]))
             enough = slowest[name]["count"] >= FEWEST
             known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
-    not_split = list(dict.fromkeys(stage for one in told for stage in one.not_split))
+    not_split = list(dict.fromkeys(stage for one in reported for stage in one.not_split))
     for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
         seconds = [one for part in parts if (one := known[f"{part}_s"]) is not None]
         known[field] = sum(seconds) if seconds and not _mixed(not_split, known) else None

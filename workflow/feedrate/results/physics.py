@@ -1,6 +1,6 @@
 """The judgements of `feedrate selftest`: pure functions from measured figures to lines of its page.
 
-Each is grounded in what any device must do, not in what one has done before.
+Each rests on what any device must do, not on the past figures of one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Line(msgspec.Struct, frozen=True):
     subject: str
     """`one card: fp8`, `rank 3: product in bf16`."""
     text: str
-    """What was found, in one sentence without a full stop."""
+    """The finding, in one sentence without a full stop."""
 
 
 LEAST_OF_PEAK = 0.2
@@ -61,7 +61,7 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     synchronisation does not wait, or the entry describes another device."""
     subject = f"{card}: matrix product in {product.precision}"
     if product.tflops is None:
-        text = product.failure or "this kind of device has none outside of its Trainer"
+        text = product.failure or "this kind of device computes it only in its Trainer"
         return Line("failed" if product.failure else "unknown", subject, text)
     text = f"{product.tflops:.4g} TFLOP/s, side {product.side}"
     if peak_tflops is None:
@@ -69,7 +69,9 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     share = product.tflops / peak_tflops
     text += f", {share:.0%} of the registered {peak_tflops:g}"
     if share > MOST_OF_PEAK:
-        text += ": the device's synchronisation does not wait, or the entry is another device's"
+        text += (
+            ": the device's synchronisation does not wait, or the entry describes another device"
+        )
     return Line(_if(LEAST_OF_PEAK <= share <= MOST_OF_PEAK), subject, text)
 
 
@@ -89,7 +91,7 @@ def judge_allocation(found: Allocation, card: str) -> Line:
         if abs(change - size) > MEMORY_SHARE * size:
             text = f"memory {what} {change:.3f} GiB; {size:.3f} GiB were allocated and freed"
             return Line("failed", subject, text)
-    return Line("passed", subject, f"{size:.3f} GiB were seen to come and go")
+    return Line("passed", subject, f"they rose and fell by an allocation of {size:.3f} GiB")
 
 
 def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
@@ -104,10 +106,12 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
     for card, readings in enumerate(ranks):
         times, joules = zip(*((s, j or 0.0) for s, j in readings), strict=True)
         if any(later < earlier for earlier, later in pairwise(joules)):
-            return Line("failed", "energy", f"the counter of card {card} went backwards")
+            return Line("failed", "energy", f"the counter of card {card} decreased")
         power.append((joules[-1] - joules[0]) / (times[-1] - times[0]))
     if (least := min(power)) <= 0:
-        return Line("failed", "energy", f"the counter of card {power.index(least)} stood still")
+        return Line(
+            "failed", "energy", f"the counter of card {power.index(least)} did not increase"
+        )
     text = f"the counters increase; {max(power):.4g} W on average under matrix products"
     if power_w is None:
         return Line("unknown", "energy", f"{text}; no rated power is registered")
@@ -129,11 +133,10 @@ def judge_run(record: Record, subject: str) -> Line:
 def judge_stopwatch(found: Measurement, stopwatch_s: float | None, subject: str) -> Line:
     """The timed window agrees within 1% with a stopwatch outside of the process."""
     if not stopwatch_s:
-        return Line("failed", f"{subject}: window", "it was not seen from outside of the process")
+        return Line("failed", f"{subject}: window", "the stopwatch outside the process missed it")
     window_s = found.wall_s + (found.paused_s or 0.0)
     off = window_s / stopwatch_s - 1
-    outside = f"by a stopwatch outside of the process {stopwatch_s:.3f} s ({off:+.2%})"
-    text = f"{window_s:.3f} s, {outside}"
+    text = f"{window_s:.3f} s; {stopwatch_s:.3f} s by a stopwatch outside the process ({off:+.2%})"
     return Line(_if(abs(off) <= STOPWATCH_SHARE), f"{subject}: window", text)
 
 
@@ -143,7 +146,7 @@ def judge_pixels(record: Record, subject: str) -> Line:
     if off is None:
         return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
     ratio = "" if psnr_db is None else f", {psnr_db:.1f} dB"
-    text = f"{off:.2f} of 255 levels from the reference's on average{ratio}"
+    text = f"on average {off:.2f} of 255 levels from the reference's{ratio}"
     return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
 
 

@@ -1,4 +1,4 @@
-"""What a change would gain: virtual speed-ups, and the rate after a real change of a setting.
+"""The gain of a change: virtual speed-ups, and the rate after a real change of a setting.
 
 Two rules predict a rate from what was measured before the change. A part (the loader, the model)
 that the change affects is taken from another cell that has it.
@@ -93,8 +93,8 @@ class Cell(NamedTuple):
     def saves(self, shorter: float) -> list[float]:
         """Share of a step that loading in a time shorter by this share saves, by round; from the
         virtual speed-up that comes nearest. Nothing is known of slower loading."""
-        told = [events.stages.seconds for events in self.events if events.stages]
-        times = {name: fmean(one.get(name, 0.0) for one in told) for name in LOADING if told}
+        timed = [events.stages.seconds for events in self.events if events.stages]
+        times = {name: fmean(one.get(name, 0.0) for one in timed) for name in LOADING if timed}
         tried = [(stage, share) for stage, share in self.saved if times.get(stage)]
         if not tried or shorter <= 0:
             return []
@@ -103,7 +103,7 @@ class Cell(NamedTuple):
         return [ratio * saved for saved in self.saved[stage, share]]
 
     def gains(self) -> list[str]:
-        """What each virtual speed-up gains, as `halving decode gains 31% ± 4%`."""
+        """The gain of each virtual speed-up, as `halving decode gains 31% ± 4%`."""
         words = {0.5: "halving", 1.0: "leaving out"}
         return [
             f"{words.get(share, f'shortening by {share:.0%}')} {stage} "
@@ -149,13 +149,13 @@ def predictions(
 
 
 def loader_of(spec: RunSpec) -> object:
-    """What the time of loading a sample in one process depends on."""
+    """The settings that determine the time of loading a sample in one process."""
     loader = msgspec.structs.replace(spec.settings.loader, workers=0, max_tokens=1)
     return loader, spec.settings.model, spec.dataset
 
 
 def model_of(spec: RunSpec) -> object:
-    """What the time of computing a sample depends on."""
+    """The settings that determine the time of computing a sample."""
     return msgspec.structs.replace(spec.settings, loader=None), spec.settings.loader.max_tokens
 
 

@@ -79,8 +79,8 @@ class _Choice:
         """Recommend the simplest cell that no other may beat by the smallest effect or more.
 
         A cell is out if another is measurably faster by what may matter. It is undecided if another
-        may be as fast, or faster by the smallest effect: the interval of the ratio holds both. The
-        first undecided cell counts: an answer needs repeats of it and of its rivals only.
+        is perhaps no faster, or perhaps faster by the smallest effect: the interval of the ratio
+        includes both. The first undecided cell counts: only it and its rivals need repeats.
         """
         beaten = [cell for cell in self._cells if self._beats(*self._over(self._best, cell))]
         able = [cell for cell in self._cells if cell not in beaten]
@@ -108,8 +108,8 @@ class _Choice:
         return low or value, high or value
 
     def _between(self, one: Row, other: Row) -> Noise:
-        """The noise of two cells. If it is assumed, the steps of a disturbed run tell of it too,
-        but not of other cells."""
+        """The noise of two cells. If it is assumed, the steps of a disturbed run count too, but
+        only for its own cell."""
         own = [cell["block_noise"] or 0.0 for cell in (one, other)]
         return self._noise if self._repeated else self._noise._replace(sd=max(self._noise.sd, *own))
 
@@ -123,19 +123,21 @@ class _Choice:
         needed = max(self._repeats(cell, other) for other in rivals)
         about = "about" if needed < MOST_REPEATS else "at least"
         low, high = self._over(fastest, cell)
-        many = f" and {len(rivals) - 1} more" * (len(rivals) > 1)
-        both = f"{self._told(cell)} and {self._told(fastest)}{many}"
+        one, other = self._with_rate(cell), self._with_rate(fastest)
+        between = f"{one} and {other}"
+        if more := len(rivals) - 1:
+            between = f"{one}, {other} and {more} more"
         above, below = fastest["samples_per_s"], cell["samples_per_s"]
         ratio = f"{above:.4g}/{below:.4g} = {above / below:.3f}"
         ends = f"{low:.3f} to {high:.3f}"
         many = f"with {len(self._cells)} settings compared"
-        told = f"{many} the ratio is {ends}; {about} {needed} repeats of each would decide"
+        reason = f"{many}, the interval is {ends}; {about} {needed} repeats of each would decide"
         if not self._repeated:
-            told = f"{self._assumption(fastest, cell)}, and {many} the ratio may be {ends}"
-            told += f"; at least {needed} runs of each are needed"
-        text = f"Undecided between {both}: {ratio}; {told}."
-        for one in (cell, *rivals):
-            one |= {"open": text, "repeats_to_decide": max(needed - len(one[RATES]), 1)}
+            reason = f"{self._assumption(fastest, cell)}, and {many}, the interval is {ends}"
+            reason += f"; at least {needed} runs of each are needed"
+        text = f"Undecided between {between}: the ratio is {ratio}; {reason}."
+        for row in (cell, *rivals):
+            row |= {"open": text, "repeats_to_decide": max(needed - len(row[RATES]), 1)}
 
     def _repeats(self, cell: Row, other: Row) -> int:
         """Repeats of two cells that would decide between them, if their ratio stays as it is."""
@@ -161,28 +163,29 @@ class _Choice:
             text += f", the best of {len(self._cells)} settings{self._luck()}"
         else:
             effect = f"{100 * (self._matters - 1):.3g}%"
-            text += f", less than {effect} below the best, {self._told(self._best)}{self._luck()}"
-        single = self._assumption(cell, self._best) if len(self._cells) > 1 else "single runs"
-        return text + f", by {single}" * (not self._repeated) + self._cores(cell)
+            best = self._with_rate(self._best)
+            text += f", less than {effect} below the best, {best}{self._luck()}"
+        single = self._assumption(cell, self._best) if len(self._cells) > 1 else "from single runs"
+        return text + f", {single}" * (not self._repeated) + self._cores(cell)
 
     def _assumption(self, one: Row, other: Row) -> str:
-        """What is taken for granted where nothing was repeated."""
+        """The assumption where nothing was repeated."""
         share = self._between(one, other).sd * REPEATABILITY
-        return f"single runs, which are taken to differ by up to {share:.0%}"
+        return f"assuming that single runs differ by up to {share:.0%}"
 
     def _luck(self) -> str:
-        """How far noise alone lifts the best of the settings that may be equal."""
+        """How far noise alone raises the best of the settings that may be equal."""
         equal = sum(self._over(self._best, c)[0] <= 1 for c in self._cells if c is not self._best)
         bias = selection_bias(self._noise, len(self._best[RATES]), 1 + equal)
-        text = f" (the best of {1 + equal} that may be equal: by chance about {bias:.1%} too high)"
+        text = f" (the best of {1 + equal} that may be equal, by chance about {bias:.1%} too high)"
         return text * bool(equal)
 
-    def _told(self, cell: Row) -> str:
+    def _with_rate(self, cell: Row) -> str:
         """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""
         return f"{self._name(cell) or 'the baseline'} ({cell['samples_per_s']:.4g} samples/s)"
 
     def _name(self, cell: Row) -> str:
-        """The levels that tell a cell from others, and the workers: `decode = host, 2 workers`."""
+        """The levels that distinguish a cell, and the workers: `decode = host, 2 workers`."""
         named = self._named.union(self._changed(cell))
         levels = [f"{f} = {level_text(cell[f])}" for f in self._study.factors if f in named]
         if self._workers:

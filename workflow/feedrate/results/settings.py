@@ -27,7 +27,7 @@ DECODE = "loader.decode"
 """The setting that chooses where and how images are decoded."""
 
 STORAGE = "loader.storage"
-"""The setting that says where the files are. That is given, so nobody chooses among its levels."""
+"""The setting for the place of the files, which is given: its levels are not alternatives."""
 
 
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
@@ -45,7 +45,7 @@ def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
 def trains_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> bool:
-    """Whether cells with these levels train the same: what TRAINED says of both is equal."""
+    """Whether cells with these levels train the same: their settings in TRAINED are equal."""
     ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
     return all(ours.get(setting) == theirs.get(setting) for setting in TRAINED)
 
@@ -184,7 +184,7 @@ class ClaimStudy(PublishedStudy, kw_only=True):
     exclude: list[Exclude] = []
     measured: list[Name]
     able: dict[Name, list[Name]] = {}
-    """What the measured devices can do."""
+    """The capabilities of the measured devices."""
     confidence: float
     tolerance: Positive
     smallest_effect: Share
@@ -302,7 +302,7 @@ def fit_settings(project: Project) -> FitSettings:
 
 
 def sources_of(project: Project, study: str) -> Sources:
-    """What the sources of a study say about their experiments."""
+    """The statements of a study's sources about their experiments."""
     default = project.studies[study].source.sheet
     named = {default, *(row.sheet for row in project.published[study])}
     return Sources(
@@ -315,8 +315,8 @@ def sources_of(project: Project, study: str) -> Sources:
 def prediction_settings(project: Project) -> FitSettings:
     """`--published` of predict-published: fit_settings of the studies with rates by workers."""
     settings = fit_settings(project)
-    told = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
-    return msgspec.structs.replace(settings, studies=told)
+    fitted = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
+    return msgspec.structs.replace(settings, studies=fitted)
 
 
 def _thresholds(project: Project, study: str) -> Thresholds:

@@ -27,8 +27,8 @@ Row = dict[str, Any]
 LISTED = 20
 """Number of failures that `confirm_results` lists."""
 UNQUIET = (
-    f" After {MOST_ATTEMPTS} attempts: the machine is not quiet enough. Stop what else runs there, "
-    "then name the run's outcome.json after --forcerun."
+    f" After {MOST_ATTEMPTS} attempts, the machine is still not quiet enough. Stop the other work "
+    "there, then name the run's outcome.json after --forcerun."
 )
 _READERS: dict[Kind | None, Callable[[str], Any]] = {
     "text": str,

@@ -103,8 +103,8 @@ def faster_cells(
     found = []
     for one in (one for one in others if one["samples_per_s"] > limit):
         blocks = (each["block_noise"] for each in (cell, one))
-        told, level = known or assumed_noise(lines.noise_share, blocks), lines.confidence
-        found.append(ratio_interval(one[RATES], cell[RATES], level, told, len(others)))
+        between, level = known or assumed_noise(lines.noise_share, blocks), lines.confidence
+        found.append(ratio_interval(one[RATES], cell[RATES], level, between, len(others)))
     return found
 
 
@@ -125,7 +125,7 @@ def _bounds(cell: Row) -> dict[str, Estimate | None]:
 
 
 def _outrun(cell: Row, model: Estimate) -> bool:
-    """Whether the model alone is no ceiling because of another cell: it is not below its own."""
+    """Whether another cell shows that the model alone is not a ceiling, and its own does not."""
     flagged = "model" in (cell.get("below_rate") or "").split(";")
     return flagged and model.high is not None and model.high >= 1
 
@@ -137,13 +137,13 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     long = wait >= lines.input_bound_wait_share
     slow, longer = cell.get("slow_rank"), cell.get("slow_rank_ratio_low") or 0
     if slow is not None and longer >= lines.replay_gain:
-        times = f"waiting and computing take it at least {longer:.2f} times as long"
+        times = f"its waiting and computing take at least {longer:.2f} times as long"
         return "rank-bound", f"Rank {slow} holds up the others: {times}"
     started, starts = _starts(cell, lines)
     if started:
         return "input-bound", starts
     if cell["world_size"] > 1 and faster and not long and _exchange_explains(parts, lines):
-        return "communication-bound", "There is little wait, but the ranks together are slower"
+        return "communication-bound", "There is little wait, but together the ranks train slower"
     if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
         return "core-bound", "Loader and model share too few cores: each alone is faster"
     if long and faster:
@@ -157,7 +157,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if wait > lines.compute_bound_wait_share and not long:
         return "mixed", "Loading and computing both cost time"
     if faster is None and _nothing_else(cell, loader, lines):
-        return _computes(cell, "Loading takes hardly any time of the cores")
+        return _computes(cell, "Loading takes hardly any CPU time")
     if faster is None:
         return "undecided", _open("model", model, lines.replay_gain)
     if long or faster:
@@ -175,7 +175,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
 def _by_wait(
     cell: Row, loader: Estimate | None, model: Estimate | None, lines: Thresholds
 ) -> tuple[Name, str] | None:
-    """What the wait says where it counts without the model alone; None where it is short."""
+    """The verdict from a wait that counts without the model alone; None where it is short."""
     waits = _assumed(_wait(cell), cell, lines)
     counts = _loader_explains(loader, lines, _serial(cell)) or _waits_in_turn(cell, model)
     long = _above(waits, lines.input_bound_wait_share)
@@ -193,11 +193,11 @@ def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
     reason = "Loading hardly adds to the step" if _serial(cell) else ready
     busy = cell.get("device_busy_share")
     if busy is None:
-        unknown = " (whether the device is busy or waits for launches is not told apart here)"
+        unknown = " (whether the device is busy or waits for launches was not measured)"
         return "compute-bound", reason + unknown * (cell.get("device_kind") != "cpu")
-    kernels = f"the device runs a kernel {busy:.0%} of the time"
     if busy >= DEVICE_BUSY:
-        return "compute-bound", f"{reason}, and {kernels}"
+        return "compute-bound", f"{reason}, and the device runs a kernel {busy:.0%} of the time"
+    kernels = f"the device runs a kernel only {busy:.0%} of the time"
     return "launch-bound", f"{reason}, but {kernels}: it waits for the host to launch its work"
 
 
@@ -207,24 +207,24 @@ def _starts(cell: Row, lines: Thresholds) -> tuple[bool | None, str]:
     if found is None:
         return False, ""
     if long := _above(found, lines.input_bound_wait_share):
-        longer = f"{STARTS} {found.value:.1%} of the time beyond usual ones"
+        longer = f"{STARTS} an extra {found.value:.1%} of the time"
         return long, f"The loader starts again with every epoch, and {longer}"
-    return long, _unsure(STARTS, found, lines, " beyond usual ones")
+    return long, _unsure(f"{STARTS} an extra", found, lines)
 
 
 def _assumed(share: float, cell: Row, lines: Thresholds) -> Estimate | None:
-    """A share of the time that no other measurement confirms; None for 0. Its noise is the one that
-    single runs are taken to have."""
+    """A share of the time that no other measurement confirms; None for 0. Its noise is assumed, as
+    for single runs."""
     noise = assumed_noise(lines.noise_share, [cell.get("block_noise")])
     runs = cell.get("ok_runs") or 1
     return median_interval([share] * runs, lines.confidence, noise) if share else None
 
 
-def _unsure(what: str, share: Estimate, lines: Thresholds, more: str = "") -> str:
+def _unsure(what: str, share: Estimate, lines: Thresholds) -> str:
     """The reason why a share of the time with such an interval decides nothing."""
     ends = f"{share.low:.1%} to {share.high:.1%}"
-    told = f"{share.value:.1%}, or with the noise assumed of runs {ends}"
-    return f"{UNSURE} {what} at least {lines.input_bound_wait_share:.0%} of the time{more} ({told})"
+    measured = f"{share.value:.1%}; with the noise assumed for runs, {ends}"
+    return f"{UNSURE} {what} {lines.input_bound_wait_share:.0%} of the time or more ({measured})"
 
 
 def _serial(cell: Row) -> bool:
@@ -244,14 +244,14 @@ def _lacks_cores(cell: Row) -> bool:
 
 
 def _synchronous(cell: Row) -> bool:
-    """Whether nothing runs while a process waits for data, because it also computes: what it waits
-    is lost, and the rest is computing. A CPU has no queue of work."""
+    """Whether nothing runs while a process waits for data, because it also computes: its wait is
+    lost time, and the rest is computing. A CPU has no queue of work."""
     return cell.get("device_kind") == "cpu"
 
 
 def _waits_in_turn(cell: Row, model: Estimate | None) -> bool:
-    """Whether a long wait is a loss by itself: of a process that computes and waits in turn. Beside
-    a parallel loader the model alone must have been measured, if not told from the line."""
+    """Whether a long wait is a loss by itself, because the process computes and waits in turn. With
+    a parallel loader, the model alone must have been measured, even if that decided nothing."""
     measured = model is not None and model.low is not None
     return _synchronous(cell) and (_serial(cell) or measured)
 
@@ -263,8 +263,8 @@ def _wait(cell: Row) -> float:
 
 
 def _nothing_else(cell: Row, loader: Estimate | None, lines: Thresholds) -> bool:
-    """Whether little wait leaves nothing but computing, without the model alone: one rank computes
-    synchronously, and a loader in parallel takes hardly any time from the model's cores."""
+    """Whether a short wait leaves only computing as the limit, without the model alone: one rank
+    computes synchronously, and a parallel loader takes hardly any time from the model's cores."""
     fast = loader is not None and (loader.low or 0.0) >= 1 / lines.compute_bound_wait_share
     return _synchronous(cell) and cell["world_size"] == 1 and (_serial(cell) or fast)
 
@@ -297,7 +297,7 @@ def _open(part: str, ratio: Estimate | None, line: float) -> str:
     """The reason why the ratio of a part alone decides nothing."""
     if ratio is None or ratio.low is None:
         return f"The {part} alone was {'not measured' if ratio is None else 'measured only once'}"
-    return f"{UNSURE} the {part} alone is at least {line:g} times as fast"
+    return f"{UNSURE} the {part} alone is at least {line:g} times as fast as training"
 
 
 def _figures(cell: Row, has_gib: float | None) -> list[str]:
@@ -306,15 +306,15 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     found = [f"{wait:.1%} of the time is spent waiting for batches"]
     if (copying := cell.get("copy_wait_share") or 0.0) >= COPIES_SHOW:
         found.append(f"{copying:.1%} copying them to the device")
-    told = ((name, parts[name]) for name in ("model", "loader"))
-    if alone := [f"the {name} alone runs at {_times(one)}" for name, one in told if one]:
+    pairs = ((name, parts[name]) for name in ("model", "loader"))
+    if alone := [f"the {name} alone runs at {_times(ratio)}" for name, ratio in pairs if ratio]:
         rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
         of = "training in the same rounds" if rounds else "the window"
         found.append(f"{' and '.join(alone)} the rate of {of}")
     if parts["model"] and _outrun(cell, parts["model"]):
-        found.append("the model alone is no ceiling: a setting that computes the same is faster")
+        found.append("the model alone is not a ceiling: another setting trains the same faster")
     if _serial(cell):
-        found.append("with no worker the loader is serial, so its time adds to the model's")
+        found.append("without workers the loader is serial, so its time adds to the model's")
     if cell["oversubscribed"]:
         each, cores = " per rank" * (cell["world_size"] > 1), cell["cores_granted"]
         shared = f"{cores} core{'s' * (cores != 1)}"
@@ -324,8 +324,8 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     if (full := cell.get("cores_busy_share")) is not None:
         found.append(f"the job keeps its cores busy {full:.0%} of the time")
     if (cell.get("cores_waited_share") or 0.0) >= CORES_WAITED:
-        waited = f"{cell['cores_waited_share']:.0%} of the time in which its threads could run"
-        found.append(f"in {waited}, they waited for a core")
+        waited = f"{cell['cores_waited_share']:.0%} of the time in which they could run"
+        found.append(f"its threads waited for a core {waited}")
     if used := _over(cell["peak_memory_gib"], has_gib):
         held = _over(cell.get("reserved_memory_gib"), has_gib)
         also = "" if held is None else f" (the allocator holds {held:.0%})"

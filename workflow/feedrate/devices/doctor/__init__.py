@@ -1,4 +1,5 @@
-"""What this machine has, and what the runs of a plan would lack on it, before anything is fetched.
+"""The state of this machine, and what the runs of a plan would lack on it, before anything is
+fetched.
 
 One file per device kind has that kind's checks: a function `findings`, and the literals QUESTIONS
 ({name: Python expression}, for the interpreter of the kind's jobs, where `module` imports a module,
@@ -39,7 +40,7 @@ MODULES = (
     *("msgspec", "numpy", "psutil", "PIL", "pyarrow", "safetensors", "simplejpeg", "tensorboard"),
     *("tokenizers", "torch", "transformers", "accelerate"),
 )
-"""What the measured programs import on every kind of device."""
+"""The modules that the measured programs import on every kind of device."""
 QUESTIONS = {
     "trackers": "[n for n in ('mlflow', 'trackio', 'wandb') if importlib.util.find_spec(n)]",
     "python": "list(sys.version_info[:3])",
@@ -72,11 +73,11 @@ class Finding(msgspec.Struct, frozen=True):
 
     outlook: Outlook
     subject: str
-    """What it is about: `Python`, `h100: torchao`."""
+    """The subject: `Python`, `h100: torchao`."""
     text: str
-    """What was found, in one sentence without a full stop."""
+    """The finding, in one sentence without a full stop."""
     remedy: str = ""
-    """What to do about it; empty if it is fine."""
+    """The remedy; empty if it is fine."""
     studies: list[str] = []
     """The studies that it concerns; empty: all."""
 
@@ -85,7 +86,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Asked(NamedTuple):
-    """What a kind's checks judge: runs on one device of this host."""
+    """The input of a kind's checks: runs on one device of this host."""
 
     specs: Sequence[RunSpec]
     python: str
@@ -115,8 +116,8 @@ class Asked(NamedTuple):
 
 
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
-    """What is fine, will fail, will be slow or is unknown for these runs. `here`: they run on this
-    host, whose devices and software are looked at. No network is used."""
+    """The findings for these runs: fine, will fail, will be slow, or unknown. `here`: they run on
+    this host, whose devices and software are looked at. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
     found = list(_of_host(project, runs, here=here))
     for device, group in groupby(runs, key=attrgetter("device")):
@@ -205,7 +206,7 @@ def _numa(specs: Sequence[RunSpec]) -> Finding:
     for kind, ranks in {spec.kind: spec.count // spec.nodes for spec in specs}.items():
         known = [n for n in adapter_class(kind).numa_nodes(os.environ) if n is not None]
         if nodes > 1 and kind != "cpu" and len(known) < ranks:
-            text = f"{nodes} nodes, but that of {ranks - len(known)} accelerators is unknown"
+            text = f"{nodes} nodes; the node of {ranks - len(known)} accelerators is unknown"
             use = "in a virtual machine, ask for the host's topology; in a container, mount /sys"
             return Finding(SLOW, "NUMA", text, use)
     return Finding(FINE, "NUMA", f"nodes: {max(nodes, 1)}")
@@ -220,7 +221,7 @@ def _of_device(project: Project, device: Device, specs: list[RunSpec]) -> Iterat
             return
     try:
         if spec.nodes > 1 and slurm.JOB_ID not in os.environ:
-            raise DeviceError(f"a job of {spec.nodes} nodes needs a Slurm job, and this is none")
+            raise DeviceError(f"a job on {spec.nodes} nodes must run inside a Slurm job")
         spec = vendor.with_interpreter(spec, os.environ)
         environment = launch.launch_environment(spec, os.environ)
         for launcher in {each.launcher for each in specs}:
@@ -246,8 +247,8 @@ def _cards(device: Device, spec: RunSpec) -> Finding:
     right = [m for m in models if not device.model_pattern or is_called(m, device.model_pattern)]
     if len(right) >= needed:
         return Finding(FINE, many, found)
-    text = f"a job needs {needed} x {device.label}, and here {found or 'are none'}"
-    use = "use --device detected for what this machine has, or run it where the device is"
+    text = f"a job needs {needed} x {device.label}; this machine has {found or 'none'}"
+    use = "use --device detected for this machine's devices, or run it where the device is"
     return Finding(FAILS, many, "; ".join(filter(None, [text, machine.remark])), use)
 
 

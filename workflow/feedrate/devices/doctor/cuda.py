@@ -69,9 +69,9 @@ def _torch(asked: Asked, rows: list[list[str]]) -> Finding:
         oldest = DRIVERS.get(cuda.split(".")[0], ())
         if rows and _version(driver) < oldest:
             needed = ".".join(map(str, oldest))
-            return Finding(FAILS, "torch", f"{text}, which needs driver {needed}", AGAIN)
+            return Finding(FAILS, "torch", f"{text}; it needs driver {needed}", AGAIN)
         use = "run nvidia-smi inside the job's software; a container needs --nv or --gpus all"
-        return Finding(FAILS, "torch", f"{text}, finds no GPU", use)
+        return Finding(FAILS, "torch", f"{text}; it finds no GPU", use)
     for capability in {row[1] for row in rows if _version(row[1])}:
         major, minor = _version(capability)
         try:
@@ -96,7 +96,7 @@ def _packages(asked: Asked) -> Iterator[Finding]:
 
 
 def _clocks(asked: Asked) -> Iterator[Finding]:
-    """What lowers the clocks of GPUs now."""
+    """The causes that lower the clocks of GPUs now."""
     error = asked.error("nvml") or asked.error("conditions")
     if not error and not all(asked.answers["conditions"]):
         error = "it does not find every GPU"
@@ -111,6 +111,6 @@ def _clocks(asked: Asked) -> Iterator[Finding]:
     ]
     if lowered:
         use = "look at cooling, power supply and limits: nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"
-        yield Finding(SLOW, "clocks", f"something lowers them ({'; '.join(lowered)})", use)
+        yield Finding(SLOW, "clocks", f"they are lowered ({'; '.join(lowered)})", use)
     else:
         yield Finding(FINE, "clocks", "no GPU is throttled or limited in power")

@@ -43,7 +43,7 @@ def _bridge(asked: Asked) -> Finding:
             "reinstall Intel's torch (`habanalabs-installer.sh install --type pytorch`), or use "
             "Intel's container"
         )
-        text = f"it cannot be imported with torch {torch}{stock}, in {asked.python} ({error})"
+        text = f"it cannot be imported with torch {torch}{stock} in {asked.python} ({error})"
         return Finding(FAILS, "habana_frameworks", text, use)
     if asked.answers["bridge"] is not True:
         use = "look at hl-smi and dmesg; a container needs --runtime=habana"
@@ -52,10 +52,10 @@ def _bridge(asked: Asked) -> Finding:
 
 
 def _packages(asked: Asked) -> Iterator[Finding]:
-    """optimum-habana, the pip that it asks, Open MPI, and the media loader if a run needs it."""
+    """optimum-habana, the pip that it runs, Open MPI, and the media loader if a run needs it."""
     install = INSTALL.replace("PYTHON", asked.python)
     yield asked.package("optimum-habana", ("optimum",), install)
-    use = f"optimum-habana asks it: `{asked.python} -m ensurepip`"
+    use = f"optimum-habana runs it; install it: `{asked.python} -m ensurepip`"
     yield asked.package("pip", ("pip",), use)
     if any(spec.launcher == "mpirun" for spec in asked.specs):
         yield asked.package("Open MPI", ("mpirun",), "install it, or use `launcher: torchrun`")

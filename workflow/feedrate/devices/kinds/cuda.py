@@ -47,8 +47,8 @@ FIRMWARE = {
 
 SLOWED = {0x08: "its hardware", 0x40: "its hardware, for heat", 0x80: "the power supply"}
 LIMITED = {0x02: "a clock that was set", 0x20: "its driver, for heat"}
-"""What lowers the clocks, by the bits of NVML's reasons. At full load 0x04, the power limit, is
-usual. Those of LIMITED may belong to the machine as it is."""
+"""The causes that lower the clocks, by the bits of NVML's reasons. At full load 0x04, the power
+limit, is usual. Those of LIMITED may belong to the machine as it is."""
 FULL_POWER = 0.98
 """Share of the usual power limit below which a limit counts as lowered."""
 

@@ -48,7 +48,7 @@ class UnequalWorkError(Exception):
 
 
 class Work(NamedTuple):
-    """What a library is asked for."""
+    """A request to a library."""
 
     dataset: PairDataset
     order: Iterable[list[int]]
@@ -91,7 +91,7 @@ def one_thread() -> None:
 
 def stored(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
     """The folder with a split in a library's own format, which `write` fills once, completely or
-    not at all. It lies beside the stores of `decode: cache`."""
+    not at all. It is next to the stores of `decode: cache`."""
     digest = digest_file(dataset.prepared / MANIFEST)[:16]
     folder = dataset.prepared.parent / "store" / f"{name}-{dataset.split}-{digest}"
     if not folder.exists():

@@ -26,7 +26,7 @@ LEAST_WORKERS = 1
 
 def same(work: Work) -> Iterator[Made]:
     """A graph without a decoder: threads make batches with the run's decode function. The library's
-    own workers are processes, which it cannot fork beside CUDA."""
+    own workers are processes, which it cannot fork once CUDA is in use."""
     made: deque[Made] = deque()
 
     def batches() -> Iterator[np.ndarray]:

@@ -113,7 +113,7 @@ class Step(Operation):
 
 
 class Rows:
-    """What is written of each row: its number, and its file, pixels or picture."""
+    """The fields of each row: its number, and its file, pixels or picture."""
 
     def __init__(self, pairs: PairDataset, form: str) -> None:
         self._pairs, self._form = pairs, form
@@ -166,7 +166,7 @@ def _write(fields: dict[str, Any], rows: Rows, count: int, folder: Path) -> None
 
 
 def _timed(compiled: Callable[..., Any], stage: LoadingStage, **given: Any) -> Any:
-    """The result of the library's compiled code; the CPU time of its threads is not told."""
+    """The result of the library's compiled code; the CPU time of its threads is unknown."""
     start_s = perf_counter()
     result = compiled(**given)
     add(stage, perf_counter() - start_s, len(given["batch_indices"]))

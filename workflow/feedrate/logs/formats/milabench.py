@@ -16,7 +16,7 @@ UNIT = "items/s"
 
 
 class _Bench:
-    """What one file says about its benchmark."""
+    """The content of one file about its benchmark."""
 
     def __init__(self) -> None:
         self.rates: list[float] = []

@@ -134,7 +134,7 @@ def bar_panels(
     return figure, panels
 
 
-# Marks: places in a figure that tell their value
+# Marks: places in a figure that show their value
 
 Place = tuple[Axes, tuple[float, float], str, str]
 """Axes, a place in their data, the words, and the anchors of records, with a space between."""
@@ -144,14 +144,14 @@ _MARKS: WeakKeyDictionary[Any, list[Place]] = WeakKeyDictionary()
 
 
 def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None) -> None:
-    """Let the place `at` tell `words` on a page that responds; it leads to the records of `cells`,
-    which may be runs. On paper nothing of it is seen."""
+    """Show `words` at the place `at` on an interactive page, as a link to the records of `cells`,
+    which may be runs. Paper does not show marks."""
     place = axes, at, words, " ".join(dict.fromkeys(anchor_of(one) for one in cells if one))
     _MARKS.setdefault(axes.get_figure(), []).append(place)
 
 
 def _marks(figure: Figure) -> str:
-    """The marks as SVG: circles that cannot be seen, with titles. The layout must be final."""
+    """The marks as SVG: invisible circles with titles. The layout must be final."""
     width, height = figure.bbox.size
     marks = ""
     for axes, at, words, record in _MARKS.get(figure, []):
@@ -173,16 +173,16 @@ _NEEDLESS = re.compile(
     r'| id="[A-Za-z0-9]+_\d+"| transform="rotate\(-0 [^"]*\)"'
     r"|(?<=\.\d\d)\d+| *\n(?=[A-Z\"])|(?<=[\"\n][MLC]) "
 )
-"""What a drawing does without: the font of each text, names of groups, turns by no angle, digits of
-places beyond a hundredth of a point, and space between the parts of a path."""
+"""What a drawing does not need: the font of each text, names of groups, rotations by 0 degrees,
+digits beyond a hundredth of a point, and spaces between the parts of a path."""
 _TENTHS = re.compile(r"(?<=\.\d)\d+")
 _FONTS = "<style>text{font-family:'DejaVu Sans',Verdana,sans-serif}</style>\n"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
 
 
 def _shorter(tag: re.Match[str]) -> str:
-    """A tag on a new line without indent and without what is needless. Curves have places to a
-    tenth of a point."""
+    """A tag on a new line, without indent and without needless parts. Curves are precise to a tenth
+    of a point."""
     short = _NEEDLESS.sub("", tag[2])
     if " clip-path=" in short:
         short = _TENTHS.sub("", short)

@@ -48,9 +48,9 @@ def _row(axes: canvas.Axes, place: int, row: FitRow) -> None:
     error = 100 * row.residual
     axes.plot([0, error], [place, place], color=color, linewidth=2)
     axes.plot(error, place, marker, color=color, markersize=7)
-    told = f"predicted {text.rate(row.predicted)}, {text.signed_share(row.residual)}"
-    found = f"{row.cell}: {text.rate(row.samples_per_s)}, {told}"
-    canvas.mark(axes, (error, place), found, row if row.ours else None)
+    predicted = f"predicted {text.rate(row.predicted)}, {text.signed_share(row.residual)}"
+    label = f"{row.cell}: {text.rate(row.samples_per_s)}, {predicted}"
+    canvas.mark(axes, (error, place), label, row if row.ours else None)
     words = f"{text.number(row.samples_per_s)} → {text.number(row.predicted)}"
     margin: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
     canvas.label(axes, words, (1, place), **margin)

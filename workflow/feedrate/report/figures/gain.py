@@ -40,8 +40,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
                     y = place + 0.22 * (number - 0.5)
                     _point(axes, y, score, canvas.style(1 - number), label)
                     words = ", ".join(filter(None, rows.score_text(score, rows.MATCHING)))
-                    told = f"{name}, {moment} training: {words}"
-                    canvas.mark(axes, (100 * score.value, y), told, cell)
+                    words = f"{name}, {moment} training: {words}"
+                    canvas.mark(axes, (100 * score.value, y), words, cell)
         canvas.row_axis(axes, names)
         axes.set_xlim(0, 100)
     panels[-1].set_xlabel("right caption of five chosen (%)")

@@ -35,7 +35,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         memory.set_yticks([])
         _speedups(speed, points, level_text(settings.baseline[factor]), names)
         _memories(memory, points)
-    speed.set_xlabel(f"throughput over the baseline, by {settings.factor_label(factor)}")
+    speed.set_xlabel(f"throughput relative to baseline, by {settings.factor_label(factor)}")
     memory.set_xlabel("peak memory (GiB)")
     canvas.note(figure, [unsupported_note(settings, device) for device in settings.measured])
     return figure

@@ -1,4 +1,4 @@
-"""The way of a step's samples from the files to the device, by stage: one stacked bar per cell."""
+"""The time of a step's samples from the files to the device, by stage: a stacked bar per cell."""
 
 import textwrap
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ PANELS = 8
 """The number of cells shown; the axis label gives the number of all cells."""
 
 MOST = 100
-"""The number of steps of a run that tell their times; more would be too close to be pointed at."""
+"""The number of steps of a run that show their times; more would be too close to point at."""
 
 
 @canvas.as_svg
@@ -49,8 +49,8 @@ def _panel(axes: canvas.Axes, trace: Trace) -> None:
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
     for step, time, wait in zip(trace.steps, times, waits, strict=True):
         if len(steps) <= MOST:
-            told = f"{text.number(time, 3)} ms, waiting {text.number(wait, 3)} ms"
-            canvas.mark(axes, (step.step, time), f"step {step.step}: {told}", trace.run)
+            words = f"{text.number(time, 3)} ms, waiting {text.number(wait, 3)} ms"
+            canvas.mark(axes, (step.step, time), f"step {step.step}: {words}", trace.run)
     warm = [step.step for step in trace.steps if step.warmup]
     if warm:
         look: dict[str, Any] = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}

@@ -98,7 +98,7 @@ def _cross(axes: canvas.Axes, place: int, index: int, word: str, color: str) -> 
 
 
 def _name(settings: PageSettings, line: Line, lines: Sequence[Line]) -> str:
-    """What tells a line from others of its panel: of published numbers also the device."""
+    """The words that distinguish a line in its panel; for published numbers also the device."""
     if line.published:
         return line_name(settings, line, lines).replace(", ", ",\n")
     return text.levels_text(differing(settings, line.others, *lines)).replace(", ", ",\n")

@@ -12,6 +12,9 @@ NEEDS = ("cells",)
 ORDER = 130
 
 
+OUTRUN = "another setting that computes the same trains faster"
+
+
 def _alone(part: str) -> Field:
     """The ratio of a part alone to training in the same rounds, with its interval; and its rate."""
 
@@ -20,7 +23,10 @@ def _alone(part: str) -> Field:
         if ratio is None:
             return text.DASH
         interval = text.ratio_interval(ratio.low, ratio.high) or "measured once"
-        below = "no ceiling: slower than training" * (part in cell.below_rate.split(";"))
+        below = ""
+        if part in cell.below_rate.split(";"):
+            slower = ratio.high is not None and ratio.high < 1
+            below = f"not a ceiling: {'slower than training' if slower else OUTRUN}"
         rate = text.rate(getattr(cell, f"{part}_samples_per_s"))
         return noted(text.ratio(ratio.value), interval, rate, below)
 

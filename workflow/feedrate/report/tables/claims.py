@@ -1,4 +1,5 @@
-"""The source's claims, as printed, recomputed from its own table, and measured here; then ours."""
+"""The source's claims, as printed, recomputed from its own table and measured here; then our own
+questions."""
 
 from itertools import compress
 
@@ -10,7 +11,7 @@ from feedrate.report.rows import ClaimRow, Inputs
 NEEDS = ("claims",)
 ORDER = 190
 
-HEADS = ("Claim", "Printed by the source", "From its table", "Measured here", "Verdict here")
+HEADS = ("Claim", "Printed by the source", "Its own table", "Measured here", "Verdict here")
 MARKS = {"holds": "✓", "refuted": "✗"}
 """A sign next to the word of a verdict."""
 CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
@@ -26,8 +27,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     filled = zip(*(_fields(settings, claim) for claim in claims), strict=True)
     kept = [any(field != text.DASH for field in column) for column in filled]
     rows: list[Markup] = []
-    for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
-        rows.append(group_row(whose, sum(kept)))
+    for heading, group in text.grouped(claims, lambda claim: claim.heading).items():
+        rows.append(group_row(heading, sum(kept)))
         rows += [row(*compress(_fields(settings, claim), kept)) for claim in group]
     return table([*compress(HEADS, kept)], rows, "last-text")
 

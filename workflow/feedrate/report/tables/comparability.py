@@ -1,4 +1,4 @@
-"""The sheets of the published numbers: what their source states, beside what our runs did."""
+"""The sheets of the published numbers: what their source states, compared with our runs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,36 +20,36 @@ HEADS = ("Item", "The source", "Here", "Outcome", "Rules out")
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """The items of each number that claims use, numbers with the same items together.
+    """The items of each number that claims use; numbers with the same items share a group.
 
-    A number is beside our run of its cell, or else of the cell most like it, on its device, or else
-    on each device.
+    A number is compared with our run of its cell or, without one, of the most similar cell: on its
+    device or, without runs there, on each device.
     """
     good = (run for run in inputs.runs(settings.study) if run.status == "ok")
     runs = text.grouped(good, lambda run: run.device)
     groups: dict[tuple[str, tuple[Compared, ...]], list[tuple[Published, RunRow]]] = {}
     for number in (one for one in settings.published if one.headline):
         for device in [number.device] if number.device in runs else runs:
-            run = _beside({**settings.baseline, **number.levels}, settings.baseline, runs[device])
+            run = _similar({**settings.baseline, **number.levels}, settings.baseline, runs[device])
             items = tuple(compare(number, asdict(run), settings.sources))
             groups.setdefault((device, items), []).append((number, run))
     rows: list[Markup] = []
     for (device, items), pairs in groups.items():
-        numbers, beside = zip(*pairs, strict=True)
+        numbers, compared = zip(*pairs, strict=True)
         theirs, ours = (
             "; ".join(dict.fromkeys(text.levels_text(one.levels) for one in side))
-            for side in (numbers, beside)
+            for side in (numbers, compared)
         )
         here = text.with_remark(settings.label(device), ours)
-        heading = f"{settings.label(numbers[0].device)} ({theirs}), beside {here}"
+        heading = f"{settings.label(numbers[0].device)} ({theirs}), compared with {here}"
         rows.append(group_row(heading, len(HEADS)))
-        rows += [_row(item, items, beside) for item in items]
+        rows += [_row(item, items, compared) for item in items]
     if not rows:
         return el("p", "There is no published number, or no run to compare it with.")
     return table(HEADS, rows, "texts")
 
 
-def _beside(
+def _similar(
     levels: Mapping[str, Level], baseline: Mapping[str, Level], runs: Sequence[RunRow]
 ) -> RunRow:
     """The run with the most of these levels; of several, the one most like the baseline."""
@@ -63,7 +63,7 @@ def _beside(
     return max(runs, key=lambda run: (alike(run, levels), alike(run, baseline)))
 
 
-def _row(one: Compared, items: Sequence[Compared], beside: Sequence[RunRow]) -> Markup:
+def _row(one: Compared, items: Sequence[Compared], runs: Sequence[RunRow]) -> Markup:
     kinds = ", ".join(kind for kind in KINDS if one in in_the_way(items, kind))
-    said, here = one.texts
-    return row(one.label, noted(said, one.where), here, one.outcome, kinds, of=beside)
+    stated, here = one.texts
+    return row(one.label, noted(stated, one.where), here, one.outcome, kinds, of=runs)

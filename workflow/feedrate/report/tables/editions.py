@@ -1,4 +1,4 @@
-"""The source, audited: what does not fit together, and each published number by edition."""
+"""The audit of the source: its contradictions, and each published number by edition."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -63,23 +63,24 @@ def _text_and_table(claims: Iterable[ClaimRow]) -> Iterator[str]:
     both = [c for c in claims if c.published_value and c.recomputed_from_published]
     wrong = [c for c in both if not agrees(c.recomputed_from_published, c.published_value)]
     if both:
-        agree = f"{len(both) - len(wrong)} of {len(both)}"
-        yield f"Printed ratios that agree with the source's own table, as far as printed: {agree}."
+        agree = f"{len(both) - len(wrong)} of {len(both)} printed ratios agree"
+        yield f"{agree} with the source's own table to their last digit."
     for claim in wrong:
         table_s = text.number(claim.recomputed_from_published)
-        yield f"{claim.statement}: printed {claim.published_value:g}, by the table {table_s}."
+        yield f"{claim.statement}: {claim.published_value:g} printed, {table_s} by the table."
 
 
 def _assumed(entry: Published, sources: Sources) -> str:
-    """What a heading says of device and count beyond the sheet of the number's source."""
+    """The device or count in a heading, if the sheet of the number's source does not state it."""
     clear = {item for item, fact in stated(entry, sources).items() if len(fact.values) == 1}
     items = {"device": "the device", "devices": "the number of devices"}
     unsaid = [words for item, words in items.items() if item not in clear]
-    return f"assumed: the source leaves {text.listed(unsaid)} open" * bool(entry.sheet and unsaid)
+    words = f"assumed: the source does not state {' or '.join(unsaid)}"
+    return words * bool(entry.sheet and unsaid)
 
 
 def _mark(entry: Published, settings: PageSettings, claims: Iterable[ClaimRow]) -> str:
-    """What the number is used for: verdicts on claims about its cell, or comparisons of rates."""
+    """The use of the number: verdicts on claims about its cell, or comparisons of rates."""
     levels = settings.baseline | entry.levels
     cell = f"{entry.device}/{cell_name({name: levels[name] for name in settings.factors})}"
     headlines = {one.edition for one in settings.published if one.headline}

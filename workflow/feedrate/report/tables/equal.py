@@ -1,4 +1,5 @@
-"""The loss at the end beside the baseline's: a warning where a faster setting learns otherwise."""
+"""The loss at the end, compared with the baseline's: a warning where a faster setting learns
+differently."""
 
 from feedrate.report import text
 from feedrate.report.markup import SPEED, Field, Markup, cell_table, loss_flag, noted
@@ -9,7 +10,7 @@ NEEDS = ("cells",)
 ORDER = 40
 
 UNKNOWN = (
-    "unknown: needs two repeats of both cells after the same number of samples "
+    "unknown: this needs two repeats of both cells with the same number of samples "
     "(no smaller last batches)"
 )
 
@@ -23,8 +24,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         if cell.loss_shift is None:
             return UNKNOWN
         if cell.loss_identical:
-            return "equal bit by bit, because the batches are the same: says nothing about quality"
-        return loss_flag(cell) or "differs by no more than the effect of seeds: no test of equality"
+            return "equal bit for bit, because the batches are the same: says nothing about quality"
+        return loss_flag(cell) or "differs by no more than seeds do: not shown to be equal"
 
     columns: dict[str, Field] = {
         **SPEED,
@@ -33,7 +34,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         ),
         "Difference from the baseline": lambda cell: _signed(cell.loss_shift, "+"),
         "Effect of seeds": lambda cell: _signed(cell.loss_seeds),
-        "What this says": reading,
+        "Meaning": reading,
     }
     return cell_table(settings, inputs.cells(settings.study), columns, class_="last-text")
 

@@ -16,7 +16,7 @@ HEADS = (
     "Error",
     "Bound by",
     "Predicted from the ceilings only (samples/s)",
-    "Error of that",
+    "Its error",
 )
 
 

@@ -1,4 +1,4 @@
-"""Runs of others, next to what was measured here and published; and the files they came from."""
+"""Runs of others, next to measured and published numbers; and the files they came from."""
 
 from typing import Any
 
@@ -27,18 +27,18 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     found = inputs.imported(settings.study)
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
     published = {key: one.value for key, one in published_rates(settings).items()}
-    told = {anchor_of(as_run(one)): _documents(one) for one in found.records}
-    first = {run.rpartition("/")[0]: run for run in reversed(told)}
+    documents = {anchor_of(as_run(one)): _documents(one) for one in found.records}
+    first = {run.rpartition("/")[0]: run for run in reversed(documents)}
     packed, rows = f"{settings.study}-imported", []
-    for run, one in zip(told, found.records, strict=True):
+    for run, one in zip(documents, found.records, strict=True):
         known = len(one.levels) == len(settings.factors)
         at = (one.device, level_key(one.levels)) if known else ("", "")
         rate, cell = one.trainer.samples_per_s, cells.get(at)
         counted = rate if one.status == "ok" else None
         fields = (
             text.number(rate),
-            _beside(counted, cell.samples_per_s if cell else None, cell),
-            _beside(counted, published.get(at)),
+            _other(counted, cell.samples_per_s if cell else None, cell),
+            _other(counted, published.get(at)),
             text.number(one.trainer.loss),
             _status(one),
         )
@@ -47,13 +47,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         rows.append(el("tr", head, *(el("td", f) for f in fields), id=run, data_in=packed))
     remarks = [row(one.file, one.format or "not read", one.note) for one in found.files if one.note]
     files = [el("h3", "Files with a remark"), table(FILES, remarks, "texts")] if remarks else []
-    records = el("div", id=packed, data_packed=pack(told), hidden="hidden")
+    records = el("div", id=packed, data_packed=pack(documents), hidden="hidden")
     return join(table(HEADS, rows, "last-text"), records, *files)
 
 
 def _documents(one: Record) -> dict[str, Any]:
     """Where an imported run was read, and its record."""
-    unknown = "No line of its files has this figure: docs/importing.md says how it was read."
+    unknown = "No line of its files has this number: docs/importing.md says how it was read."
     place, line = one.provenance.imported_from, one.made_from.line or unknown
     return {"Imported from": place, "Line": line, "Record": msgspec.to_builtins(one)}
 
@@ -69,10 +69,11 @@ def _run(settings: PageSettings, one: Record, of_cell: str) -> Markup:
     return el("th", noted(name, levels, more, origin), scope="row", id=of_cell)
 
 
-def _beside(rate: float | None, other: float | None, cell: CellRow | None = None) -> Markup:
+def _other(rate: float | None, other: float | None, cell: CellRow | None = None) -> Markup:
+    """Another rate with the same levels, with the run's ratio to it."""
     ratio = text.ratio(rate / other) if rate and other else ""
     number = record_link(text.number(other), cell if other else None)
-    return noted(number, f"the run: {ratio}" if ratio else "")
+    return noted(number, f"run over this: {ratio}" if ratio else "")
 
 
 def _status(one: Record) -> Markup:

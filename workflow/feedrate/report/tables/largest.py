@@ -2,7 +2,7 @@
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.answers import not_told
+from feedrate.report.answers import not_faster
 from feedrate.report.lines import Line, Point, ladder_lines
 from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
 from feedrate.report.params import PageSettings
@@ -52,7 +52,7 @@ def _row(settings: PageSettings, line: Line) -> Markup:
         _rate(largest),
         text.number(cell.peak_memory_gib if cell else None, 3),
         text.integer(cell.allocator_retries if cell else None),
-        noted(_level(fastest, factor), not_told(settings, line, factor), basis),
+        noted(_level(fastest, factor), not_faster(settings, line, factor), basis),
         _rate(fastest),
         limit,
     )

@@ -1,4 +1,5 @@
-"""What authors say of their loader's speed, with our ratios: from how many workers on it holds."""
+"""Authors' statements about their loaders' speed, with our ratios, and the number of workers from
+which each holds."""
 
 from typing import get_args
 
@@ -59,7 +60,7 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
 
 
 def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
-    """Where a statement holds on a device with these valid runs, or why it cannot be told."""
+    """Where a statement holds on a device with these valid runs, or why that is unknown."""
     if claim.storage not in STORAGES:
         return f"Cannot tell: it is about {claim.storage}, which is not measured here."
     return other_pixels(claim, cells) or where_it_holds(claim, measured_ratios(claim, runs), cells)
@@ -82,7 +83,7 @@ def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
 
 
 def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[CellRow]) -> str:
-    """From how many workers on the statement holds; or why this machine cannot decide."""
+    """The number of workers from which the statement holds, or why this machine cannot decide."""
     if not found:
         reasons = [c.cause for c in cells if c.levels["loader"] == claim.loader and c.cause]
         return f"Cannot tell: not measured. {next(iter(reasons), '')}".strip()
@@ -111,5 +112,6 @@ def other_pixels(claim: LoaderClaim, cells: list[CellRow]) -> str:
     if one is None or other is None or one - other <= EQUAL_PIXELS:
         return ""
     return (
-        f"Does not count: the work is not equal. Its pixels are {one:.2g} of 255 off the reference."
+        f"Does not count: the work is not equal. Its pixels are off the reference by {one:.2g} of "
+        "255."
     )

@@ -1,4 +1,4 @@
-"""The published table, device by setting, with measured and imported numbers beside."""
+"""The published table, device by setting, with measured and imported numbers."""
 
 from feedrate.config.values import Level
 from feedrate.report import text

@@ -64,9 +64,10 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _by_part(work: Work) -> Markup:
-    """A row for each part of a model, and the whole: how much a sample has to compute."""
+    """A row for each part of a model, and the whole: the FLOPs of a sample."""
     whole = sum(work.forward.values())
     amounts = {**work.forward, "Forward pass": whole, "Training": work.flops}
-    told = {n: (text.number(one / 1e9), text.share(one / whole)) for n, one in amounts.items()}
-    rows = [markup.row(name, *fields) for name, fields in told.items()]
-    return markup.table([f"A sample of {work.model}", "GFLOPs", "Of a forward pass"], rows)
+    shown = {n: (text.number(one / 1e9), text.share(one / whole)) for n, one in amounts.items()}
+    rows = [markup.row(name, *fields) for name, fields in shown.items()]
+    heads = [f"A sample of {work.model}", "GFLOPs", "Relative to a forward pass"]
+    return markup.table(heads, rows)

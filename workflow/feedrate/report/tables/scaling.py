@@ -1,4 +1,4 @@
-"""Throughput by the number of devices: measured beside modelled; apart from both, extrapolated."""
+"""Throughput by the number of devices: measured and modelled; and, separately, extrapolated."""
 
 from collections.abc import Iterator, Mapping
 
@@ -61,7 +61,7 @@ def _times(models: Mapping[int, Scaling]) -> str:
     count = max(models)
     compute_s = models[count].compute_s
     times = [text.seconds(one) for one in (compute_s, models[count].step_s(count) - compute_s)]
-    where = f"on {text.count(count, 'device')} a batch takes"
+    where = f"on {text.count(count, 'device')}, a batch takes"
     return f"{where} {times[0]} of computing and {times[1]} of all-reduce"
 
 

@@ -20,12 +20,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     heads = [label, *levels]
     base = text.levels_text(settings.baseline)
     rows = [
-        group_row(f"Over the same device at its baseline ({base})", len(heads)),
+        group_row(f"Relative to the same device's baseline ({base})", len(heads)),
         *_rows(baseline_speedups(settings, cells, factor)),
     ]
     across = device_speedups(settings, cells, factor)
     if across:
-        rows += [group_row("One device over another with equal settings", len(heads))]
+        rows += [group_row("One device relative to another with equal settings", len(heads))]
         rows += _rows(across)
     return table(heads, rows)
 

@@ -18,7 +18,7 @@ def _stage(stage: str) -> Field:
     """The time of a stage or group in a step; below it the 95th percentile of its single spans, and
     its CPU time."""
 
-    def told(cell: CellRow) -> str:
+    def field(cell: CellRow) -> str:
         seconds = getattr(cell, f"stage_{stage}_s")
         if seconds is None:
             lost = cell.stage_not_split.split(";") if cell.stage_not_split else []
@@ -28,14 +28,14 @@ def _stage(stage: str) -> Field:
         words = (f"{name} {text.seconds(one)}" for name, one in details.items() if one is not None)
         return noted(text.seconds(seconds), ", ".join(words))
 
-    return told
+    return field
 
 
 COLUMNS: dict[str, Field] = {
     **{one.capitalize(): _stage(one) for one in GROUPS},
     **{one.replace("_", " ").capitalize(): _stage(one) for one in get_args(Stage)},
 }
-"""A stage that no run told apart has no column."""
+"""A stage that no run measured separately has no column."""
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:

@@ -25,12 +25,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         rates, epochs = zip(*found.get(cell.key, [(None, 0.0)]), strict=True)
         wanted = f" of {protocol.epochs}" * bool(protocol.epochs)
         covered = f"{text.number(median(epochs), 2)}{wanted} epochs" * bool(rates[0])
-        return noted(_beside(cell, median(rates) if rates[0] else None), covered)
+        return noted(_compared(cell, median(rates) if rates[0] else None), covered)
 
     name = f"The source's ({text.count(protocol.warmup_steps, 'step')} left out)"
     columns: dict[str, Field] = {
         "Our window (samples/s)": lambda cell: text.number(cell.samples_per_s),
-        "The Trainer's own": lambda cell: _beside(cell, cell.trainer_samples_per_s),
+        "The Trainer's own": lambda cell: _compared(cell, cell.trainer_samples_per_s),
         "All steps" if protocol == SourceProtocol() else name: source,
     }
     return cell_table(settings, inputs.cells(settings.study), columns)
@@ -38,7 +38,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float] | None:
     """The rate by the source's protocol, samples/s, and the epochs that it covers: from its warm-up
-    to the end of its epochs, with their boundaries, as far as the run went. None if that is no
+    to the end of its epochs, with their boundaries, as far as the run went. None without any such
     step. Pauses for checkpoints and evaluations are left out."""
     last, of_epoch = trace.steps[-1].step, trace.run.steps_per_epoch
     if protocol.epochs and of_epoch:
@@ -50,7 +50,7 @@ def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float]
     return samples / sum(step.step_s for step in steps), last / of_epoch
 
 
-def _beside(cell: CellRow, rate: float | None) -> str:
+def _compared(cell: CellRow, rate: float | None) -> str:
     """A rate and its ratio to that of our window."""
     ratio = rate / cell.samples_per_s if rate and cell.samples_per_s else None
     return noted(text.number(rate), text.ratio(ratio) if ratio else "")

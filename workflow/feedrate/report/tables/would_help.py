@@ -1,4 +1,5 @@
-"""What would help: gains of virtual speed-ups, and predictions of changes with their outcomes."""
+"""Changes that would help: gains of virtual speed-ups, and predictions of changes with their
+outcomes."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -38,9 +39,10 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
     """How many predictions were made, how many count, and their median error."""
     errors = [abs(error) for one in outcomes if (error := one.error) is not None]
     late = sum(one.late for one in outcomes)
-    told = f"{text.count(len(outcomes), 'prediction')}, {len(errors)} with a result"
-    told += f" (median error {text.share(median(errors))})" if errors else ""
-    return told + (f"; {late} made after the change had run do not count." if late else ".")
+    words = f"{text.count(len(outcomes), 'prediction')}, {len(errors)} with a result"
+    words += f" (median error {text.share(median(errors))})" if errors else ""
+    after = f"; {late} made after the change had run {'does' if late == 1 else 'do'} not count."
+    return words + (after if late else ".")
 
 
 def _row(settings: PageSettings, one: Outcome) -> Markup:
