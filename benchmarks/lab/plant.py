@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -122,7 +123,7 @@ def all_reduce(fault: Planted) -> None:
     all gradients. DDP calls it from C++, so it gets torch's own hook, which calls the function."""
     torch: Any = importlib.import_module("torch")
     from torch import Tensor
-    from torch.distributed import GradBucket
+    from torch.distributed import GradBucket  # type: ignore[attr-defined]  # it is of C++
     from torch.futures import Future
 
     hooks = importlib.import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
@@ -184,13 +185,16 @@ def plant(rank: int, text: str) -> None:
 def main(words: list[str]) -> int:
     """Run the worker with these options, with the faults in place once it is bound to its cores."""
     from feedrate.cli import jobs
-    from feedrate.jobs import worker  # after the variables of threads, which the caller sets
+    from feedrate.config.spec import RunSpec
+    from feedrate.devices.launch import rank_from_environment
+    from feedrate.devices.placement import Placement
+    from feedrate.jobs import worker
 
-    bind, rank = worker.bind_process, worker.rank_from_environment
+    bind = worker.bind_process
 
-    def bind_and_plant(*args: Any) -> Any:
-        bound = bind(*args)
-        plant(rank()[0], os.environ.get(VARIABLE, "[]"))
+    def bind_and_plant(run: Path) -> tuple[RunSpec, Placement]:
+        bound = bind(run)
+        plant(rank_from_environment()[0], os.environ.get(VARIABLE, "[]"))
         return bound
 
     worker.bind_process = bind_and_plant
