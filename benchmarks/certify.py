@@ -167,7 +167,8 @@ def run_real(prepared: Path, decode: str, steps: Sequence[Any], *, seconds: floa
         found = take_batches(batches, steps, time.perf_counter() + seconds)
         batches.close()
         return found
-    done, asked_s = [], time.perf_counter()
+    done: list[Step] = []
+    asked_s = time.perf_counter()
     until_s = asked_s + seconds
     while asked_s < until_s:
         batch, got_s = next(batches), time.perf_counter()

@@ -142,11 +142,12 @@ def steps(asked: Settings, count: int) -> None:
 def shard(built: Built) -> None:
     """Share out the model among the ranks by its layers, as a training job does."""
     import torch.distributed as ranks
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     from feedrate.models.layers import give_shapes
 
-    mesh = ranks.init_device_mesh("cpu", (ranks.get_world_size(),))
+    mesh = init_device_mesh("cpu", (ranks.get_world_size(),))
     give_shapes(built.model)
     for part in built.model.modules():
         if isinstance(part, built.layers):

@@ -328,11 +328,12 @@ def main(prepared: Path, work: Path, rounds: int, own: Path | None) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    match [Path(sys.argv[1]), *sys.argv[2:]]:
-        case [prepared, "cache", seed]:
+    prepared = Path(sys.argv[1])
+    match sys.argv[2:]:
+        case ["cache", seed]:
             gather(open_level(prepared, {"decode": "cache"}), int(seed))
-        case [prepared, name, seed] if name in LOADERS:
+        case [name, _] if name in LOADERS:
             lacking = ("first batch", "memory") if name == "spdl" else ("first batch",)
             working(name, partial(transport, name, prepared), *lacking)
-        case [prepared, work, rounds, *folder]:
+        case [work, rounds, *folder]:
             main(prepared, Path(work), int(rounds), Path(*folder) if folder else None)

@@ -28,7 +28,8 @@ Read = Callable[[list[Path]], list[torch.Tensor]]
 
 def resized(levels: torch.Tensor) -> torch.Tensor:
     """The centre crop of (c, h, w), by torch's resize of bytes."""
-    return crop_centre(resize_to(levels, resized_size(*levels.shape[1:], PX)), PX)
+    _, height, width = levels.shape
+    return crop_centre(resize_to(levels, resized_size(height, width, PX)), PX)
 
 
 def usual(path: Path) -> torch.Tensor:

@@ -100,7 +100,7 @@ def job(folder: Path, prepared: Path, workers: int, kind: str, planted_s: float)
             pass
         return decoded
 
-    host.decode_levels = slow
+    host.decode_levels = slow  # type: ignore[assignment]  # a planted delay
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "host", "workers": workers, "oversubscribe": True}
     spec["protocol"] |= {"steps": 30, "warmup_steps": 10, "ceiling_s": 6.0, "virtual": ["decode"]}

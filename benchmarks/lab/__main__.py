@@ -85,7 +85,7 @@ def cells(bench: Bench, cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
     factors = {FACTOR: Factor(levels=[case.name for case in cases])}
     study = CollectStudy(factors=factors, baseline={FACTOR: cases[0].name}, thresholds=Thresholds())
     # Registered memory is needed for a verdict; what the device itself reports takes precedence.
-    known = dict.fromkeys(DEVICES.values(), memory_gib())
+    known: dict[str, float | None] = dict.fromkeys(DEVICES.values(), memory_gib())
     settings = CollectSettings(studies={STUDY: study}, memory_gib=known, unsupported=[])
     runs = run_table([str(bench.run_folder(case) / RECORD_NAME) for case in cases], settings)
     of_run = {row[FACTOR]: row for row in rows_of(runs)}

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -93,13 +94,13 @@ def backward(fault: Planted) -> None:
 
 def epoch_boundary(fault: Planted) -> None:
     """Epochs have few rows, so the loader's workers are started again and again."""
-    dataset = importlib.import_module("feedrate.loading.dataset")
+    from feedrate.loading import dataset  # before the modules that take it from there
 
-    class Short(dataset.EpochOrder):  # type: ignore[misc]
+    class Short(dataset.EpochOrder):
         def __init__(self, rows: int, *args: Any, **kwargs: Any) -> None:
             super().__init__(min(rows, fault.rows), *args, **kwargs)
 
-    dataset.EpochOrder = Short
+    dataset.EpochOrder = Short  # type: ignore[misc]  # a planted fault
 
 
 def memory_cap(fault: Planted) -> None:
@@ -120,7 +121,11 @@ def memory_cap(fault: Planted) -> None:
 def all_reduce(fault: Planted) -> None:
     """The network is slower: a delay in proportion to the numbers that are exchanged, `seconds` for
     all gradients. DDP calls it from C++, so it gets torch's own hook, which calls the function."""
-    torch = importlib.import_module("torch")
+    torch: Any = importlib.import_module("torch")
+    from torch import Tensor
+    from torch.distributed import GradBucket  # type: ignore[attr-defined]  # it is of C++
+    from torch.futures import Future
+
     hooks = importlib.import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
     wrapper, exchange = torch.nn.parallel.DistributedDataParallel, torch.distributed.all_reduce
     wrap, register = wrapper.__init__, wrapper.register_comm_hook
@@ -140,8 +145,9 @@ def all_reduce(fault: Planted) -> None:
         gradients[0] = sum(p.numel() for p in module.parameters() if p.requires_grad)
         register(self, None, planted)
 
-    def planted(_, bucket):  # DDP refuses annotations other than its own
-        return running[1](running[0], bucket)
+    def planted(_: Any, bucket: GradBucket) -> Future[Tensor]:
+        reduced: Future[Tensor] = running[1](running[0], bucket)
+        return reduced
 
     def replace(_: Any, state: Any, hook: Any) -> None:
         running[:] = state, hook
@@ -178,13 +184,17 @@ def plant(rank: int, text: str) -> None:
 
 def main(words: list[str]) -> int:
     """Run the worker with these options, with the faults in place once it is bound to its cores."""
-    worker = importlib.import_module("feedrate.jobs.worker")
-    jobs = importlib.import_module("feedrate.cli.jobs")
-    bind, rank = worker.bind_process, worker.rank_from_environment
+    from feedrate.cli import jobs
+    from feedrate.config.spec import RunSpec
+    from feedrate.devices.launch import rank_from_environment
+    from feedrate.devices.placement import Placement
+    from feedrate.jobs import worker
 
-    def bind_and_plant(*args: Any) -> Any:
-        bound = bind(*args)
-        plant(rank()[0], os.environ.get(VARIABLE, "[]"))
+    bind = worker.bind_process
+
+    def bind_and_plant(run: Path) -> tuple[RunSpec, Placement]:
+        bound = bind(run)
+        plant(rank_from_environment()[0], os.environ.get(VARIABLE, "[]"))
         return bound
 
     worker.bind_process = bind_and_plant

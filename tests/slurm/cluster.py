@@ -197,7 +197,7 @@ class Cluster:
     def _configure(self) -> None:
         """Write the configuration and link to it from /etc/slurm."""
         lines = [SETTINGS.format(host=os.uname().nodename.split(".")[0], folder=self.folder)]
-        gres = []
+        gres: list[str] = []
         port = 17000
         for part in PARTITIONS:
             names = f"{part.name}-[1-{part.nodes}]"

@@ -16,6 +16,7 @@ from benchmarks.lab.plant import PLANTS, Planted
 from benchmarks.lab.runs import PROTOCOL, Bench, CleanStep, amount, planter
 
 from feedrate.cli import jobs
+from feedrate.devices import launch
 from feedrate.jobs import worker
 from feedrate.loading import dataset
 from feedrate.loading.decoders import cache
@@ -259,7 +260,7 @@ def test_the_planting_interpreter_replaces_the_worker_and_nothing_else(tmp_path)
 def test_faults_are_planted_after_the_process_is_bound_and_before_its_job(monkeypatch):
     events = []
     monkeypatch.setattr(worker, "bind_process", lambda run: events.append("bound"))
-    monkeypatch.setattr(worker, "rank_from_environment", lambda: (1, 2, 1, 2))
+    monkeypatch.setattr(launch, "rank_from_environment", lambda: (1, 2, 1, 2))
     monkeypatch.setattr(jobs, "run", lambda job, words: worker.bind_process("run") or 3)
     monkeypatch.setattr(plant, "plant", lambda rank, text: events.append((rank, text)))
     monkeypatch.setenv(plant.VARIABLE, "[faults]")

@@ -22,10 +22,15 @@ from rocrate.rocrate import ROCrate
 
 from campaign import ROOT, STUDY, campaign, clone, rewrite
 from feedrate import __main__ as entry
+from feedrate.cli.redraw import measured
 from feedrate.config import plan
-from feedrate.results.columns import RUNS
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml, subset
+from feedrate.core import paths
+from feedrate.results.collect import unsupported_row
+from feedrate.results.columns import RUNS, for_studies
 from feedrate.results.crate import CHECKSUMS
-from feedrate.results.tables import read_csv
+from feedrate.results.tables import read_csv, write_csv
 
 RUN = f"results/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1"
 RECORD = f"{RUN}/record.json"
@@ -93,6 +98,30 @@ def test_it_is_verified_where_its_loader_library_is_not_installed(archived, monk
     monkeypatch.setattr(plan, "missing_packages", lambda library: "pip install it")
     code, told = verify(archived.parent, monkeypatch, capsys, archived)
     assert (code, "made again" in told.out) == (0, False), told.out
+
+
+@pytest.mark.parametrize("here", ["", "pip install it"])
+def test_what_was_installed_there_makes_a_cell_unsupported(tmp_path, monkeypatch, here):
+    """One library was removed after its run, another was never there; all or none are here."""
+    study = "loader-claims"
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    monkeypatch.chdir(tmp_path)
+    config = read_yaml(Path("config/config.yaml")) | {"studies": [study], "devices": ["cpu"]}
+    project = load_project(tmp_path, config)
+    planned = plan.make_plan(project)
+    of = {spec.levels["loader"]: spec for spec in planned.runs.values()}
+    ran, never = of["spdl"], of["webdataset"]
+    record = paths.run_dir(study, "cpu", ran.cell, 1) / paths.RECORD_NAME
+    record.parent.mkdir(parents=True)
+    record.touch()
+    cell = subset(plan.Unsupported, never, lacks="webdataset", install="pip install webdataset")
+    rows = [unsupported_row(one) for one in (*planned.unsupported, cell)]
+    columns = for_studies(RUNS, project.studies)
+    write_csv(Path(paths.RESULTS_CSV.format(study=study)), columns, rows)
+    monkeypatch.setattr(plan, "missing_packages", lambda library: here)
+    _, kept = measured(project)
+    assert [key[2] for key in kept.runs] == [ran.cell]
+    assert [unsupported_row(one) for one in kept.unsupported] == rows
 
 
 def test_ro_crate_py_reads_it(archived):

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from feedrate.flow.digests import imported_modules
@@ -71,3 +72,10 @@ def test_what_the_snakefile_imports_is_light():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_each_test_file_has_a_name_of_its_own():
+    """pytest imports files that are in no package by their name alone."""
+    files = (PACKAGE.parents[1] / "tests").rglob("*.py")
+    names = Counter(f.name for f in files if not (f.parent / "__init__.py").exists())
+    assert [name for name, count in names.items() if count > 1 and name != "conftest.py"] == []

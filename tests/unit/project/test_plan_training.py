@@ -10,6 +10,7 @@ import yaml
 
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, load_project
+from feedrate.config.spec import library_of
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
 from feedrate.data.manifest import store_spec
@@ -210,3 +211,49 @@ def test_every_training_cell_is_predicted_once(root):
     specs = PlanView(project, Path()).predicting(study)["settings"]["specs"]
     cells = {(s.device, s.cell) for s in make_plan(project).runs.values()}
     assert sorted((s["device"], s["cell"]) for s in specs) == sorted(cells)
+
+
+LIBRARIES = "loader-claims"
+"""A study whose cells load with several libraries."""
+
+
+@pytest.fixture
+def without_libraries(monkeypatch):
+    """No loader library is installed."""
+    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda library: "pip install it")
+
+
+def test_a_library_that_is_removed_takes_no_finished_run_out(root, monkeypatch):
+    project = load(root, studies=[LIBRARIES], devices=["cpu"], repeats=2)
+    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda library: "")
+    view = PlanView(project, Path())
+    of = {spec.levels["loader"]: spec for spec in view.plan.runs.values() if spec.repeat == 1}
+    finished, edited, failed = of["spdl"], of["webdataset"], of["litdata"]
+    source = {spec.cell: params(project, spec)["source"] for spec in of.values()}
+    left(finished, "ok", source[finished.cell])
+    left(edited, "ok", "code of before")
+    left(failed, "failed", source[failed.cell])
+    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda library: "pip install it")
+    left_over = PlanView(project, Path())
+    kept = [key for key, s in left_over.plan.runs.items() if library_of(s.settings.loader)]
+    assert kept == [(LIBRARIES, "cpu", finished.cell, 1)]
+    told = left_over.collecting(LIBRARIES)["settings"]["unsupported"]
+    lacking = {cell["cell"]: cell["lacks"] for cell in told}
+    assert (lacking[edited.cell], lacking[failed.cell]) == ("webdataset", "litdata")
+    assert finished.cell not in lacking
+
+
+def test_a_disturbed_run_of_a_removed_library_is_not_tried_again(root, without_libraries):
+    project = load(root, studies=[LIBRARIES], devices=["cpu"])
+    spec = next(s for s in make_plan(project).runs.values() if library_of(s.settings.loader))
+    left(spec, "ok", PlanView(project, Path(), make_plan(project))._measured(spec)["source"])
+    key = spec.study, spec.device, spec.cell, 1
+    assert key in PlanView(project, Path()).plan.runs
+    records = Path(paths.RECORDS.format(study=spec.study, device=spec.device))
+    write_json(records, {"disturbed": {str(paths.run_dir(*key)): 1}})
+    assert key not in PlanView(project, Path()).plan.runs
+
+
+def test_what_is_installed_changes_no_plan(root, without_libraries):
+    runs = make_plan(load(root, studies=[LIBRARIES], devices=["cpu"])).runs.values()
+    assert {"spdl", "ffcv"} <= {library_of(spec.settings.loader) for spec in runs}

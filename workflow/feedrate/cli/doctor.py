@@ -15,7 +15,7 @@ from feedrate.cli.display import counted, output
 from feedrate.cli.run import layers_of
 from feedrate.config.devices import DETECTED
 from feedrate.config.errors import ConfigError
-from feedrate.config.plan import Plan, make_plan
+from feedrate.config.plan import Plan, make_plan, runnable
 from feedrate.config.project import Project, study_names
 from feedrate.core import paths, slurm
 from feedrate.devices import host
@@ -50,7 +50,7 @@ def _of_devices(
     wider.study, wider.device = options.study or study_names(Path()), devices
     try:
         project = configuration.load(Path(), layers_of(wider, profile))
-        plan = make_plan(project)
+        plan = runnable(project, make_plan(project))
     except ConfigError as error:
         yield Finding(FAILS, "configuration", str(error), "correct it; nothing else was examined")
         return

@@ -12,12 +12,13 @@ from rich.table import Table
 
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
-from feedrate.config.plan import make_plan, protocols
+from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.core import paths, variables
 from feedrate.devices import host
 from feedrate.flow.forecast import HERE, DryRun, Forecast, Jobs, Runs, forecast, read
 from feedrate.flow.runs import START_S, Basis
+from feedrate.flow.view import PlanView
 from feedrate.results.certificate import read_certificates, shortfalls
 
 IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")
@@ -47,7 +48,7 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
             return code
         planned = read(Path(folder))
     project = load_project(Path(), planned.configuration.config, host.machine)
-    made = make_plan(project)
+    made = PlanView(project, Path()).plan
     show(forecast(project, made, planned))
     cores = _cores_of_jobs(project.config.devices, planned)
     for line in shortfalls(made.runs.values(), cores, read_certificates(Path())):

@@ -7,7 +7,7 @@ predicted from FLOPs (predicted.json) need the dataset and are taken as they are
 import contextlib
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,12 +15,16 @@ from msgspec.structs import replace
 from feedrate.cli import jobs
 from feedrate.cli.display import counted
 from feedrate.config import statements
-from feedrate.config.plan import Plan, make_plan
+from feedrate.config.plan import CellWithoutRuns, Plan, Unsupported, make_plan
 from feedrate.config.project import Project, study_names
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import subset
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.flow.view import PlanView
 from feedrate.report.params import Part
+from feedrate.results.columns import RUNS
+from feedrate.results.tables import read_csv
 
 DERIVED = (
     *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
@@ -41,7 +45,7 @@ MERGED = {
 def measured(project: Project) -> tuple[Project, Plan]:
     """The part of a project and of its plan that the working directory has records of. Raises
     ExpectedError if there is none."""
-    plan = make_plan(project, elsewhere=True)  # the libraries were there when the runs were made
+    plan = make_plan(project)
     has = {key: (paths.run_dir(*key) / paths.RECORD_NAME).is_file() for key in plan.runs}
     runs = {key: spec for key, spec in plan.runs.items() if has[key]}
     if not runs:
@@ -55,14 +59,27 @@ def measured(project: Project) -> tuple[Project, Plan]:
     known = {key[:3] for key in runs}
     studies = {n: s for n, s in project.studies.items() if any(key[0] == n for key in runs)}
     config = replace(project.config, studies=list(studies))
-    lacking = [
-        cell
-        for cell in make_plan(project).unsupported
-        if cell.study in studies and (cell.study, cell.device, cell.cell) not in known
-    ]
+    lacking = [cell for cell in plan.unsupported if cell.study in studies]
+    lacking += (cell for cell in _without_library(plan, studies) if _key(cell) not in known)
     shared = [cell for cell in plan.shared if (cell.study, cell.device, cell.measured_as) in known]
     kept = replace(project, config=config, studies=studies)
     return kept, Plan(runs=runs, unsupported=lacking, shared=shared)
+
+
+def _key(cell: RunSpec | CellWithoutRuns) -> tuple[str, str, str]:
+    return cell.study, cell.device, cell.cell
+
+
+def _without_library(plan: Plan, studies: Iterable[str]) -> Iterator[Unsupported]:
+    """The cells for which the results say that a loader library was not installed where they were
+    made: no other file says so, and what is installed here does not matter."""
+    cells: list[RunSpec | CellWithoutRuns] = [*plan.shared, *plan.runs.values()]
+    planned = {_key(cell): cell for cell in cells}
+    files = (Path(paths.RESULTS_CSV.format(study=study)) for study in studies)
+    for row in (row for file in files if file.is_file() for row in read_csv(file, RUNS)):
+        cell = planned.get((row["study"], row["device"], row["cell"]))
+        if cell and row["status"] == "unsupported":
+            yield subset(Unsupported, cell, lacks="", install=row["cause"])
 
 
 def unplanned(plan: Plan) -> Iterator[str]:

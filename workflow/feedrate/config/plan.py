@@ -1,7 +1,7 @@
 """The plan of a configuration: studies x devices -> cells -> runs."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -77,18 +77,18 @@ class Plan(Strict, kw_only=True):
         return list(dict.fromkeys(device for name, device in found if name == study))
 
 
-def make_plan(project: Project, *, elsewhere: bool = False) -> Plan:
+def make_plan(project: Project) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
-    machine affects all cells alike; then, in the same way, the further repeats of some cells.
-    `elsewhere`: they need no loader library here. Raises ConfigError for settings that do not work
-    together."""
+    machine affects all cells alike; then, in the same way, the further repeats of some cells. The
+    plan does not depend on what is installed: `runnable` does. Raises ConfigError for settings that
+    do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol = _protocol(project, name, device)
         common = _common(project, name, device, protocol)
-        supported, lacking = _cells(project, common, elsewhere)
+        supported, lacking = _cells(project, common)
         cells, doubles = _distinct(supported)
         unsupported += lacking
         shared += doubles
@@ -98,6 +98,33 @@ def make_plan(project: Project, *, elsewhere: bool = False) -> Plan:
                 if repeat <= max(protocol.repeats, most):
                     seed = protocol.seed + repeat - 1
                     runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
+    return Plan(runs=runs, unsupported=unsupported, shared=shared)
+
+
+def runnable(
+    project: Project, plan: Plan, has_ended: Callable[[RunSpec], bool] = lambda _: False
+) -> Plan:
+    """The plan without the runs whose loader library is not installed here. Runs that have ended
+    stay: removing a library removes no result. A cell that has no run left is unsupported."""
+    runs: dict[tuple[str, str, str, int], RunSpec] = {}
+    lacking: dict[tuple[str, str, str], Unsupported] = {}
+    for key, spec in plan.runs.items():
+        library = library_of(spec.settings.loader)
+        # Another interpreter may have the library: the job finds out.
+        asked = library and not project.devices[spec.device].software.python
+        install = missing_packages(library) if asked else ""
+        if not install or has_ended(spec):
+            runs[key] = spec
+        else:
+            lacking[key[:3]] = subset(Unsupported, spec, lacks=library, install=install)
+    for study, device, cell, _ in runs:
+        lacking.pop((study, device, cell), None)
+    unsupported, shared = [*plan.unsupported, *lacking.values()], []
+    for one in plan.shared:
+        if first := lacking.get((one.study, one.device, one.measured_as)):
+            unsupported.append(_replace(first, cell=one.cell, levels=one.levels))
+        else:
+            shared.append(one)
     return Plan(runs=runs, unsupported=unsupported, shared=shared)
 
 
@@ -177,9 +204,7 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
     )
 
 
-def _cells(
-    project: Project, common: RunSpec, elsewhere: bool
-) -> tuple[list[RunSpec], list[Unsupported]]:
+def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of repeat 1, and the unsupported ones."""
     study, device = project.studies[common.study], project.devices[common.device]
     set_by = LevelSettings(study, adapt_keys(study, common.device, device), project.config)
@@ -206,14 +231,6 @@ def _cells(
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
-    # Another interpreter may have the libraries: the job finds out.
-    if not (device.software.python or elsewhere):
-        for spec in cells:
-            library = library_of(spec.settings.loader)
-            if install := missing_packages(library):
-                unsupported.append(subset(Unsupported, spec, lacks=library, install=install))
-        lacking = {cell.cell for cell in unsupported}
-        cells = [spec for spec in cells if spec.cell not in lacking]
     # A search must not change the rows that the listed levels train on.
     listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
     dataset = dataset_for(project.config, listed)

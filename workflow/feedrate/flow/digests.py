@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from feedrate.config.settings import Decode
 from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
@@ -284,10 +286,29 @@ class Attempts:
             return pruned_by(spec, digests, run, cause=cause) is not None
 
         number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
+        return number + (self._disturbed_attempt(spec) == number)
+
+    def has_ended(self, spec: RunSpec, source: str) -> bool:
+        """Whether the run has a result, with its settings of now, the data of now (if they are
+        there) and code of the digest `source`, and nothing disturbed it."""
+        try:
+            outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
+            tried = not str(outcome["cause"]).startswith(NOT_TRIED)
+            made = [outcome[key] for key in ("spec_digest", "source_digest", "data_digest")]
+            attempt, status = outcome["attempt"], outcome["status"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        wanted = [digest_value(msgspec.to_builtins(spec)), source]
+        wanted.append(self._digest_of(spec.dataset) or made[-1])
+        ended = tried and status in ("ok", "out_of_memory") and made == wanted
+        return ended and attempt != self._disturbed_attempt(spec)
+
+    def _disturbed_attempt(self, spec: RunSpec) -> int | None:
+        """The attempt of a run that its record calls disturbed by other work on the machine."""
         records = of_run(paths.RECORDS, spec)
         if records not in self._disturbed:
             self._disturbed[records] = read_noted(Path(records), "disturbed")
-        return number + (self._disturbed[records].get(of_run(paths.RUN, spec)) == number)
+        return self._disturbed[records].get(of_run(paths.RUN, spec))
 
     def _digest_of(self, dataset: str) -> str:
         """The digest of the prepared data when the plan is made."""

@@ -14,7 +14,7 @@ import msgspec
 
 from feedrate.config import workflow
 from feedrate.config.devices import Device, default_launcher
-from feedrate.config.plan import Plan, keeps_weights, make_plan
+from feedrate.config.plan import Plan, keeps_weights, make_plan, runnable
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import subset
@@ -36,16 +36,16 @@ class PlanView:
     """Answers in plain strings, numbers, lists and dicts, so that Snakemake can compare params."""
 
     def __init__(self, project: Project, root: Path, plan: Plan | None = None) -> None:
-        """`plan`: a part of the project's plan; None: all of it."""
+        """`plan`: a part of the project's plan; None: all that can run here or has a result."""
         self.project = project
         self._root = root
         self._cache = digests.DigestCache(KEPT / "digests.json")
-        self.plan = plan or make_plan(project)
+        self._attempts = Attempts()
+        self._sources: dict[tuple[str, ...], str] = {}
+        self.plan = plan or runnable(project, make_plan(project), self._has_ended)
         self._order = {key: number for number, key in enumerate(self.plan.runs)}
         self.inputs = Inputs(self.plan, self._cache)
         self.resources = Resources(project)
-        self._attempts = Attempts()
-        self._sources: dict[tuple[str, ...], str] = {}
         self._kept = {
             study: [s for s in self.plan.of_study(study) if keeps_weights(s, project.config)]
             for study in project.studies
@@ -123,10 +123,17 @@ class PlanView:
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """A run's spec and code, its weights, and its attempt; its data are an input."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
-        code = "inferred" if spec.task == "inference" else "measured"
-        params = self._params(_as_text(spec), code, *_plugins(spec, spec.launcher))
+        params = self._measured(spec)
         attempt = self._attempts.of_run(spec, params["source"])
         return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
+
+    def _measured(self, spec: RunSpec) -> Params:
+        """A run's spec and code."""
+        code = "inferred" if spec.task == "inference" else "measured"
+        return self._params(_as_text(spec), code, *_plugins(spec, spec.launcher))
+
+    def _has_ended(self, spec: RunSpec) -> bool:
+        return self._attempts.has_ended(spec, self._measured(spec)["source"])
 
     def storing(self, key: str) -> Params:
         """The settings of a store of decoded pictures, and its weights."""

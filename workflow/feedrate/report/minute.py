@@ -4,7 +4,7 @@ Every kind of study has a line for each device. Storage, several numbers of devi
 statements and imported runs have lines of their own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -160,21 +160,25 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
         f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
-    usual = level_text(base.levels[factor])
-    share = study.noise_share
-    near = {level: cell for level, cell in best.items() if base.rivals([cell], share)}
-    slower = [level for level in best if level not in near]
-    alike = [level for level, cell in near.items() if cell.rivals([base], share)]
-    to_do = "Nothing to do: none is slower."
-    if slower:
-        to_do = f"Bring the files nearer: no setting here hides {factor} = {text.listed(slower)}."
-    elif alike:
-        to_do = f"Undecided: the runs cannot rank {text.listed(alike)} against {usual}. {REPEAT}"
-    start = f"{_with_interval(base)} with {factor} = {usual} and {others(base)}"
+    start = f"{_with_interval(base)} with {factor} = {level_text(base.levels[factor])}"
     known = all(cell.ci_low is not None for cell in (base, *best.values()))
     detail = reached + ("." if known else ". Single runs have no interval.")
     shown = [base, *best.values()]
-    return Answer(f"{study.label(base.device)}: {start}.", detail, to_do, shown)
+    said = f"{study.label(base.device)}: {start} and {others(base)}."
+    return Answer(said, detail, _slower_storages(factor, base, best, study.noise_share), shown)
+
+
+def _slower_storages(
+    factor: str, base: CellRow, best: Mapping[str, CellRow], noise_share: float
+) -> str:
+    """What to do about the storages whose best cell is slower than that of the baseline's."""
+    near = {level: cell for level, cell in best.items() if base.rivals([cell], noise_share)}
+    if slower := [level for level in best if level not in near]:
+        return f"Bring the files nearer: no setting here hides {factor} = {text.listed(slower)}."
+    if alike := [level for level, cell in near.items() if cell.rivals([base], noise_share)]:
+        usual = level_text(base.levels[factor])
+        return f"Undecided: the runs cannot rank {text.listed(alike)} against {usual}. {REPEAT}"
+    return "Nothing to do: none is slower."
 
 
 def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:
