@@ -146,11 +146,9 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
     """Why a device with these cells has no answer, and what to do. The device supports `tried` of
     them."""
     again = "Remove the cause and run the study again."
-    if tried == 1:
-        return "The only cell that was tried has no valid result; see the cause above.", again
     if tried:
-        why = f"None of {text.count(tried, 'cell')} has a valid result; see the causes above."
-        return why, again
+        none = "The only cell that was tried has no" if tried == 1 else f"None of {tried} cells has a"
+        return f"{none} valid result. The list of failed cells gives the cause.", again
     if cells:
         why = f"The device supports no cell of the study. {cells[0].cause}"
         return why, "Nothing to do on this device."
