@@ -104,8 +104,8 @@ def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
 def test_claims_are_counted_by_verdict(project, inputs):
     found = found_in(project, inputs)
     assert found["Printed ratios"].startswith("1 of 1 agree")
-    assert found["Claims of the source"] == "1 in all: 1 × no data here."
-    assert found["Our own questions"] == "1 in all: 1 × holds."
+    assert found["Claims of the source"] == "1 in all: no data here (1)."
+    assert found["Our own questions"] == "1 in all: holds (1)."
 
 
 def test_a_published_device_that_was_measured_is_compared_with_its_number(tmp_path):

@@ -122,8 +122,8 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
         "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
         "the loader: the device hardly waits for it." in minute
     )
-    assert "Claims of the source: 1 × no data here" in minute
-    assert "Our own questions: 1 × holds" in minute
+    assert "Claims of the source: no data here (1)" in minute
+    assert "Our own questions: holds (1)" in minute
     assert "What limits each setting" in rest
     minute = broken.partition("</section>")[0]
     said = re.sub("<[^>]*>", "", minute)

@@ -147,7 +147,7 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
     them."""
     again = "Remove the cause and run the study again."
     if tried:
-        none = "The only cell that was tried has no" if tried == 1 else f"None of {tried} cells has a"
+        none = "The only cell that ran has no" if tried == 1 else f"None of {tried} cells has a"
         return f"{none} valid result. The list of failed cells gives the cause.", again
     if cells:
         why = f"The device supports no cell of the study. {cells[0].cause}"

@@ -300,6 +300,6 @@ def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
 
 
 def outcomes(claims: Sequence[ClaimRow]) -> str:
-    """`2 × holds, 1 × refuted`."""
+    """`holds (2), refuted (1)`."""
     verdicts = [claim.verdict for claim in claims]
-    return ", ".join(f"{verdicts.count(one)} {text.TIMES} {one}" for one in VERDICTS if one in verdicts)
+    return ", ".join(f"{one} ({verdicts.count(one)})" for one in VERDICTS if one in verdicts)
