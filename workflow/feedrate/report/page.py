@@ -71,7 +71,7 @@ STYLE = """
 .feedrate th[scope=row],.feedrate thead th:first-child{text-align:left;font-weight:600;
  position:sticky;left:0;background:var(--paper);min-width:7.5rem}
 .feedrate td{white-space:nowrap}
-.feedrate th small{overflow-wrap:anywhere}
+.feedrate th small,.feedrate .texts tbody th{overflow-wrap:anywhere}
 .feedrate td.text,.feedrate .texts td,.feedrate .texts thead th,.feedrate .last-text td:last-child,
 .feedrate .last-text thead th:last-child{text-align:left;white-space:normal}
 .feedrate .texts td{min-width:5.5rem}
