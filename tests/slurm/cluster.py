@@ -143,6 +143,7 @@ class Cluster:
         for pid in found:
             os.kill(pid, signal.SIGTERM)
         self._wait(lambda: not any(map(_alive, found)), 60, "a daemon does not end")
+        _remove_links()
 
     def down(self, node: str) -> None:
         """End a node's daemon; its jobs continue, and Slurm gives them up."""
@@ -286,6 +287,8 @@ def install() -> None:
     link = CONFIG / FILES[0]
     if link.exists() and not link.is_symlink():
         raise NoSlurmHere(f"{link} exists: this machine has its own Slurm")
+    if Cluster.running() is None:
+        _remove_links()
     if all(shutil.which(program) for program in PROGRAMS):
         return
     if not shutil.which("apt-get"):
@@ -310,6 +313,14 @@ def install() -> None:
     finally:
         if held:
             POLICY.unlink()
+
+
+def _remove_links() -> None:
+    """Remove the links of a cluster that has ended, perhaps with its tests: Snakemake's Slurm plugin
+    asks scontrol at every start, also of local runs, and waits 10 s for a controller that is dead."""
+    for link in (CONFIG / name for name in FILES):
+        if link.is_symlink():
+            link.unlink()
 
 
 def _start_munge() -> None:
