@@ -316,8 +316,11 @@ def install() -> None:
 
 
 def _remove_links() -> None:
-    """Remove the links of a cluster that has ended, perhaps with its tests: Snakemake's Slurm plugin
-    asks scontrol at every start, also of local runs, and waits 10 s for a controller that is dead."""
+    """Remove the links of a cluster that has ended, or whose tests were killed.
+
+    Snakemake's Slurm plugin asks scontrol at every start, also of local runs, and waits 10 s for a
+    controller that is dead.
+    """
     for link in (CONFIG / name for name in FILES):
         if link.is_symlink():
             link.unlink()

@@ -296,7 +296,7 @@ def test_a_result_that_is_not_in_the_archive_is_told(archived, tmp_path, monkeyp
     fewer = rewrite(fewer, tmp_path / "fewer2.zip", {name: None, CHECKSUMS: kept.encode()})
     code, told = verify(archived.parent, monkeypatch, capsys, fewer)
     assert code == 1
-    assert f"{name}: file: made again, not in the archive" in told.out
+    assert f"{name}: among the files made again, but not in the archive" in told.out
 
 
 @pytest.fixture
