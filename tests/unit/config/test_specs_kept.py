@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (3016, "3f3daa0c9b60b0a3c0a49e12c70268d5874f2c1b3e112b5c19b1210de5e72034")
+ALL_STUDIES = (3010, "144ba1b81ff9915ca4a13813961c3be2bcdcd1e72e65afbc7a3c8db96cfd0f16")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 
