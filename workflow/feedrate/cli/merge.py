@@ -51,7 +51,7 @@ NOT_FACTS = (
 )
 """Parts of a run's provenance that differ from run to run."""
 _COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
-"""A commit, of which the group identifies it: a table of several sites has no room for more."""
+"""A commit; the group is its short form, because a table of several sites has no room for more."""
 LISTED = 5
 
 
