@@ -39,7 +39,7 @@ def settings(library, form="same", **changes):
 def opened(needs):
     def _opened(library, form="same", **changes):
         needs(library)
-        if (library, form) == ("spdl", "best") and find_library("avcodec") is None:
+        if (library, form) == ("spdl", "best") and find_library("avdevice") is None:
             pytest.skip("no shared libraries of FFmpeg (package ffmpeg)")
         return LibraryPath(settings(library, form, **changes), pin_memory=False)
 
