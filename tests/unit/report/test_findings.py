@@ -215,6 +215,22 @@ def test_a_factor_that_one_group_names_is_named_in_all(project, inputs):
     assert "decode = host with workers = 1; decode = device with workers = 0 and 1 are" in said
 
 
+def test_a_long_list_of_settings_becomes_their_number(project, inputs):
+    one = two_by_two(inputs)[0]
+    cells = [
+        msgspec.structs.replace(
+            one,
+            cell=one.cell.replace("host", f"path-number-{number}"),
+            verdict="mixed" if number else "undecided",
+        )
+        for number in range(20)
+    ]
+    said = found_in(project, inputs, cells=cells)["What limits each setting"]
+    assert "path-number-0" in said
+    assert "19 of 20 settings are limited" in said
+    assert "path-number-7" not in said
+
+
 def test_noisy_settings_have_a_level_of_each_factor_that_one_of_them_needs(project, inputs):
     cells = [msgspec.structs.replace(c, noisy=True) for c in two_by_two(inputs)]
     said = found_in(project, inputs, cells=cells)["Noise"]

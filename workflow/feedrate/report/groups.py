@@ -12,12 +12,21 @@ from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellRow
 from feedrate.results.settings import WORKERS
 
+LONG = 120
+"""Characters from which the names of several cells are replaced by their number."""
+
 
 def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
     """`decode = host with workers = 1 and 2; decode = cache with workers = 2`: cells that differ in
     one factor are grouped, by the factor that makes the fewest groups. A factor that one group
     names is named in all. A level of the baseline is named where it distinguishes a cell from one
-    of `every` that is not among `cells` and has the grouped level."""
+    of `every` that is not among `cells` and has the grouped level. A name longer than `LONG`
+    becomes `19 of 33 settings`."""
+    name = _full_name(study, cells, every)
+    return name if len(name) <= LONG else f"{len(cells)} of {text.count(len(every), 'setting')}"
+
+
+def _full_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
     own = {cell.key for cell in cells}
     elsewhere: dict[tuple[str, Level, str], set[Level]] = defaultdict(set)
     for levels in (cell.levels for cell in every if cell.key not in own):

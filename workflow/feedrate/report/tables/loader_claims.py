@@ -99,10 +99,13 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
         return f"Holds only with {text.listed(text.count(w, 'worker') for w in holding)}."
     if len(losing) < len(found):
         return "Cannot tell: the repeats disagree."
-    most = max(found)
-    answer = f"Does not hold with up to {text.count(most, 'worker')}."
-    beyond = isinstance(claim.workers, str) or claim.workers > most
-    return answer + " Beyond that, this machine cannot decide." * beyond
+    tried = f"with up to {text.count(max(found), 'worker')}"
+    if isinstance(claim.workers, str):
+        return f"Does not hold {tried}. Beyond that, this machine cannot decide."
+    if claim.workers > max(found):
+        its_own = text.count(claim.workers, "worker")
+        return f"Cannot tell: it is about {its_own}. It does not hold {tried}."
+    return f"Does not hold {tried}."
 
 
 def other_pixels(claim: LoaderClaim, cells: list[CellRow]) -> str:
