@@ -95,7 +95,7 @@ def test_a_fresh_clone_with_an_empty_home_verifies_it(archived, tmp_path):
 
 def test_it_is_verified_where_its_loader_library_is_not_installed(archived, monkeypatch, capsys):
     """The campaign of loader-claims once lost 26 of its 70 runs on a machine without libraries."""
-    monkeypatch.setattr(plan, "missing_packages", lambda library: "pip install it")
+    monkeypatch.setattr(plan, "missing_packages", lambda *_: "pip install it")
     code, told = verify(archived.parent, monkeypatch, capsys, archived)
     assert (code, "made again" in told.out) == (0, False), told.out
 
@@ -118,7 +118,7 @@ def test_what_was_installed_there_makes_a_cell_unsupported(tmp_path, monkeypatch
     rows = [unsupported_row(one) for one in (*planned.unsupported, cell)]
     columns = for_studies(RUNS, project.studies)
     write_csv(Path(paths.RESULTS_CSV.format(study=study)), columns, rows)
-    monkeypatch.setattr(plan, "missing_packages", lambda library: here)
+    monkeypatch.setattr(plan, "missing_packages", lambda *_: here)
     _, kept = measured(project)
     assert [key[2] for key in kept.runs] == [ran.cell]
     assert [unsupported_row(one) for one in kept.unsupported] == rows

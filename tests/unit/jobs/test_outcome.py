@@ -5,8 +5,10 @@ import signal
 import pytest
 from training_jobs import make_spec, window
 
+from feedrate.devices.base import UnsupportedError
 from feedrate.jobs.events import End, Error, Evaluation, EventLog, Trainer
 from feedrate.jobs.outcome import MachineFault, ProcessExit, classify_exit
+from feedrate.jobs.worker import write_error
 
 GOOD = [window(), Trainer(rank=0), End(rank=0, ok=True)]
 TORCHRUN_KILLED = """
@@ -201,3 +203,10 @@ def test_a_job_past_its_time_is_told_with_the_limit(tmp_path):
         "failed",
         "stopped after 1.5 min (protocol.timeout_min)",
     )
+
+
+def test_our_own_errors_are_sentences_in_a_cause(tmp_path):
+    """A cause once was "UnsupportedError: loader.form: …"."""
+    fault = UnsupportedError("loader.form: best: spdl has no ffmpeg")
+    write_error(EventLog(tmp_path, 0), fault)
+    assert classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1)).cause == str(fault)

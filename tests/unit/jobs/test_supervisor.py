@@ -350,7 +350,7 @@ def test_no_token_reaches_the_log(start, tiny_prepared, tmp_path):
     exit_code, stderr = job.wait()
     assert exit_code == 0
     assert outcome(job)["status"] == "failed"
-    assert outcome(job)["cause"] == "ModelError: model.checkpoint: ./***: no such folder"
+    assert outcome(job)["cause"] == "model.checkpoint: ./***: no such folder"
     for name in ("train.log", "events.jsonl", "outcome.json"):
         assert TOKEN not in (job.out / name).read_text()
     assert TOKEN not in stderr

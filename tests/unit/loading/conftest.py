@@ -61,13 +61,15 @@ def libraries():
 def needs(libraries):
     """Skips a test if a library is not installed here. `make test` installs all but two."""
 
-    def _needs(library):
+    def _needs(library, form="same"):
         why = missing_packages(library)
         if why and library in LEFT_OUT:
             pytest.skip(f"{library} is not among the tests' libraries: {LEFT_OUT[library]}")
         if why and not LOADERS.exists():
             pytest.skip("no .loaders: `make test` makes it (loader libraries in a folder)")
         assert not why
+        if why := missing_packages(library, form):
+            pytest.skip(why)
 
     return _needs
 

@@ -4,7 +4,6 @@ import copy
 import itertools
 import re
 import time
-from ctypes.util import find_library
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,9 +37,7 @@ def settings(library, form="same", **changes):
 @pytest.fixture
 def opened(needs):
     def _opened(library, form="same", **changes):
-        needs(library)
-        if (library, form) == ("spdl", "best") and find_library("avdevice") is None:
-            pytest.skip("no shared libraries of FFmpeg (package ffmpeg)")
+        needs(library, form)
         return LibraryPath(settings(library, form, **changes), pin_memory=False)
 
     return _opened

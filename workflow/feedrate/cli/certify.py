@@ -153,11 +153,11 @@ def feed_spec(project: Project, pace: Pace, settings: Settings) -> RunSpec:
 def library_levels(named: Sequence[str] | None) -> list[Level]:
     """All forms of these loader libraries, or of those that are installed; each decodes."""
     forms = plugins.declared(LIBRARIES, "FORMS")
-    chosen = named or [name for name in forms if not missing_packages(name)]
     return [
         Level("host", library=name, best=form == "best")
-        for name in chosen
+        for name in named or forms
         for form in forms.get(name, ["same"])
+        if named or not missing_packages(name, form)
     ]
 
 

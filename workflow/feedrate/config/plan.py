@@ -104,15 +104,17 @@ def make_plan(project: Project) -> Plan:
 def runnable(
     project: Project, plan: Plan, has_ended: Callable[[RunSpec], bool] = lambda _: False
 ) -> Plan:
-    """The plan without the runs whose loader library is not installed here. Runs that have ended
+    """The plan without the runs whose loader library, or what its form loads, is not installed
+    here. Runs that have ended
     stay: removing a library removes no result. A cell that has no run left is unsupported."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():
-        library = library_of(spec.settings.loader)
+        loader = spec.settings.loader
+        library = library_of(loader)
         # Another interpreter may have the library: the job finds out.
         asked = library and not project.devices[spec.device].software.python
-        install = missing_packages(library) if asked else ""
+        install = missing_packages(library, loader.form or "same") if asked else ""
         if not install or has_ended(spec):
             runs[key] = spec
         else:

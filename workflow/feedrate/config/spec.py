@@ -1,8 +1,11 @@
 """The spec of a run, which is its identity, and the settings that do not work together."""
 
+import ctypes
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from ctypes.util import find_library
 from functools import cache
 from importlib import metadata
 from operator import attrgetter
@@ -162,22 +165,37 @@ def library_of(loader: LoaderSettings) -> str:
 
 
 @cache
-def missing_packages(library: str) -> str:
-    """Why a loader library cannot be used here, and the command that installs it; empty: it can."""
-    missing = []
+def missing_packages(library: str, form: str = "same") -> str:
+    """Why a form of a loader library cannot be used here, and the command that installs what is
+    missing; empty: it can."""
+    missing, commands = [], []
     for name in plugins.declared(LIBRARIES, "PACKAGES").get(library, ()):
         try:
             metadata.version(name)
         except metadata.PackageNotFoundError:
             missing.append(name)
-    if not missing:
-        return ""
-    system = plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
-    first = f"apt-get install {' '.join(system)} && " if system else ""
-    return (
-        f"loader.library: {library} needs {' and '.join(missing)}, not installed here; "
-        f"install: {first}pip install --no-deps -r requirements/loaders/{library}.lock"
-    )
+    if missing:
+        system = plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
+        commands += [f"apt-get install {' '.join(system)}"] * bool(system)
+        commands.append(f"pip install --no-deps -r requirements/loaders/{library}.lock")
+    loads = plugins.declared(LIBRARIES, "LOADS").get(library, {})
+    if form in loads and not _is_installed(*loads[form][1:]):
+        package, name, least, most = loads[form]
+        missing.append(f"{package} (lib{name}.so.{least} to {most})")
+        commands.insert(0, f"apt-get install {package}")
+    what = f"loader.library: {library} needs {' and '.join(missing)}, not installed here"
+    return f"{what}; install: {' && '.join(commands)}" if missing else ""
+
+
+def _is_installed(name: str, least: int, most: int) -> bool:
+    """Whether the system has a shared library in one of these versions."""
+    files = [f"lib{name}.so.{version}" for version in range(least, most + 1)]
+    if find_library(name) in files:  # to load it takes longer
+        return True
+    for file in files:
+        with suppress(OSError):
+            return bool(ctypes.CDLL(file))
+    return False
 
 
 def library_faults(loader: LoaderSettings) -> Iterator[str]:

@@ -170,6 +170,7 @@ class Failure:
     """An exception as events and outcomes report it."""
 
     type: str
+    """Its class; empty for one of ours that has a message."""
     message: str
     out_of_memory: bool = False
     infrastructure: bool = False
@@ -189,8 +190,9 @@ def classify(error: BaseException) -> Failure:
     disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
     place = "the host's shared memory, /dev/shm, is too small: " * shared_full
     place += "the disk is full: " * disk_full
+    ours = type(error).__module__.startswith("feedrate.") and text
     return Failure(
-        type=type(error).__name__,
+        type="" if ours else type(error).__name__,
         message=f"{place}{first_sentence(text)}",
         out_of_memory=not disk_full
         and (
@@ -220,6 +222,8 @@ def first_sentence(text: str) -> str:
         if found := pattern.match(text):
             return sentence.format(found[1])
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
-    in_worker = _WORKER_TRACEBACK.match(lines[0])
-    line = lines[-1] if in_worker else _ALLOCATOR.sub("", lines[0])
+    if in_worker := _WORKER_TRACEBACK.match(lines[0]):
+        line = re.sub(rf"^[\w.]*\b{in_worker[1]}: ", "", lines[-1])
+    else:
+        line = _ALLOCATOR.sub("", lines[0])
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -4,6 +4,7 @@ It declares these constants, which are read without importing it. Only FORMS and
 
 PACKAGES         the distributions that it needs; requirements/loaders/NAME.lock pins them
 SYSTEM_PACKAGES  what their installation needs of Debian
+LOADS            by form, a package of Debian, its shared library, and the versions that may be used
 FORMS            "same" and "best", or one of them, each with its values of `loader.decode`, where
                  "device" is an NVIDIA GPU; without "reference" it reads files in its own way
 OWN_ORDER        True: it gives each row once per epoch, but in an order of its own

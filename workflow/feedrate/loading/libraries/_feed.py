@@ -150,7 +150,7 @@ class LibraryPath(FedPath):
         """Raise UnsupportedError if the library is not installed, or cannot be imported."""
         library = library_of(settings)
         self.decode, self.form = settings.decode, settings.form or "same"
-        if missing := missing_packages(library):
+        if missing := missing_packages(library, self.form):
             raise UnsupportedError(missing)
         threads = torch.get_num_threads()
         try:

@@ -6,12 +6,13 @@ from time import perf_counter
 import spdl.io
 from spdl.pipeline import PipelineBuilder
 
-from feedrate.devices.base import UnsupportedError
 from feedrate.loading.libraries._feed import Made, Work
 from feedrate.loading.stages import span
 
 PACKAGES = ("spdl-core", "spdl-io")
 FORMS = {"same": ("reference", "host", "cache"), "best": ("host",)}
+LOADS = {"best": ("ffmpeg", "avdevice", 58, 63)}
+"""FFmpeg 4 to 9; libavdevice needs all of its other libraries."""
 LEAST_WORKERS = 1
 
 
@@ -23,14 +24,6 @@ def same(work: Work) -> Iterator[Made]:
 def best(work: Work) -> Iterator[Made]:
     """Each thread decodes, scales (bicubic), crops (the centre) and stacks a batch with FFmpeg: one
     call of `load_image_batch`, which counts as the stage `decode`."""
-    try:
-        spdl.io.demux_image(b"")
-    except RuntimeError as error:
-        if "import libspdl" in str(error):
-            raise UnsupportedError(
-                "loader.form: best: spdl-io needs FFmpeg's shared libraries, 4 to 9; install them: "
-                "apt-get install ffmpeg"
-            ) from error
     dataset, side = work.dataset, work.dataset.image_px
     # The sizes of `resized_size`; the library's own filter would round them in another way.
     width, height = f"max({side},trunc({side}*iw/ih))", f"max({side},trunc({side}*ih/iw))"
