@@ -29,27 +29,28 @@ class Clock:
             yield {"input_ids": [0] * size}
 
 
-def taken(each_s, step_s, until_s):
+@pytest.fixture
+def clock(monkeypatch):
     clock = Clock()
-    return take_batches(clock.batches(each_s), step_s, until_s, clock, clock.wait)
+    monkeypatch.setattr(accelerator, "perf_counter", clock)
+    monkeypatch.setattr(accelerator, "sleep", clock.wait)
+    return clock
 
 
-def test_an_accelerator_waits_is_busy_and_asks_again():
-    steps = taken([1.0], [3.0], 8.0)
+def test_an_accelerator_waits_is_busy_and_asks_again(clock):
+    steps = take_batches(clock.batches([1.0]), [3.0], 8.0)
     assert steps == [Step(0.0, 4.0, 3.0, 4), Step(4.0, 8.0, 3.0, 4)]
 
 
-def test_recorded_steps_are_replayed_in_turn():
-    steps = taken([0.0], [1.0, 5.0], 13.0)
+def test_recorded_steps_are_replayed_in_turn(clock):
+    steps = take_batches(clock.batches([0.0]), [1.0, 5.0], 13.0)
     assert [one.busy_s for one in steps] == [1.0, 5.0, 1.0, 5.0, 1.0]
     assert steps[-1].ended_s == 13.0
 
 
-def test_a_pause_that_takes_too_long_is_idle_time():
-    clock = Clock()
-    steps = take_batches(
-        clock.batches([0.0]), [1.0], 3.0, clock, lambda seconds: clock.wait(2 * seconds)
-    )
+def test_a_pause_that_takes_too_long_is_idle_time(clock, monkeypatch):
+    monkeypatch.setattr(accelerator, "sleep", lambda seconds: clock.wait(2 * seconds))
+    steps = take_batches(clock.batches([0.0]), [1.0], 3.0)
     assert steps == [Step(0.0, 2.0, 1.0, 4), Step(2.0, 4.0, 1.0, 4)]
 
 

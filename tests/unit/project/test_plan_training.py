@@ -268,7 +268,7 @@ def system(monkeypatch):
         if file not in files:
             raise OSError(f"{file}: cannot open shared object file")
 
-    monkeypatch.setattr("feedrate.config.spec.metadata.version", lambda name: "1.0")
+    monkeypatch.setattr("feedrate.config.spec.metadata.distributions", lambda name: [name])
     monkeypatch.setattr("feedrate.config.spec.find_library", lambda name: None)
     monkeypatch.setattr("feedrate.config.spec.ctypes.CDLL", load_library)
     real = missing_packages.__wrapped__  # which keeps no answer

@@ -168,21 +168,19 @@ def library_of(loader: LoaderSettings) -> str:
 def missing_packages(library: str, form: str = "same") -> str:
     """Why a form of a loader library cannot be used here, and the command that installs what is
     missing; empty: it can."""
-    missing, commands = [], []
-    for name in plugins.declared(LIBRARIES, "PACKAGES").get(library, ()):
-        try:
-            metadata.version(name)
-        except metadata.PackageNotFoundError:
-            missing.append(name)
+    packages = plugins.declared(LIBRARIES, "PACKAGES").get(library, ())
+    missing = [name for name in packages if not any(metadata.distributions(name=name))]
+    system, commands = [], []
     if missing:
-        system = plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
-        commands += [f"apt-get install {' '.join(system)}"] * bool(system)
-        commands.append(f"pip install --no-deps -r requirements/loaders/{library}.lock")
+        system += plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
+        commands = [f"pip install --no-deps -r requirements/loaders/{library}.lock"]
     loads = plugins.declared(LIBRARIES, "LOADS").get(library, {})
     if form in loads and not _is_installed(*loads[form][1:]):
         package, name, least, most = loads[form]
         missing.append(f"{package} (lib{name}.so.{least} to {most})")
-        commands.insert(0, f"apt-get install {package}")
+        system.append(package)
+    if system:
+        commands.insert(0, f"apt-get install {' '.join(system)}")
     what = f"loader.library: {library} needs {' and '.join(missing)}, not installed here"
     return f"{what}; install: {' && '.join(commands)}" if missing else ""
 
@@ -194,7 +192,8 @@ def _is_installed(name: str, least: int, most: int) -> bool:
         return True
     for file in files:
         with suppress(OSError):
-            return bool(ctypes.CDLL(file))
+            ctypes.CDLL(file)
+            return True
     return False
 
 

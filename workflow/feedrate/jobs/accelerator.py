@@ -63,7 +63,7 @@ def feed(
     `step_s` are replayed in turn. Raises FeedError if one of them fails."""
     with ExitStack() as stack:
         calls = [partial(accelerator, path, dataset, order, step_s) for order in orders]
-        pipes = [stack.enter_context(_process(call)) for call in calls]
+        pipes = [stack.enter_context(process(call)) for call in calls]
         return measure(pipes, path.round_size, step_s, workers)
 
 
@@ -79,21 +79,15 @@ def accelerator(
     pipe.send(take_batches(batches, step_s, pipe.recv()))
 
 
-def take_batches(
-    batches: Iterable[Any],
-    step_s: Sequence[float],
-    until_s: float,
-    clock: Callable[[], float] = perf_counter,
-    pause: Callable[[float], None] = sleep,
-) -> list[Step]:
+def take_batches(batches: Iterable[Any], step_s: Sequence[float], until_s: float) -> list[Step]:
     """Take batches until `until_s`: wait for one, be busy, ask for the next. What a pause takes too
     long counts as idle: a process without a core submits late."""
     steps: list[Step] = []
-    paces, taken, asked_s = cycle(step_s), iter(batches), clock()
+    paces, taken, asked_s = cycle(step_s), iter(batches), perf_counter()
     while asked_s < until_s:
         batch, busy_s = next(taken), next(paces)
-        pause(busy_s)
-        steps.append(Step(asked_s, clock(), busy_s, len(batch["input_ids"])))
+        sleep(busy_s)
+        steps.append(Step(asked_s, perf_counter(), busy_s, len(batch["input_ids"])))
         asked_s = steps[-1].ended_s
     return steps
 
@@ -104,7 +98,7 @@ def measure(
     """The window of the accelerators at the other ends of these pipes; the `workers` of each loader
     deliver `round_size` batches at a time."""
     for pipe in pipes:
-        _hear(pipe)
+        hear(pipe)
     pace_s = fmean(step_s)
     begin_s = perf_counter() + max(WARMUP_S, round_size * pace_s)
     end_s = begin_s + max(WINDOW_S, WINDOW_STEPS * pace_s / BUSY, sum(step_s))
@@ -117,7 +111,7 @@ def measure(
     before, after = loads
     used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
     rate, busy, wall_s = 0.0, [], end_s - begin_s
-    for steps in [window(_hear(pipe), begin_s, end_s, round_size) for pipe in pipes]:
+    for steps in [window(hear(pipe), begin_s, end_s, round_size) for pipe in pipes]:
         took_s = steps[-1].ended_s - steps[0].asked_s
         rate += sum(step.samples for step in steps) / took_s
         busy.append(sum(step.busy_s for step in steps) / took_s)
@@ -142,36 +136,31 @@ def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int)
     return inside[: len(inside) // round_size * round_size] or inside
 
 
-def apart(call: Callable[[], Any]) -> Any:
-    """The result of a call in a process of its own. Raises FeedError if it fails."""
-    with _process(lambda pipe: pipe.send(call())) as pipe:
-        return _hear(pipe)
-
-
 @contextmanager
-def _process(call: Callable[[Connection], None]) -> Iterator[Connection]:
+def process(call: Callable[[Connection], None]) -> Iterator[Connection]:
     """A process that makes the call, with one end of a pipe; yields the other, and ends it."""
     context = get_context("fork")
     here, there = context.Pipe()
-    process = context.Process(target=_run, args=(call, there))
-    process.start()
+
+    def run() -> None:
+        die_with_parent()
+        try:
+            call(there)
+        except Exception as error:
+            there.send(classify(error).message)
+
+    child = context.Process(target=run)
+    child.start()
     there.close()  # so that the pipe ends with the process
     try:
         yield here
     finally:
-        process.kill()
-        process.join()
+        child.kill()
+        child.join()
 
 
-def _run(call: Callable[[Connection], None], pipe: Connection) -> None:
-    die_with_parent()
-    try:
-        call(pipe)
-    except Exception as error:
-        pipe.send(classify(error).message)
-
-
-def _hear(pipe: Connection) -> Any:
+def hear(pipe: Connection) -> Any:
+    """What the other end sends next. Raises FeedError if its process has failed."""
     try:
         said = pipe.recv()
     except EOFError:

@@ -8,6 +8,7 @@ import math
 import timeit
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, get_args
@@ -22,7 +23,7 @@ from feedrate.core import plugins
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
 from feedrate.data.manifest import store_folder
-from feedrate.jobs.accelerator import BUSY, Feeding, apart, feed
+from feedrate.jobs.accelerator import BUSY, Feeding, feed, hear, process
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
@@ -183,14 +184,27 @@ class Host:
         return open_path(self._device, changed.settings.loader)
 
     def decodes(self, level: Level, dataset: Any) -> bool:
-        """Whether a level decodes rows whenever they are drawn; a form of a library that records no
-        stage is not asked."""
+        """Whether a level decodes the same rows at each of two draws, by the decoder's own marks; a
+        form of a library that records no stage is not asked."""
+        from torch.utils.data import BatchSampler
+
+        from feedrate.loading.stages import EVERY, Recorder
+
         silent, least = (plugins.declared(LIBRARIES, fact) for fact in ("SILENT", "LEAST_WORKERS"))
         if ("best" if level.best else "same") in silent.get(level.library, ()):
             return True
-        path = self.path(level, least.get(level.library, 0))
+        path, recorder = self.path(level, least.get(level.library, 0)), Recorder(workers=0)
+
+        def draw_twice(pipe: Connection) -> None:
+            recorder.attach(0)
+            for _ in range(2):
+                with recorder.recording():
+                    list(path.batches(dataset, BatchSampler(range(EVERY), EVERY, False)))
+                pipe.send("decode" in recorder.spans(1, EVERY))
+
         # In a process of its own: the threads of some libraries do not survive the next fork.
-        return bool(apart(partial(decodes, path, dataset)))
+        with process(draw_twice) as pipe:
+            return bool(hear(pipe) and hear(pipe))
 
     def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
         """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
@@ -223,21 +237,6 @@ class Host:
         source = torch.ones(COPIED_BYTES, dtype=torch.uint8)
         target = torch.zeros_like(source)
         return 2 * COPIED_BYTES / min(timeit.repeat(lambda: target.copy_(source), number=1))
-
-
-def decodes(path: Any, dataset: Any) -> bool:
-    """Whether the same rows are decoded at each of two draws, by the decoder's own marks."""
-    from torch.utils.data import BatchSampler
-
-    from feedrate.loading.stages import EVERY, Recorder
-
-    recorder, order, times = Recorder(workers=0), BatchSampler(range(EVERY), EVERY, False), []
-    recorder.attach(0)
-    for _ in range(2):
-        with recorder.recording():
-            list(path.batches(dataset, order))
-        times.append("decode" in recorder.spans(1, EVERY))
-    return all(times)
 
 
 def search(run: Callable[[int], Feeding], first: int, most: int) -> Iterator[Feeding]:

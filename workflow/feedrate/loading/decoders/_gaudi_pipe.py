@@ -68,7 +68,7 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
     def get_largest_file(self) -> str:
         """The file that determines the size of the pipeline's buffers."""
-        return max(self.feed.paths(), key=lambda path: Path(path).stat().st_size)
+        return max(self.feed.paths, key=lambda path: Path(path).stat().st_size)
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]

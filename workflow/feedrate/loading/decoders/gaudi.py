@@ -156,6 +156,7 @@ class Feed:
         """Whether a batch has flips and colours."""
         self.crops = bool(dataset.augmentation.min_area)
         """Whether it has the crop of each picture; otherwise the centre is cropped."""
+        self.paths = {str(path) for path in dataset.paths}
         self._dataset = dataset
         self._sizes: dict[int, tuple[int, int]] = {}
         self._input_ids = dataset.input_ids.numpy().astype(np.uint32)
@@ -173,10 +174,6 @@ class Feed:
     def __iter__(self) -> Iterator[Read]:
         """The epoch's batches; a smaller one is filled with its last sample."""
         return self._read(self._order, self._true_sizes)
-
-    def paths(self) -> set[str]:
-        """All images of the dataset."""
-        return {str(path) for path in self._dataset.paths}
 
     def _read(self, order: Iterable[list[int]], true_sizes: deque[int]) -> Iterator[Read]:
         data = self._dataset

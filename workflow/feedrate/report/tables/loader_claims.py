@@ -63,7 +63,12 @@ def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str
     """Where a statement holds on a device with these valid runs, or why that is unknown."""
     if claim.storage not in STORAGES:
         return f"Cannot tell: it is about {claim.storage}, which is not measured here."
-    return other_pixels(claim, cells) or where_it_holds(claim, measured_ratios(claim, runs), cells)
+    known = {str(cell.levels["loader"]): cell.pixel_mean_abs_diff for cell in cells}
+    one, other = known.get(claim.loader), known.get(claim.over)
+    if one is not None and other is not None and one - other > EQUAL_PIXELS:
+        off = f"Its pixels are off the reference by {one:.2g} of 255."
+        return f"Does not count: the work is not equal. {off}"
+    return where_it_holds(claim, measured_ratios(claim, runs), cells)
 
 
 def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
@@ -106,15 +111,3 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
         its_own = text.count(claim.workers, "worker")
         return f"Cannot tell: it is about {its_own}. It does not hold {tried}."
     return f"Does not hold {tried}."
-
-
-def other_pixels(claim: LoaderClaim, cells: list[CellRow]) -> str:
-    """Why the ratio does not count, if the loaders do not deliver equal pixels; else empty."""
-    known = {str(cell.levels["loader"]): cell.pixel_mean_abs_diff for cell in cells}
-    one, other = known.get(claim.loader), known.get(claim.over)
-    if one is None or other is None or one - other <= EQUAL_PIXELS:
-        return ""
-    return (
-        f"Does not count: the work is not equal. Its pixels are off the reference by {one:.2g} of "
-        "255."
-    )
