@@ -126,7 +126,9 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
 
 
 def test_without_a_name_all_installed_libraries_are_certified(monkeypatch):
-    monkeypatch.setattr(certify, "missing_packages", lambda name, _: "" if name == "grain" else "no")
+    monkeypatch.setattr(
+        certify, "missing_packages", lambda name, _: "" if name == "grain" else "no"
+    )
     assert certify.library_levels(None) == [Level("host", library="grain")]
 
 

@@ -109,7 +109,7 @@ def test_a_path_that_fails_is_refused_with_its_cause(host, monkeypatch):
     def fails(*_):
         raise accelerator.FeedError("an accelerator got no whole batch in 8 s")
 
-    monkeypatch.setattr(feed, "feed", fails)
+    monkeypatch.setattr(feed, "measure", fails)
     fed = host.certify(Level("host"), Request(step_s=[1.0]))
     assert fed.refused == "an accelerator got no whole batch in 8 s"
 

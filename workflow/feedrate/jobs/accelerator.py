@@ -4,8 +4,7 @@ Each has a loader of its own, as a rank has in training. Only the computing is r
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -56,21 +55,11 @@ class Step(NamedTuple):
     samples: int
 
 
-def feed(
-    path: Any, dataset: Any, orders: Sequence[Any], step_s: Sequence[float], workers: int
-) -> Feeding:
-    """Feed an accelerator for each of `orders` from a loader on `path` with so many workers;
-    `step_s` are replayed in turn. Raises FeedError if one of them fails."""
-    with ExitStack() as stack:
-        calls = [partial(accelerator, path, dataset, order, step_s) for order in orders]
-        pipes = [stack.enter_context(process(call)) for call in calls]
-        return measure(pipes, path.round_size, step_s, workers)
-
-
 def accelerator(
     path: Any, dataset: Any, order: Any, step_s: Sequence[float], pipe: Connection
 ) -> None:
-    """One emulated accelerator; it sends its start, and then its steps, to the parent."""
+    """One emulated accelerator; it sends its start, and then its steps, to the parent. `step_s` are
+    replayed in turn."""
     batches = path.batches(dataset, order)
     # The first batches of all workers come at once. They count as nothing that was made later.
     for _ in range(path.round_size):
@@ -96,7 +85,7 @@ def measure(
     pipes: Sequence[Connection], round_size: int, step_s: Sequence[float], workers: int
 ) -> Feeding:
     """The window of the accelerators at the other ends of these pipes; the `workers` of each loader
-    deliver `round_size` batches at a time."""
+    deliver `round_size` batches at a time. Raises FeedError if one of them fails."""
     for pipe in pipes:
         hear(pipe)
     pace_s = fmean(step_s)

@@ -7,6 +7,7 @@ it finds the largest number of accelerators that it keeps busy for the share `BU
 import math
 import timeit
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,14 +17,14 @@ from typing import Annotated, Any, get_args
 import msgspec
 from msgspec import UNSET
 
-from feedrate.config.settings import Decode, LoaderSettings
-from feedrate.config.spec import LIBRARIES, RunSpec, library_faults, library_of
+from feedrate.config.settings import Decode
+from feedrate.config.spec import LIBRARIES, RunSpec, library_faults
 from feedrate.config.values import Count, Strict, about
 from feedrate.core import plugins
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
 from feedrate.data.manifest import store_folder
-from feedrate.jobs.accelerator import BUSY, Feeding, feed, hear, process
+from feedrate.jobs.accelerator import BUSY, Feeding, accelerator, hear, measure, process
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
@@ -41,11 +42,6 @@ class Level(Strict, frozen=True):
     scaled: bool = False
     library: str = ""
     best: bool = False
-
-    @classmethod
-    def of(cls, loader: LoaderSettings) -> "Level":
-        """The level of these settings."""
-        return cls(loader.decode, loader.scaled_decode, library_of(loader), loader.form == "best")
 
     @property
     def name(self) -> str:
@@ -211,9 +207,14 @@ class Host:
         from feedrate.jobs.ceilings import EndlessBatches
 
         workers, size = math.ceil(self.cores / count), self._spec.settings.train.batch_size
-        seeds = range(self._spec.seed, self._spec.seed + count)
-        orders = [EndlessBatches(len(dataset), size, seed) for seed in seeds]
-        return feed(self.path(level, workers), dataset, orders, step_s, workers)
+        path, seed = self.path(level, workers), self._spec.seed
+        with ExitStack() as stack:
+            pipes = []
+            for number in range(count):
+                order = EndlessBatches(len(dataset), size, seed + number)
+                emulated = partial(accelerator, path, dataset, order, step_s)
+                pipes.append(stack.enter_context(process(emulated)))
+            return measure(pipes, path.round_size, step_s, workers)
 
     def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""

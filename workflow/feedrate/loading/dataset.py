@@ -97,9 +97,16 @@ class PairDataset(Dataset[Sample]):
     def batch(self, numbers: list[int]) -> dict[str, Any]:
         """The samples of these numbers as one batch, in a slot if one is free."""
         stages.begin_batch()
-        batch, room = self._memory(len(numbers))
+        slots, rows = self.slots or {}, len(numbers)
+        batch: dict[str, Any] = {
+            name: slots[name].take(rows)
+            if name in slots
+            else torch.empty((rows, *shape), dtype=dtype)
+            for name, (shape, dtype) in self.shapes().items()
+        }
+        room = {n: t.tensor if isinstance(t, Filling) else t for n, t in batch.items()}
         self._fill(room["pixel_values"], numbers)
-        with stages.span("tokenise", len(numbers)):
+        with stages.span("tokenise", rows):
             chosen = torch.tensor(self.rows(numbers))
             for name, tokens in self._tokens.items():
                 torch.index_select(tokens, 0, chosen, out=room[name])
@@ -146,18 +153,6 @@ class PairDataset(Dataset[Sample]):
         """Shape and type of one sample's large tensors, by name."""
         tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
         return {"pixel_values": (self.shape, self.dtype)} | tokens
-
-    def _memory(self, rows: int) -> tuple[dict[str, Any], Sample]:
-        """Memory for a batch: what the loader returns or sends, and the tensors to fill."""
-        slots = self.slots or {}
-        taken = {
-            name: slots[name].take(rows)
-            if name in slots
-            else torch.empty((rows, *shape), dtype=dtype)
-            for name, (shape, dtype) in self.shapes().items()
-        }
-        room = {n: t.tensor if isinstance(t, Filling) else t for n, t in taken.items()}
-        return taken, room
 
     def _pixels(self, number: int) -> torch.Tensor:
         """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""

@@ -137,14 +137,9 @@ def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:
             return levels.contiguous().to(torch.float32).div_(LEVELS)
 
 
-def resize(pixels: torch.Tensor, shorter_px: int) -> torch.Tensor:
-    """Resize (3, h, w) so that the shorter side is `shorter_px`; overshoot is kept, not clipped. As
-    torchvision's Resize(shorter_px, BICUBIC, antialias=True) on floats."""
-    return resize_to(pixels, resized_size(pixels.shape[-2], pixels.shape[-1], shorter_px))
-
-
 def resize_to(pixels: torch.Tensor, size: list[int]) -> torch.Tensor:
-    """Antialiased bicubic resize of (c, h, w) to [height, width]; uint8 clips overshoot."""
+    """Antialiased bicubic resize of (c, h, w) to [height, width], as torchvision's Resize; floats
+    keep overshoot, uint8 clips it."""
     return torch.nn.functional.interpolate(
         pixels[None], size=size, mode="bicubic", align_corners=False, antialias=True
     )[0]
@@ -225,7 +220,8 @@ def crop(pixels: torch.Tensor, side_px: int, draw: Draw) -> torch.Tensor:
     box = draw.box(*pixels.shape[-2:])
     if box:
         return resize_to(cut(pixels, *box), [side_px, side_px])
-    return crop_centre(resize(pixels, side_px), side_px)
+    resized = resized_size(pixels.shape[-2], pixels.shape[-1], side_px)
+    return crop_centre(resize_to(pixels, resized), side_px)
 
 
 def crop_levels(

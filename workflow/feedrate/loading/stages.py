@@ -80,8 +80,7 @@ class Recorder:
         _, counts, _, switch = self._shared
         self._before = counts.numpy().astype(int)
         number = -1 if stage is None else STAGES.index(stage)
-        told = [1.0, number, share, perf_counter()]
-        switch[:] = torch.tensor(told, dtype=switch.dtype)
+        switch[:] = torch.tensor([1.0, number, share, perf_counter()], dtype=switch.dtype)
         try:
             yield
         finally:
@@ -94,9 +93,13 @@ class Recorder:
 
         Workers run ahead of the steps, so a stage of theirs counts by the samples it was done for:
         its times are those of a step of `step_samples`. Its percentiles are of one sample; those
-        of another stage are of one micro-step.
+        of another stage are of one micro-step. Raises OverflowError for more than `SPANS` spans.
         """
-        told = [self._told(process) for process in range(len(self._before))]
+        log, counts = self._shared[0].numpy(), self._shared[1].numpy().astype(int)
+        if (most := int((counts - self._before).max())) > SPANS:
+            raise OverflowError(f"{most} spans in a process; the recorder keeps {SPANS}")
+        places = zip(log, self._before, counts, strict=True)
+        told = [mine[np.arange(first, end) % SPANS] for mine, first, end in places]
         found: dict[str, dict[str, Any]] = {}
         for number, stage in enumerate(STAGES):
             rows = [one[one[:, NUMBER] == number] for one in told]
@@ -115,14 +118,6 @@ class Recorder:
                 tails = zip(names, np.percentile(every_s, ranks).tolist(), strict=True)
                 found[stage] = totals | {"count": len(every_s), **dict(tails)}
         return found
-
-    def _told(self, process: int) -> NDArray[np.float64]:
-        """The spans of a process in this recording, in their order. Raises OverflowError."""
-        log, counts = self._shared[0].numpy()[process], self._shared[1].numpy()
-        first, end = self._before[process], int(counts[process])
-        if end - first > SPANS:
-            raise OverflowError(f"{end - first} spans in a process; the recorder keeps {SPANS}")
-        return log[np.arange(first, end) % SPANS]
 
 
 def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from feedrate.config.spec import RunSpec
+from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import Count, Name, Strict, about, convert_text
 from feedrate.core import paths
 from feedrate.jobs.accelerator import BUSY, Feeding
@@ -57,16 +57,12 @@ class Certified(Strict, kw_only=True):
 
     measured: Fed
     drained: Annotated[float, about("Accelerators, predicted by a drain.")] = 0.0
-    feeds: Annotated[
-        float, about("Accelerators, from the rate limit; 0 if refused; see `at_least`.")
-    ] = 0.0
+    feeds: Annotated[float, about("Accelerators, from the rate limit; 0 if refused.")] = 0.0
     fed: Annotated[int, about("Largest measured number, each busy enough.")] = 0
     at_least: Annotated[bool, about("No number was too many: `feeds` is from the drain.")] = False
     limited_by: Limit = ""
     cores: Annotated[float, about("If the rate grows with the cores.")] = 0.0
-    disk_mb_per_s: Annotated[
-        float, about("Of files that are not in the page cache, 1e6 bytes/s.")
-    ] = 0.0
+    disk_mb_per_s: Annotated[float, about("Of files outside the page cache, 1e6 bytes/s.")] = 0.0
     memory_gb_per_s: Annotated[float, about("Least memory traffic, 1e9 bytes/s.")] = 0.0
 
 
@@ -197,7 +193,9 @@ def shortfalls(
     }
     short = Counter[str]()
     for spec in specs:
-        loader, count, level = spec.settings.loader, spec.count, Level.of(spec.settings.loader)
+        loader, count = spec.settings.loader, spec.count
+        form = library_of(loader), loader.form == "best"
+        level = Level(loader.decode, loader.scaled_decode, *form)
         found = known.get((spec.device, spec.settings.model.label, level))
         planned = spec.repeat == 1 and spec.task == "training" and spec.device in cores
         if found is None or not planned:
