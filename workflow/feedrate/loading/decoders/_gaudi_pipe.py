@@ -23,7 +23,6 @@ from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
     media_ext_reader_op_impl,
     media_ext_reader_op_tensor_info,
 )
-from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
 
 from feedrate.loading.decoders.gaudi import Feed, Read
 from feedrate.loading.pixels import LEVELS, Statistics
@@ -115,9 +114,3 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
 
 def _constant(values: np.ndarray) -> Any:
     return fn.MediaConst(data=values, shape=[1, 1, 3], dtype=dtype.FLOAT32)
-
-
-def start_pipeline(*args: Any, **kwargs: Any) -> Any:
-    """A running ImageTextPipe: each `iter` of it is an epoch of the tensors of `definegraph`.
-    Raises what the vendor's library raises."""
-    return HPUGenericPytorchIterator(mediapipe=ImageTextPipe(*args, **kwargs))

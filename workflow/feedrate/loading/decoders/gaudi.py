@@ -102,14 +102,18 @@ class MediaDecoder:
             raise MediaError(f"the media pipeline ended with {len(true_sizes)} batches outstanding")
 
     def _start(self) -> Any:
+        """A running pipeline; each `iter` of it is an epoch of the tensors of its `definegraph`."""
         data = self._dataset
         # Colours change before pixels are normalised, so with them the pipeline must not normalise.
         statistics = UNCHANGED if data.augmentation else (data.mean, data.std)
         try:
-            from feedrate.loading.decoders._gaudi_pipe import start_pipeline
+            from habana_frameworks.mediapipe.plugins import iterator_pytorch
+
+            from feedrate.loading.decoders._gaudi_pipe import ImageTextPipe
 
             sizes = {"image_px": data.image_px, "ready_batches": READY_BATCHES}
-            return start_pipeline(self._feed, *statistics, **sizes)
+            pipe = ImageTextPipe(self._feed, *statistics, **sizes)
+            return iterator_pytorch.HPUGenericPytorchIterator(mediapipe=pipe)
         except Exception as error:
             raise UnsupportedError(
                 "loader.decode: device: the Gaudi media pipeline did not start "
