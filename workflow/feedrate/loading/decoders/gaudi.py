@@ -111,7 +111,7 @@ class MediaDecoder:
 
             from feedrate.loading.decoders._gaudi_pipe import ImageTextPipe
 
-            sizes = {"image_px": data.image_px, "ready_batches": READY_BATCHES}
+            sizes: dict[str, Any] = {"image_px": data.image_px, "ready_batches": READY_BATCHES}
             pipe = ImageTextPipe(self._feed, *statistics, **sizes)
             return iterator_pytorch.HPUGenericPytorchIterator(mediapipe=pipe)
         except Exception as error:
