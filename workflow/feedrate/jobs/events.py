@@ -229,19 +229,14 @@ class Scores(Event, frozen=True, kw_only=True, tag="scores"):
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):
-    """An exception ended this rank; `infrastructure`: the fault of the machine, not of the cell."""
+    """An exception ended this rank; `infrastructure`: the fault of the machine, not of the cell.
+    `type` is empty for one of ours, whose message is a sentence."""
 
     type: str = ""
-    """Its class; empty for one of ours, whose message is a sentence."""
     message: str = ""
     out_of_memory: bool = False
     infrastructure: bool = False
     traceback: str = ""
-
-    @property
-    def cause(self) -> str:
-        """Its words in an outcome."""
-        return f"{self.type}: {self.message}" if self.type else self.message
 
 
 class End(Event, frozen=True, kw_only=True, tag="end"):

@@ -117,7 +117,7 @@ def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
         name = signal.strsignal(number) or "unknown"
         return f"rank {rank} was killed by signal {number} ({name}{reason})"
     if own := own or next(iter(errors), None):
-        return own.cause
+        return ": ".join(filter(None, (own.type, own.message)))
     last = next((line for line in reversed(end.tail) if line.strip()), "no output")
     code = end.exit_code
     return f"exit code {code} without an error event; last line: {first_sentence(last)}"

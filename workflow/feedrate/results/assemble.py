@@ -224,8 +224,9 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
     workflow writes an outcome for such a run before it is read here; other callers may not."""
     errors = [events.error for events in ranks.values() if events.error]
     memory = [error for error in errors if error.out_of_memory]
-    reasons = [f" {error.cause}" for error in memory or errors][:1]
-    cause = one_line(f"The job was killed before it could end.{''.join(reasons)}")
+    reasons = [[error.type, error.message] for error in memory or errors][:1]
+    why = [": ".join(filter(None, one)) for one in reasons]
+    cause = one_line(" ".join(["The job was killed before it could end.", *why]))
     return "out_of_memory" if memory else "failed", cause
 
 
