@@ -122,7 +122,7 @@ def steps(asked: Settings, count: int) -> None:
 
     from feedrate.models.build import build
     from feedrate.models.memory import stand_in
-    from feedrate.models.meta import empty_batch
+    from feedrate.models.flops import empty_batch
 
     with tempfile.TemporaryDirectory() as folder:
         built = build(asked.model, asked.loader, stand_in(Path(folder), asked.loader.label))
