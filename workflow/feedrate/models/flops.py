@@ -1,5 +1,7 @@
-"""Models on torch's meta device, where tensors have a size and no memory: the FLOPs of one sample, a
-device's arithmetic, and the memory of weights and states."""
+"""Models on torch's meta device, where tensors have a size and no memory.
+
+The FLOPs of one sample, the arithmetic of a device, and the memory of weights and states.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
