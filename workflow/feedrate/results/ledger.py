@@ -28,7 +28,7 @@ from feedrate.core.errors import LogError
 from feedrate.core.files import canonical_json, digest_value, write_json
 from feedrate.core.paths import EVENTS_NAME, RECORD_NAME
 from feedrate.jobs.events import RankEvents, read_run_events
-from feedrate.results.fitting import predict
+from feedrate.results.loader_model import predict
 from feedrate.results.record import Record, read_record
 from feedrate.results.settings import DECODE, WORKERS
 from feedrate.results.statistics import Estimate, median_interval
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
     model_cpu_s: float = 0.0
 
     def rate(self, workers: int, cores: float) -> float:
-        """Samples/s of training: of the loader model (fitting.predict), and with workers at most
+        """Samples/s of training: of the loader model (loader_model.predict), and with workers at most
         what the host's cores can load and compute at the same time."""
         found = predict(workers, self.model_s, self.load_s)
         known = workers and self.load_cpu_s and self.model_cpu_s
