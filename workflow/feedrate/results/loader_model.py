@@ -1,5 +1,4 @@
-"""A model of training with a data loader that has two constants, and its fit to published rates and
-to ours.
+"""A model of training with a data loader: two constants, fitted to published rates and to ours.
 
 With no worker the loader is serial: a sample takes Tc + Td. With w workers loading and computing
 run in parallel: a sample takes max(Tc, Td / w). Tc is the device's time for a sample, Td one
