@@ -50,8 +50,8 @@ class Parts(NamedTuple):
     model_cpu_s: float = 0.0
 
     def rate(self, workers: int, cores: float) -> float:
-        """Samples/s of training: of the loader model (loader_model.predict), and with workers at most
-        what the host's cores can load and compute at the same time."""
+        """Samples/s of training: of the loader model (`predict`), and with workers at most what the
+        host's cores can load and compute at the same time."""
         found = predict(workers, self.model_s, self.load_s)
         known = workers and self.load_cpu_s and self.model_cpu_s
         return min(found, cores / (self.load_cpu_s + self.model_cpu_s)) if known else found
