@@ -121,8 +121,8 @@ def steps(asked: Settings, count: int) -> None:
     import torch
 
     from feedrate.models.build import build
+    from feedrate.models.flops import empty_batch
     from feedrate.models.memory import stand_in
-    from feedrate.models.meta import empty_batch
 
     with tempfile.TemporaryDirectory() as folder:
         built = build(asked.model, asked.loader, stand_in(Path(folder), asked.loader.label))

@@ -20,8 +20,8 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
-from feedrate.results.imported import read_imported
-from feedrate.results.record import read_record
+from feedrate.results.imported import Imported
+from feedrate.results.record import read_document, read_record
 from feedrate.results.tables import read_csv
 
 
@@ -117,7 +117,7 @@ def test_predicted_rates_are_those_of_both_with_their_devices_of_now(together):
 
 
 def test_imported_runs_of_both_are_listed_with_their_devices_of_now(together):
-    found = read_imported(together / f"results/{STUDY}/imported.json")
+    found = read_document(together / f"results/{STUDY}/imported.json", Imported)
     assert [(one.device, one.repeat) for one in found.records] == [("cpu", 1), ("cpu-south", 1)]
     table = (together / f"results/{STUDY}/tables/imported.html").read_text()
     assert "logs of north" in table

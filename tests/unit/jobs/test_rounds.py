@@ -17,10 +17,9 @@ from feedrate.devices.base import Memory
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.devices.placement import Placement
 from feedrate.jobs import rounds
-from feedrate.jobs.ceilings import EndlessBatches, Pipeline, in_turn, needs_more
+from feedrate.jobs.ceilings import EndlessBatches, Pipeline, in_turn, needs_more, write_trace
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import Session
-from feedrate.jobs.trace import write_trace
 from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 from feedrate.loading import stages

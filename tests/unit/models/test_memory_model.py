@@ -17,9 +17,8 @@ from feedrate.config.values import read_yaml
 from feedrate.jobs.worker import classify
 from feedrate.models import memory
 from feedrate.models.builders import flava
-from feedrate.models.flops import GIB, DoesNotFitError, check_fits, states_gib
+from feedrate.models.flops import GIB, AsOnDevice, DoesNotFitError, check_fits, states_gib
 from feedrate.models.layers import checkpoint_layers
-from feedrate.models.meta import AsOnDevice
 
 ROOT = Path(__file__).resolve().parents[3]
 CARD_GIB = 140.4

@@ -15,7 +15,8 @@ from feedrate.config.devices import Peak
 from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.report.rows import Inputs
-from feedrate.results.imported import import_runs, read_imported
+from feedrate.results.imported import Imported, import_runs
+from feedrate.results.record import read_document
 from feedrate.results.settings import import_settings
 
 CELL = "workers=2~decode=host"
@@ -95,7 +96,7 @@ def test_the_published_table_has_them_marked_in_a_group_of_their_own(five_kinds)
 def test_the_published_table_counts_the_runs_that_it_shows(five_kinds):
     project, inputs = five_kinds
     file = inputs.path("imported.json")
-    found = read_imported(file)
+    found = read_document(file, Imported)
     shown = [one for one in found.records if one.status == "ok"]
     for one in shown[1:]:
         one.levels.clear()

@@ -10,7 +10,7 @@ from record_builder import write_records as write
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.project import load_project
-from feedrate.config.sheets import FILE, Fact, Sheet, Sources, read_sheets
+from feedrate.config.statements import SHEETS, Fact, Sheet, Sources, read_sheets
 from feedrate.config.study import Claim
 from feedrate.config.values import read_yaml
 from feedrate.results.claims import claim_rows
@@ -262,7 +262,7 @@ def test_our_own_questions_are_not_given_as_the_sources():
 
 def test_a_sheet_takes_over_the_facts_of_another(tmp_path):
     (tmp_path / "config/published").mkdir(parents=True)
-    (tmp_path / FILE).write_text(
+    (tmp_path / SHEETS).write_text(
         "a: {source: A, facts: {devices: {says: 8, where: x}, tf32: {says: true, where: x}}}\n"
         "b: {source: A, like: a, facts: {devices: {says: 64, where: y}}}\n"
     )
@@ -286,6 +286,6 @@ def test_a_study_that_names_no_sheet_of_the_file_is_an_error(tmp_path):
 )
 def test_a_wrong_sheet_is_an_error_that_names_it(tmp_path, text, told):
     (tmp_path / "config/published").mkdir(parents=True)
-    (tmp_path / FILE).write_text(text + "\n")
+    (tmp_path / SHEETS).write_text(text + "\n")
     with pytest.raises(ConfigError, match=told):
         read_sheets(tmp_path, {}, {})

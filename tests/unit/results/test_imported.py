@@ -9,7 +9,8 @@ import pytest
 from feedrate.config.additions import Import
 from feedrate.config.devices import Peak
 from feedrate.results.crate import Writer
-from feedrate.results.imported import import_runs, imported, read_imported
+from feedrate.results.imported import Imported, import_runs, imported
+from feedrate.results.record import read_document
 from feedrate.results.settings import ImportDevice, ImportSettings
 
 LEVELS = {"workers": 2, "decode": "host"}
@@ -147,7 +148,7 @@ def test_access_tokens_reach_no_record(tmp_path):
 def test_what_the_job_writes_is_read_back(tmp_path):
     wanted = settings(foreign.milabench_file(tmp_path / "a"), levels=LEVELS)
     import_runs(wanted, tmp_path / "imported.json")
-    assert read_imported(tmp_path / "imported.json") == imported(wanted)
+    assert read_document(tmp_path / "imported.json", Imported) == imported(wanted)
 
 
 def run_folder(root, status="ok", study="loading", **more):

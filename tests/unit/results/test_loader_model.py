@@ -23,8 +23,7 @@ from feedrate.config.study import Factor
 from feedrate.config.values import read_yaml
 from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.columns import CELLS, FIT, for_studies
-from feedrate.results.fitting import Point, bound, fit, predict
-from feedrate.results.loader_model import fit_rows
+from feedrate.results.loader_model import Point, bound, fit, fit_rows, predict
 from feedrate.results.settings import FitSettings, fit_settings
 from feedrate.results.tables import read_csv, write_csv
 

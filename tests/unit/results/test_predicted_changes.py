@@ -5,7 +5,7 @@ import pytest
 from record_builder import make_record, make_spec
 
 from feedrate.jobs.events import Ceiling, RankEvents, Stages, Virtual
-from feedrate.results.predictions import Cell, Parts, gain_text, predictions
+from feedrate.results.ledger import Cell, Parts, gain_text, predictions
 from feedrate.results.statistics import Estimate
 
 LOAD_S, MODEL_S = 0.02, 0.05

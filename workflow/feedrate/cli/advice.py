@@ -16,8 +16,7 @@ from feedrate.core import variables
 from feedrate.core.files import write_text
 from feedrate.jobs.accelerator import BUSY
 from feedrate.jobs.drain import Loader, Refused
-from feedrate.results.fitting import predict
-from feedrate.results.loader_model import fit_rows
+from feedrate.results.loader_model import fit_rows, predict
 from feedrate.results.settings import FitSettings
 from feedrate.results.tables import Row
 

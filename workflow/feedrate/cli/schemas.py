@@ -11,10 +11,8 @@ from typing import Any
 import msgspec
 
 from feedrate.config.project import Devices
-from feedrate.config.sheets import FILE as SHEETS
-from feedrate.config.sheets import Sheet
 from feedrate.config.spec import RunSpec
-from feedrate.config.statements import Document, read_documents
+from feedrate.config.statements import SHEETS, Document, Sheet, read_documents
 from feedrate.config.study import BenchmarkAccuracy, BenchmarkScore, LoaderClaim, Published, Study
 from feedrate.config.values import Name
 from feedrate.config.workflow import WorkflowConfig

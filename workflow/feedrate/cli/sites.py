@@ -9,9 +9,8 @@ import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from feedrate.cli.redraw import measured
@@ -22,9 +21,9 @@ from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.results.crate import PROJECT, results_of
-from feedrate.results.imported import Imported, read_imported
+from feedrate.results.imported import Imported
 from feedrate.results.ledger import NO_GAINS, WouldHelp
-from feedrate.results.record import Record, read_record, write_record
+from feedrate.results.record import Record, read_document, read_record, write_record
 
 Key = tuple[str, str, str, int]
 """Study, device, cell and repeat of a run."""
@@ -32,7 +31,6 @@ ANY_RECORD = paths.RECORD.format(study="*", device="*", cell="*", repeat="*")
 CHOSEN = ("studies", "devices")
 """Keys of config.yaml that the first parts of runs' keys give."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-T = TypeVar("T")
 Names = Mapping[tuple[str, str], str]
 """The name of a site's device in the merged results, by the site and its own name."""
 
@@ -123,19 +121,11 @@ def files_of(sites: Sequence[Site], path: str) -> Iterator[tuple[Site, str, Path
                 yield site, name, site.folder / name
 
 
-def read_as(kind: type[T], file: Path) -> T:
-    """The content of a JSON file. Raises ExpectedError if it is damaged."""
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=kind)
-    except ValueError as error:
-        raise ExpectedError(f"{file}: damaged: {error}") from None
-
-
 def imports_of(sites: Sequence[Site], names: Names) -> dict[str, Imported]:
     """The imported runs of all sites by their file, with the devices' names and repeats of now."""
     found: dict[str, Imported] = {}
     for site, name, file in files_of(sites, paths.IMPORTED):
-        whole, own = found.setdefault(name, Imported()), read_imported(file)
+        whole, own = found.setdefault(name, Imported()), read_document(file, Imported)
         whole.files.extend(own.files)
         for record in own.records:
             device = names.get((site.name, record.device), record.device)
@@ -149,7 +139,7 @@ def gains_of(sites: Sequence[Site], names: Names) -> dict[str, WouldHelp]:
     it cannot be merged: the hash of a line covers the line before."""
     found: dict[str, WouldHelp] = {}
     for site, name, file in files_of(sites, paths.WOULD_HELP):
-        own, whole = read_as(WouldHelp, file), found.get(name, NO_GAINS)
+        own, whole = read_document(file, WouldHelp), found.get(name, NO_GAINS)
         gains = [(names.get((site.name, of), of), cell, told) for of, cell, told in own.gains]
         outcomes = [
             replace(one, device=names.get((site.name, one.device), one.device))
@@ -169,7 +159,7 @@ def predicted_of(sites: Sequence[Site], names: Names) -> dict[str, list[dict[str
     data, which are not here."""
     found: dict[str, list[dict[str, Any]]] = {}
     for site, name, file in files_of(sites, paths.PREDICTED):
-        own = read_as(list[dict[str, Any]], file)
+        own = read_document(file, list[dict[str, Any]])
         found.setdefault(name, []).extend(
             one | {"device": names.get((site.name, one["device"]), one["device"])} for one in own
         )

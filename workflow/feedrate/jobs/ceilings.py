@@ -1,5 +1,5 @@
 """Blocks of steps and when there are enough; batches without a Trainer, from a loader that can
-stand still, or is drained."""
+stand still, or is drained; a trace of steps, which ui.perfetto.dev opens."""
 
 import math
 import os
@@ -8,16 +8,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from multiprocessing import active_children
+from pathlib import Path
 from statistics import stdev
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import send_to_device
+from torch._C._autograd import _profiler_enabled
+from torch.profiler import profile, record_function, supported_activities
 
 from feedrate.config.spec import Stage
+from feedrate.core.paths import TRACE_NAME
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
+from feedrate.jobs import events
+from feedrate.jobs.events import EventLog
 from feedrate.jobs.meter import batch_length
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath
@@ -181,3 +187,29 @@ def drain(
         "cpu_s": cpu_time_s() - used_s,
         "startup_s": start_s - created_s,
     }
+
+
+def marked(stage: str) -> AbstractContextManager[object]:
+    """A context that a trace shows by this name; without a profiler it does nothing."""
+    return record_function(stage) if _profiler_enabled() else nullcontext()
+
+
+def write_trace(
+    adapter: Adapter, log: EventLog, folder: Path, step: Callable[[], None], steps: int
+) -> None:
+    """Write rank 0's trace of so many calls of `step` to `folder`, and a note that names it and
+    says what it lacks. The other ranks only keep step. A profiler slows the steps that it watches,
+    so they come after all that is measured."""
+    named = {"CPU", adapter.profiled_as}
+    watched = profile(activities=[one for one in supported_activities() if one.name in named])
+    with watched if log.rank == 0 else nullcontext():
+        for number in range(1, steps + 1):
+            with marked(f"ProfilerStep#{number}"):  # PyTorch's own tools look for this name
+                step()
+        adapter.synchronize()
+    if log.rank == 0:
+        watched.export_chrome_trace(str(folder / TRACE_NAME))
+        # A torch without the device's profiler, or a driver that forbids it, gives a trace too.
+        lacks = adapter.profiled_as not in {event.device_type.name for event in watched.events()}
+        lacking = f"; no events of {adapter.profiled_as}: torch or the driver does not profile it"
+        log.write(events.Note(rank=0, about="trace", message=TRACE_NAME + lacking * lacks))

@@ -31,9 +31,15 @@ from feedrate.core import plugins
 from feedrate.core.files import write_json
 from feedrate.devices.base import BF16_AUTOCAST, adapter_class
 from feedrate.models.build import Built, build_bare
-from feedrate.models.flops import NoValues, forward_by_part, one_pair
+from feedrate.models.flops import (
+    AsOnDevice,
+    NoValues,
+    empty_batch,
+    forward_by_part,
+    fused_attention,
+    one_pair,
+)
 from feedrate.models.layers import cast, float8_parts
-from feedrate.models.meta import AsOnDevice, empty_batch, fused_attention
 
 MEMORY_SHARE = 0.85
 """Share of the data sheet's memory bandwidth that kernels reach: about 0.9 in stream benchmarks of

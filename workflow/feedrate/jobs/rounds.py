@@ -22,10 +22,9 @@ from accelerate.utils import send_to_device
 from feedrate.config.spec import RunSpec, Stage
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
-from feedrate.jobs import events
+from feedrate.jobs import ceilings, events
 from feedrate.jobs.ceilings import EndlessBatches, Part, Pipeline, in_turn, needs_more
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.trace import marked, write_trace
 from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders import lacks
@@ -218,7 +217,7 @@ class Session:
         folder = Path(self._trainer.args.output_dir).parent
         with self._staged(), live.context():
             self._repeat(live, self._lead("live"))
-            write_trace(self._adapter, self._log, folder, live.step, steps)
+            ceilings.write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
     def _fed(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
@@ -312,7 +311,7 @@ class Session:
     ) -> Any:
         """The result of a call that is a stage of the process that trains, or (`begins`: 0) goes on
         with one."""
-        with span(name, begins), marked(name):
+        with span(name, begins), ceilings.marked(name):
             result = call(*args, **kwargs)
             if self._here.switch[0]:
                 self._adapter.synchronize()

@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -125,9 +124,8 @@ def read_trainer(
     """
     metrics = dict(known or {})
     for runs in _of_trainer(folder):
-        for one in runs:
-            if one.order < LOG_ORDER or one.runtime_s is not None:
-                metrics = {**one.metrics, **metrics}
+        whole = [one for one in runs if one.order < LOG_ORDER or one.runtime_s is not None]
+        metrics = {**_together(whole).metrics, **metrics}
         if "train_runtime" in metrics:
             break
     return trainer_figures(metrics, library)
@@ -135,23 +133,17 @@ def read_trainer(
 
 def read_evaluations(folder: Path) -> dict[str, float]:
     """All evaluation figures in a Trainer's JSON files, as `eval_*` and `predict_*`."""
-    values: dict[str, float] = {}
-    for one in next(_of_trainer(folder)):
-        values = {**one.evaluation, **values}
-    return values
+    return dict(_together(next(_of_trainer(folder))).evaluation)
 
 
 def _of_trainer(folder: Path) -> Iterator[list[Found]]:
     """What each format finds in a Trainer's folder, by the order of the formats, which import
-    nothing heavy before they are used. Files that cannot be read are left out."""
+    nothing heavy before they are used; of several files of a kind, the newest is last."""
     order, files = (plugins.declared(FORMATS, name) for name in ("ORDER", "FILES"))
     for name in sorted(order, key=order.__getitem__):
-        found: list[Found] = []
         paths = {path for pattern in files[name] for path in folder.glob(pattern)}
-        for path in sorted(paths, reverse=True):  # names of events have their time
-            with suppress(LogError, OSError):
-                found += reversed(list(plugins.load(FORMATS, name).read(path)))
-        yield sorted(found, key=lambda one: one.order)
+        # Names of events have their time.
+        yield [one for path in sorted(paths) for one in _read(path, path.name, [name])[0]]
 
 
 def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], ReadFile]:
@@ -226,6 +218,7 @@ def _other_job(loose: Iterable[Found], timed: Iterable[Iterable[Found]]) -> bool
 
 
 def _together(group: list[Found]) -> Found:
+    """One run of several files; of those with the same order, the last counts."""
     metrics: dict[str, Any] = {}
     evaluation: dict[str, float] = {}
     for one in sorted(group, key=lambda one: -one.order):
@@ -235,7 +228,7 @@ def _together(group: list[Found]) -> Found:
     bad = [cause for cause in causes if cause.name == "NaN or zero loss"]
     good = [cause for cause in causes if cause.name == "success"]
     return replace(
-        group[0],
+        group[0] if group else Found(),
         metrics=metrics,
         evaluation=evaluation,
         cause=next(iter(bad + good + causes), UNKNOWN),

@@ -33,9 +33,15 @@ from feedrate.data.prepare import train_tokenizer
 from feedrate.devices.base import AUTOCAST, adapter_class
 from feedrate.devices.host import GIB
 from feedrate.models.build import Built, build_bare
-from feedrate.models.flops import Chosen, NoValues, states_gib
+from feedrate.models.flops import (
+    AsOnDevice,
+    Chosen,
+    NoValues,
+    empty_batch,
+    fused_attention,
+    states_gib,
+)
 from feedrate.models.layers import cast
-from feedrate.models.meta import AsOnDevice, empty_batch, fused_attention
 
 ERROR = 0.1
 """Allowance for the error of a peak; the largest found is 5.6%, on one Gaudi2 (docs/memory.md)."""

@@ -14,9 +14,9 @@ from feedrate.jobs.events import Step, read_events
 from feedrate.report import text
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
-from feedrate.results.imported import Imported, read_imported
+from feedrate.results.imported import Imported
 from feedrate.results.recommendation import assumed_noise
-from feedrate.results.record import Record
+from feedrate.results.record import Record, read_document
 from feedrate.results.statistics import CONFIDENCE, ratio_interval
 from feedrate.results.tables import read_csv
 
@@ -236,7 +236,7 @@ class Inputs:
     def imported(self, study: str) -> Imported:
         """The runs of others, and their files; none where the study has no imports."""
         found = self.find(f"{study}/{Path(paths.IMPORTED).name}")
-        return read_imported(found) if found else Imported()
+        return read_document(found, Imported) if found else Imported()
 
     def scores(self, study: str) -> list[QualityRow]:
         """The scores of a study's models. The overview has a quality.csv of each study."""

@@ -12,7 +12,6 @@ import msgspec
 
 from feedrate.config.additions import Import
 from feedrate.config.values import Strict, cell_name
-from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
 from feedrate.logs.found import Found, ReadFile, find_runs
 from feedrate.logs.trainer import MAX_CHARS, TrainerFigures, number, one_line, trainer_figures
@@ -55,14 +54,6 @@ def import_runs(settings: ImportSettings, out: Path) -> None:
     found = imported(settings)
     write_json(out, msgspec.to_builtins(found))
     print(f"{len(found.records)} runs in {len(found.files)} files")
-
-
-def read_imported(path: Path) -> Imported:
-    """Read what `import_runs` wrote. Raises ExpectedError for a damaged file."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Imported)
-    except ValueError as error:
-        raise ExpectedError(f"{path}: not the records of imported runs: {error}") from None
 
 
 def imported(settings: ImportSettings) -> Imported:

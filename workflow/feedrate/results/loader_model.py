@@ -1,13 +1,19 @@
-"""Fits a loader model with two constants to published rates and to ours."""
+"""A model of training with a data loader: two constants, fitted to published rates and to ours.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+With no worker the loader is serial: a sample takes Tc + Td. With w workers loading and computing
+run in parallel: a sample takes max(Tc, Td / w). Tc is the device's time for a sample, Td one
+worker's. The model ignores that workers and model share cores, and the cost of processes.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
-from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.recommendation import assumed_noise
 from feedrate.results.settings import FitSettings, PublishedStudy, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, median_interval
@@ -18,6 +24,121 @@ POOR_FIT = 0.10
 """A fit whose largest residual is above this share omits an effect."""
 CONSTANTS = 2
 """Tc and Td: so many points are explained exactly, whatever they are."""
+
+Bound = Literal["serial", "compute", "loader"]
+
+_SPAN = 1e4
+"""Td / Tc is searched for from 1 / _SPAN to _SPAN."""
+_COARSE = 100
+"""Steps of the grid between two kinks."""
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class Point(NamedTuple):
+    """A measured rate of one device at a number of workers."""
+
+    workers: int
+    samples_per_s: float
+
+
+class Fit(NamedTuple):
+    """The constants, and how well they explain the points (predictions in their order)."""
+
+    tc_s: float
+    td_s: float
+    predicted: list[float]
+    residuals: list[float]
+    r2: float | None
+
+    @property
+    def max_error(self) -> float:
+        """The largest residual without its sign, as a share of the rate."""
+        return max(abs(residual) for residual in self.residuals)
+
+
+def predict(workers: int, tc_s: float, td_s: float) -> float:
+    """Samples/s of one device: 1 / (Tc + Td) with no worker, else min(1 / Tc, w / Td)."""
+    return 1 / (tc_s + td_s) if workers == 0 else 1 / max(tc_s, td_s / workers)
+
+
+def bound(workers: int, tc_s: float, td_s: float) -> Bound:
+    """The term that sets the rate."""
+    if workers == 0:
+        return "serial"
+    return "compute" if tc_s >= td_s / workers else "loader"
+
+
+def fit(points: Sequence[Point]) -> Fit | None:
+    """The constants with the least squares of relative errors (of log rates).
+
+    None unless there is a rate without workers and one with workers: otherwise Tc and Td cannot be
+    separated. Only their ratio is searched for; the best Tc for a ratio is a mean.
+    """
+    with_workers = {point.workers > 0 for point in points}
+    if with_workers != {True, False} or any(p.samples_per_s <= 0 for p in points):
+        return None
+    times = [-math.log(p.samples_per_s) for p in points]
+    shapes = [p.workers for p in points]
+
+    def log_tc(log_ratio: float) -> float:
+        ratio = math.exp(log_ratio)
+        return sum(
+            t + math.log(predict(w, 1.0, ratio)) for t, w in zip(times, shapes, strict=True)
+        ) / len(times)
+
+    def loss(log_ratio: float) -> float:
+        ratio, tc = math.exp(log_ratio), log_tc(log_ratio)
+        return sum(
+            (t + math.log(predict(w, 1.0, ratio)) - tc) ** 2
+            for t, w in zip(times, shapes, strict=True)
+        )
+
+    limit = math.log(_SPAN)
+    # The loss has a kink where loading with w workers begins to limit: at Td / Tc = w.
+    kinks = sorted({math.log(w) for w in shapes if 0 < w < _SPAN})
+    log_ratio = _minimum(loss, [-limit, *kinks, limit])
+    tc_s = math.exp(log_tc(log_ratio))
+    td_s = tc_s * math.exp(log_ratio)
+    predicted = [predict(p.workers, tc_s, td_s) for p in points]
+    residuals = [value / p.samples_per_s - 1 for value, p in zip(predicted, points, strict=True)]
+    return Fit(tc_s, td_s, predicted, residuals, _r2([p.samples_per_s for p in points], predicted))
+
+
+def _minimum(function: Callable[[float], float], edges: Sequence[float]) -> float:
+    """Where `function`, smooth between `edges`, is least from the first edge to the last."""
+    found = [x for low, high in pairwise(edges) for x in _minima(function, low, high)]
+    # Where workers make things slower, both ends of the range explain that equally badly. Because
+    # of the rounding the first one wins, where loading costs nothing.
+    return min(found, key=lambda x: round(function(x), 9))
+
+
+def _minima(function: Callable[[float], float], low: float, high: float) -> Iterator[float]:
+    """The least of each valley from `low` to `high`: a grid, then a golden section."""
+    grid = [low + i * (high - low) / _COARSE for i in range(_COARSE + 1)]
+    heights = [math.inf, *(round(function(x), 9) for x in grid), math.inf]
+    for i, (before, here, after) in enumerate(zip(heights, heights[1:], heights[2:], strict=False)):
+        if here < before and here <= after:
+            ends = grid[max(i - 1, 0)], grid[min(i + 1, _COARSE)]
+            yield _golden_section(function, *ends)
+
+
+def _golden_section(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where `function`, which has one valley from `low` to `high`, is least."""
+    for _ in range(80):
+        inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        if function(inner) <= function(outer):
+            high = outer
+        else:
+            low = inner
+    return (low + high) / 2
+
+
+def _r2(observed: Sequence[float], predicted: Sequence[float]) -> float | None:
+    """1 - residual over total sum of squares; None where the rates do not differ."""
+    mean = sum(observed) / len(observed)
+    total = sum((value - mean) ** 2 for value in observed)
+    rest = sum((a - b) ** 2 for a, b in zip(observed, predicted, strict=True))
+    return 1 - rest / total if total > 1e-12 * mean**2 else None
 
 
 class Series(NamedTuple):

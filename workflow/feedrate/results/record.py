@@ -148,22 +148,26 @@ def write_record(path: Path, record: Record) -> None:
 
 def read_record(path: Path) -> Record:
     """Read a record. Raises RecordError if it is not one of this version."""
-    return _read(path, Record, "schema_version", RECORD_SCHEMA)
+    return _of_version(path, read_document(path, Record), "schema_version", RECORD_SCHEMA)
 
 
 def read_quality(path: Path) -> Quality:
     """Read quality.json. Raises RecordError if it is not one of this version."""
-    return _read(path, Quality, "schema", QUALITY_SCHEMA)
+    return _of_version(path, read_document(path, Quality), "schema", QUALITY_SCHEMA)
 
 
-def _read(path: Path, kind: type[T], key: str, version: int) -> T:
-    """Read a document whose version is in the field `key`. Raises RecordError."""
+def read_document(path: Path, kind: type[T]) -> T:
+    """Read a JSON document. Raises RecordError if it is missing or damaged."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file") from None
     except ValueError as error:
         raise RecordError(f"{path}: not of this version: {error}") from None
+
+
+def _of_version(path: Path, found: T, key: str, version: int) -> T:
+    """A document of this version, which is in its field `key`. Raises RecordError for another."""
     if (given := getattr(found, key)) != version:
         raise RecordError(
             f"{path}: {key} {given} is not allowed; this version of feedrate reads {version} "

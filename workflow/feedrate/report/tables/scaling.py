@@ -1,13 +1,13 @@
 """Throughput by the number of devices: measured and modelled; and, separately, extrapolated."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from feedrate.report import text
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, group_row, join, row, table, wide_row
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.results.fitting import Scaling, held_out_errors, scaling
 from feedrate.results.loader_model import POOR_FIT
 
 NEEDS = ("cells",)
@@ -48,6 +48,46 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         measured.append(wide_row("", none, len(HEADS)))
         return table(HEADS, measured)
     return join(table(HEADS, measured), table(EXTRAPOLATED, beyond))
+
+
+class Scaling(NamedTuple):
+    """A model of a step's time on n devices: computing, then one all-reduce (constants in s).
+
+    step(n) = c + a (n - 1) / n, with a = 2 bytes / bandwidth: a ring all-reduce sends 2 (n - 1) / n
+    times the gradients' bytes over each device's link (Patarasuk and Yuan 2009). Both constants are
+    measured, not fitted: the model alone, and the exchange alone. Loading, exchange that overlaps
+    with computing, slower links between hosts and stragglers are not in the model. Its efficiency
+    cannot fall below c / (c + a), whatever is true; its error on counts whose parts it does not use
+    shows how far it holds.
+    """
+
+    compute_s: float
+    exchange_s: float
+
+    def step_s(self, count: int) -> float:
+        """Time of a step on so many devices."""
+        return self.compute_s + self.exchange_s * (count - 1) / count
+
+
+def scaling(count: int, compute_s: float, exchange_s: float) -> Scaling:
+    """From a measurement on `count` devices (at least two): the computing of a step without
+    exchange, and its exchange without computing, s."""
+    return Scaling(compute_s, exchange_s * count / (count - 1))
+
+
+def held_out_errors(
+    models: Mapping[int, Scaling], steps_s: Mapping[int, float]
+) -> dict[int, float]:
+    """The relative error of the modelled rate at each measured number of devices, from the parts
+    that were measured at the largest other number; without one there is no error.
+
+    `models` and `steps_s` (measured, s) are by number of devices.
+    """
+    errors = {}
+    for count, step_s in steps_s.items():
+        if others := [n for n in models if n != count]:
+            errors[count] = step_s / models[max(others)].step_s(count) - 1
+    return errors
 
 
 def _model(count: int, cell: CellRow) -> Scaling:

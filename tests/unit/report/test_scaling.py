@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.results.fitting import Scaling, held_out_errors, scaling
+from feedrate.report.tables.scaling import Scaling, held_out_errors, scaling
 
 TIMES = st.floats(0, 100)
 
