@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -138,12 +139,16 @@ def read_evaluations(folder: Path) -> dict[str, float]:
 
 def _of_trainer(folder: Path) -> Iterator[list[Found]]:
     """What each format finds in a Trainer's folder, by the order of the formats, which import
-    nothing heavy before they are used; of several files of a kind, the newest is last."""
+    nothing heavy before they are used; of several files of a kind, the newest is last. Files that
+    cannot be read are left out."""
     order, files = (plugins.declared(FORMATS, name) for name in ("ORDER", "FILES"))
     for name in sorted(order, key=order.__getitem__):
         paths = {path for pattern in files[name] for path in folder.glob(pattern)}
-        # Names of events have their time.
-        yield [one for path in sorted(paths) for one in _read(path, path.name, [name])[0]]
+        found: list[Found] = []
+        for path in sorted(paths):  # names of events have their time
+            with suppress(LogError, OSError):
+                found += plugins.load(FORMATS, name).read(path)
+        yield found
 
 
 def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], ReadFile]:
