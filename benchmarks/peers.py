@@ -44,7 +44,8 @@ AHEAD = 4
 """Batches before the clock of a rate starts: some loaders have made several with their first."""
 PAIRS = 3
 """Pairs of the cache and its limit in a round, for each number of workers."""
-THREADS = 2
+THREADS, PASSES = 2, 3
+"""Workers of each loader, and passes of each decoder over the files in a round."""
 FIRST = 30
 """Batches of the cache before the clock starts; each page of a slot costs a fault at first."""
 READY = 16
@@ -316,7 +317,7 @@ def main(prepared: Path, work: Path, rounds: int, own: Path | None) -> None:
     }
     small = stored(found[0][1], work)
     for round_ in range(rounds):
-        for name, paths in found:
+        for name, paths in found * PASSES:
             decode(name, paths, readers)
             decoders(name, paths)
         between(found[0][1], small)
