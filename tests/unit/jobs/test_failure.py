@@ -27,6 +27,8 @@ from feedrate.jobs.worker import classify, first_sentence
             "memory: you tried to allocate 4 bytes. Error code 12 (Cannot allocate memory)"
         ),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
         RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::100663296"),
         # PT_SYNHELPER_FATAL in get_workspace_buffer of the bridge (backend/synapse_helpers)
         RuntimeError(

@@ -38,7 +38,7 @@ SCORING = "feedrate.jobs.score_model"
 OUT_OF_MEMORY = re.compile(
     r"out of memory"  # torch.OutOfMemoryError of CUDA
     r"|can't allocate memory"  # DefaultCPUAllocator
-    r"|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|CU(?:BLAS|DNN)_STATUS_\w*ALLOC(?:ATION)?_FAILED"
     r"|PT_DEVMEM\s+Allocation failed"  # Gaudi
     r"|workspace Allocation of size ::\d+ failed"  # Gaudi in lazy mode, for a graph
     r"|std::bad_alloc"
