@@ -39,6 +39,15 @@ if {cuda} != -1 and int(str({cuda})[:2]) != int(cuda.split(".")[0]):
 """
 """As torchvision 0.28.0 checks itself (extension.py); its `version.cuda` is a number."""
 
+TRITON = """
+import types
+def build():
+    {builds}
+    return types.SimpleNamespace(arch=90)
+runtime = types.SimpleNamespace(driver=types.SimpleNamespace(
+    active=types.SimpleNamespace(get_current_target=build)))
+"""
+
 NVML = """
 class NVMLError(Exception): pass
 NVML_CLOCK_SM = NVML_GPU_UTILIZATION_SAMPLES = 1
@@ -71,6 +80,7 @@ def gpu_node(
     available: bool = True,
     vision_cuda: int = 13000,
     decodes: str = "types.SimpleNamespace(shape=(3, 16, 16))",
+    builds: str = "pass",
     without: tuple[str, ...] = (),
 ) -> None:
     """A server with GPUs, its driver's tool and packages."""
@@ -95,6 +105,7 @@ esac""",
     parts = {
         "torchvision": ("0.28.0", vision),
         "torchao": ("0.18.0", {}),
+        "triton": ("3.6.0", {"__init__": TRITON.format(builds=builds)}),
         "pynvml": ("13.0", {"__init__": NVML.format(reasons=reasons, limit_w=limit_w)}),
     }
     for name in parts.keys() - set(without):
@@ -102,8 +113,9 @@ esac""",
 
 
 def gpu_job(**changes):
-    """A run on one H100 that decodes on it, in fp8."""
-    base = {"loader": {"decode": "device"}, "train": {"precision": "fp8"}}
+    """A run on one H100 that decodes on it, compiled and in fp8."""
+    train = {"precision": "fp8", "execution": "compiled"}
+    base = {"loader": {"decode": "device"}, "train": train}
     spec = tiny_spec(device="h100-x1", kind="cuda", study="mine", **(base | changes))
     software = msgspec.structs.replace(spec.software, python=sys.executable)
     return msgspec.structs.replace(spec, software=software)
@@ -113,7 +125,8 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
     gpu_node(machine)
     found = look(project, gpu_job())
     assert bad(found) == {}
-    assert {"Python", "GPUs", "CUDA", "torchvision", "torchao", "clocks"} <= found.keys()
+    named = {"Python", "GPUs", "CUDA", "torchvision", "torchao", "Triton", "clocks"}
+    assert named <= found.keys()
     assert "580.65.06" in found["CUDA"].text
 
 
@@ -128,6 +141,8 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
         ({"decodes": "1 / 0"}, "torchvision", FAILS, "ZeroDivisionError"),
         ({"without": ("torchvision",)}, "torchvision", FAILS, "decode_device"),
         ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),
+        ({"without": ("triton",)}, "Triton", FAILS, "it is missing"),
+        ({"builds": "raise RuntimeError('Failed to find C compiler')"}, "Triton", FAILS, "gcc"),
         ({"without": ("pynvml",)}, "NVML", UNKNOWN, "pynvml"),
         ({"gpus": 2}, "NVML", UNKNOWN, "does not find every GPU"),
         ({"mig": "Enabled"}, "GPUs", FAILS, "MIG"),
@@ -153,7 +168,7 @@ def test_a_driver_that_a_compatibility_package_helps_is_not_refused(project, mac
 
 
 def test_a_package_that_no_run_needs_is_not_missed(project, machine):
-    gpu_node(machine, without=("torchvision", "torchao"))
+    gpu_node(machine, without=("torchvision", "torchao", "triton"))
     plain = gpu_job(loader={"decode": "host"}, train={"precision": "bf16"})
     assert bad(look(project, plain)) == {}
     both = look(project, plain, msgspec.structs.replace(gpu_job(), study="other"))

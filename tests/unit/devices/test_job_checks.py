@@ -99,6 +99,15 @@ def test_a_kind_names_its_own_setting_instead(part, setting, value, instead):
     assert sentence.endswith(f"use {instead}")
 
 
+def test_cuda_graphs_do_not_accumulate_gradients():
+    """torch 2.13: "accessing gradient tensor output of CUDAGraphs that has been overwritten by a
+    subsequent run" (_inductor/cudagraph_trees.py, format_dealloc_msg)."""
+    graphs = {"execution": "cuda_graphs"}
+    assert list(refusals(asking("cuda", train=graphs))) == []
+    (sentence,) = refusals(asking("cuda", train=graphs | {"gradient_accumulation": 2}))
+    assert sentence == "train.execution: cuda_graphs needs train.gradient_accumulation: 1, not 2"
+
+
 def test_settings_of_gaudi_that_contradict_each_other_are_refused():
     job = make_job(kind="hpu")
     for changes, word in (

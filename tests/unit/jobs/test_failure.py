@@ -27,6 +27,8 @@ from feedrate.jobs.worker import classify, first_sentence
             "memory: you tried to allocate 4 bytes. Error code 12 (Cannot allocate memory)"
         ),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
         RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::100663296"),
         # PT_SYNHELPER_FATAL in get_workspace_buffer of the bridge (backend/synapse_helpers)
         RuntimeError(
@@ -69,6 +71,22 @@ def test_shared_memory_that_is_too_small_is_no_full_disk(text):
     failure = classify(RuntimeError(text))
     assert failure.message.startswith("the host's shared memory, /dev/shm, is too small: unable")
     assert not failure.infrastructure  # the next try would meet the same
+
+
+NCCL = (
+    "NCCL error in: NCCLUtils.cpp:94, unhandled system error, NCCL version 2.27.5\nLast error:\n"
+    "Error while creating shared memory segment /dev/shm/nccl-WU88OE (size 9637888), error: "
+    "No space left on device (28)"
+)
+"""Of NCCL's misc/shmutils.cc, in a container with the 64 MiB that Docker gives."""
+
+
+def test_shared_memory_that_is_too_small_for_nccl_is_no_full_disk():
+    failure = classify(RuntimeError(NCCL))
+    assert failure.message.startswith("the host's shared memory, /dev/shm, is too small: NCCL")
+    assert not failure.infrastructure
+    attached = NCCL.replace("creating", "attaching to").replace("No space left on device", "Gone")
+    assert classify(RuntimeError(attached)).message.startswith("NCCL error")
 
 
 def test_a_worker_that_found_no_shared_memory_is_told_so():

@@ -162,6 +162,21 @@ def test_a_full_disk_is_told_with_its_place(tmp_path, end):
         classify_exit(make_spec(), tmp_path, end)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: unable to write to file </torch_7_2_0>: No space left on device (28)",
+        "Error while creating shared memory segment /dev/shm/nccl-WU88OE (size 9637888), error: "
+        "No space left on device (28)",
+    ],
+)
+def test_the_traceback_of_full_shared_memory_reports_no_full_disk(tmp_path, text):
+    told = "the host's shared memory, /dev/shm, is too small"
+    write(tmp_path, [error(told)])
+    result = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, tail=[text]))
+    assert result == ("failed", f"RuntimeError: {told}")
+
+
 SRUN = [
     "srun: error: Node failure on gaudi2-2",
     "srun: error: Unable to create step for job 12: Job/step already completing or completed",

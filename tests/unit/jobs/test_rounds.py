@@ -298,6 +298,32 @@ def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
     assert [e["about"] for e in named(events, "note")] == ["ceiling live"]
 
 
+def cut_off(kind, monkeypatch):
+    """The rounds of one of two ranks, on which a live block fails."""
+
+    class Failing(Session):
+        def __init__(self, *_):
+            accelerator = SimpleNamespace(wait_for_everyone=lambda: None)
+            self._trainer = SimpleNamespace(accelerator=accelerator)
+            self._log = SimpleNamespace(rank=1, write=lambda note: None)
+            self._ranks, self._failed, self.pipelines = 2, set(), []
+
+        def measure(self):
+            self._attempt("live", lambda: 1 / 0)
+
+    monkeypatch.setattr(rounds, "Session", Failing)
+    rounds.measure_ceilings(None, SimpleNamespace(kind=kind), None, SimpleNamespace(), None)
+    return "ended"
+
+
+def test_a_rank_that_cannot_keep_step_ends_the_job_where_others_would_wait(monkeypatch):
+    """gloo tells the others that it is gone; NCCL would hold them until its time limit."""
+    assert cut_off("cpu", monkeypatch) == "ended"
+    for kind in ("cuda", "hpu"):
+        with pytest.raises(rounds.CutOffError, match=r"^ceiling live: division by zero$"):
+            cut_off(kind, monkeypatch)
+
+
 class Threaded:
     """A path whose thread makes up to `depth` batches ahead, as those of loader libraries do."""
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.fsdp import BackwardPrefetch
 from training_jobs import make_spec, named, of_a_script, read_events
 from transformers.models.flava.modeling_flava import FlavaLayer
 
@@ -232,5 +233,7 @@ def test_limited_gathers_are_a_choice_of_the_first_fsdp(monkeypatch, limit, vers
     settings = msgspec.structs.replace(spec.settings, train=train)
     plugin = sharding(msgspec.structs.replace(spec, settings=settings), (FlavaLayer,))
     assert (plugin.fsdp_version, plugin.limit_all_gathers) == (version, limits)
+    # The second FSDP always gathers the next weights while it computes; the source's first one too.
+    assert plugin.backward_prefetch == (BackwardPrefetch.BACKWARD_PRE if version == 1 else None)
     assert plugin.transformer_cls_names_to_wrap == ["FlavaLayer"]
     assert sharding(spec, (FlavaLayer,)) is None  # ddp shards nothing

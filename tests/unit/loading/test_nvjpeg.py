@@ -106,6 +106,21 @@ def test_the_devices_own_errors_are_blamed_on_no_file(decode_with, cuda, make_pa
     assert classify(error).out_of_memory == ("out of memory" in str(error))
 
 
+@pytest.mark.parametrize("status", [5, 6])
+def test_a_lack_of_memory_for_nvjpeg_is_blamed_on_no_file(decode_with, cuda, make_pairs, status):
+    """NVJPEG_STATUS_ALLOCATOR_FAILURE, in the words of torchvision's decode_jpegs_cuda.cpp; 6 is an
+    execution that failed."""
+
+    def fail(files, mode, device):
+        raise RuntimeError(f"Error while decoding JPEG images: Failed to decode batch: {status}\n")
+
+    decode_with(fail)
+    path = open_path(cuda, LoaderSettings(decode="device"))
+    with pytest.raises((DataError, torch.OutOfMemoryError)) as raised:
+        next(path.batches(make_pairs(decode="device"), ORDER))
+    assert classify(raised.value).out_of_memory == (status == 5)
+
+
 class Streams:
     """Records the calls of CUDA's streams and of the decoder, by thread, in order."""
 

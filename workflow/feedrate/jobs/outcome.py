@@ -35,7 +35,7 @@ from feedrate.jobs.causes import KILLED_LOADER, NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
-from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY, first_sentence
+from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY, SHARED_MEMORY_FULL, first_sentence
 
 ATTEMPT = "attempt-"
 CHECKPOINTS = "checkpoint-*"
@@ -80,7 +80,8 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     errors = [events.error for events in ranks if events.error]
     if fault := next((e for e in errors if e.infrastructure), None):
         raise MachineFault(fault.message)
-    if end.disk_full or any(DISK_FULL.search(line) for line in end.tail[-40:]):
+    lines = (line for line in end.tail[-40:] if not SHARED_MEMORY_FULL.search(line))
+    if end.disk_full or any(DISK_FULL.search(line) for line in lines):
         raise MachineFault(f"the disk that holds {run} is full")
     cause = _cause(end, errors)
     if has_results(spec, ranks):

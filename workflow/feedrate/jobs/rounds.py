@@ -51,13 +51,16 @@ def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
     """Write `ceiling`, `virtual` and `stages` events, on all ranks at the same time, or a `note`
-    for a kind that fails."""
+    for a kind that fails. Raises CutOffError if the other ranks would wait for this one: its
+    process then ends, and its launcher stops them. All have written their results."""
     trainer.meter = None
     session = Session(spec, adapter, log, trainer, dataset)
     try:
         session.measure()
     except CutOffError:
-        return
+        # gloo tells them that a rank is gone; NCCL and HCCL wait for it until their time limit.
+        if adapter.kind != "cpu":
+            raise
     finally:
         for pipeline in session.pipelines:
             pipeline.close()
@@ -127,7 +130,7 @@ class Session:
             self._log.write(note)
             self._failed.add(kind)
             if self._ranks > 1 and kind not in APART:
-                raise CutOffError from error
+                raise CutOffError(f"{about}: {fault.message}") from error
             return 0.0
 
     def _start(self, kind: str, make: Callable[[], Part]) -> None:

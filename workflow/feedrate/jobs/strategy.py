@@ -65,6 +65,7 @@ def sharding(
     if limit is not None:
         layers += encoders
         version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
+        version["backward_prefetch"] = "BACKWARD_PRE"  # torch's default; accelerate's is none
     return FullyShardedDataParallelPlugin(
         **version,
         mixed_precision_policy=mixed_precision(spec.settings.train),

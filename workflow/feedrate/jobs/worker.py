@@ -38,7 +38,7 @@ SCORING = "feedrate.jobs.score_model"
 OUT_OF_MEMORY = re.compile(
     r"out of memory"  # torch.OutOfMemoryError of CUDA
     r"|can't allocate memory"  # DefaultCPUAllocator
-    r"|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|CU(?:BLAS|DNN)_STATUS_\w*ALLOC(?:ATION)?_FAILED"
     r"|PT_DEVMEM\s+Allocation failed"  # Gaudi
     r"|workspace Allocation of size ::\d+ failed"  # Gaudi in lazy mode, for a graph
     r"|std::bad_alloc"
@@ -50,8 +50,9 @@ DISK_FULL = re.compile(
 )
 NO_BACKEND = "Failed to load the backend extension"
 """torch imports a vendor's software with itself, and hides its error behind this one."""
-_SHARED_MEMORY_FULL = re.compile(
+SHARED_MEMORY_FULL = re.compile(
     r"unable to (?:allocate|resize|open|mmap|write to)\b.*?(?:shared memory|</torch)"
+    r"|/dev/shm/nccl-.*No space left on device"
 )
 """The kernel reports full shared memory as a device with no space left."""
 _MACHINE_FAULT = re.compile(
@@ -186,7 +187,7 @@ def classify(error: BaseException) -> Failure:
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
         text = f"this torch cannot load its device's software ({reason}); run `feedrate doctor`"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    shared_full = bool(_SHARED_MEMORY_FULL.search(text))
+    shared_full = bool(SHARED_MEMORY_FULL.search(text))
     disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
     place = "the host's shared memory, /dev/shm, is too small: " * shared_full
     place += "the disk is full: " * disk_full

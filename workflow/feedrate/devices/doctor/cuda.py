@@ -20,6 +20,9 @@ QUESTIONS = {
         list(module('torchvision.io').decode_jpeg(
             torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8), device='cuda').shape),
     )[1])(module('torch'), module('io').BytesIO())""",
+    "triton": "version('triton')",
+    # Its first use builds a part in C, for which a machine may lack the compiler or Python.h.
+    "builds": "module('triton').runtime.driver.active.get_current_target().arch",
     "nvml": "module('pynvml').nvmlInit() is None",
     # As every run notes it around its window.
     "conditions": """(lambda cuda: [
@@ -35,6 +38,11 @@ TORCHAO = {
     "train.optimizer": ("adamw_torch_4bit", "adamw_torch_8bit"),
 }
 """Settings whose values need torchao."""
+TRITON = {
+    "train.execution": ("compiled", "cuda_graphs"),
+    "train.optimizer": TORCHAO["train.optimizer"],
+}
+"""Settings whose values need Triton: torchao compiles the steps of its optimizers."""
 QUERY = ("nvidia-smi", "--format=csv,noheader")
 
 
@@ -86,13 +94,19 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _packages(asked: Asked) -> Iterator[Finding]:
-    """torchvision, which decodes on the GPU, and torchao, if a run needs them."""
-    use = f"{INSTALL}, or remove {{}} from the device's capabilities in config/devices.yaml"
+    """torchvision, which decodes on the GPU, torchao, and Triton, which compiles, if a run needs
+    them."""
+    use = "{}, or remove {} from the device's capabilities in config/devices.yaml"
     if studies := asked.studies({"loader.decode": ["device"]}):
-        remedy = use.format("decode_device")
+        remedy = use.format(INSTALL, "decode_device")
         yield asked.package("torchvision", ("torchvision", "nvjpeg"), remedy, studies)
     if studies := asked.studies(TORCHAO):
-        yield asked.package("torchao", ("torchao",), use.format("fp8 and optimizer_8bit"), studies)
+        remedy = use.format(INSTALL, "fp8 and optimizer_8bit")
+        yield asked.package("torchao", ("torchao",), remedy, studies)
+    if studies := asked.studies(TRITON):
+        build = "install a C compiler and Python's headers (Ubuntu: gcc, python3-dev)"
+        remedy = use.format(build, "compiled, graphs and optimizer_8bit")
+        yield asked.package("Triton", ("triton", "builds"), remedy, studies)
 
 
 def _clocks(asked: Asked) -> Iterator[Finding]:

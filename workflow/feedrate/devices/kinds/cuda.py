@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = "cuda"
 OFFERS = {"train.strategy": ("ddp", "fsdp"), "train.memory_gib": (None,)}
+# A graph's next replay takes the memory of its gradients, so torch refuses to add to them.
+NEEDS = (("train.execution", "cuda_graphs", "train.gradient_accumulation", 1),)
 NOUNS = ("an NVIDIA GPU", "GPUs")
 PCI_VENDOR = "0x10de"
 VISIBLE = "CUDA_VISIBLE_DEVICES"

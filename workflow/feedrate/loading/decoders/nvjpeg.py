@@ -4,6 +4,7 @@ torchvision's decode_jpeg gives a whole batch to nvJPEG, which uses the GPU's JP
 any (A100 and later). All this runs on its own stream, at the same time as the training step.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -25,6 +26,10 @@ ORDER = 1
 
 READY_BATCHES = 2
 """Batches that are decoded ahead: one is decoded while one waits."""
+
+NO_MEMORY = re.compile(r"Failed to [^:\n]*: 5\b")
+"""How torchvision reports NVJPEG_STATUS_ALLOCATOR_FAILURE. nvJPEG allocates by itself, from what
+torch has left."""
 
 DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 """JPEG files (uint8, on the host) to uint8 (3, h, w) on the device; RuntimeError for a bad one."""
@@ -141,6 +146,8 @@ class GpuDecoder:
         try:
             return self._decode_all(encoded)
         except RuntimeError as error:
+            if NO_MEMORY.search(str(error)):
+                raise torch.OutOfMemoryError(f"nvJPEG is out of memory: {error}") from error
             if of_device(error):
                 raise
             for row, file in zip(rows, encoded, strict=True):
