@@ -29,11 +29,10 @@ def found_in(project, inputs, *, cells=None, runs=None, fits=None, claims=None):
 def test_each_finding_comes_from_the_rows(project, inputs):
     found = found_in(project, inputs)
     assert found["Why this setting"].startswith("Use 1 worker a rank")
-    limits = found["What limits each setting"].split("; ")
-    assert limits[0].startswith("workers = 0 is input-bound")
-    assert "24%" in limits[0]
-    assert limits[1].startswith("workers = 1, 2 and 16 are compute-bound")
-    assert "up to 0.6%" in limits[1]
+    assert found["What limits each setting"] == (
+        "Input-bound (waiting for data 24% of the time): workers = 0. "
+        "Compute-bound (waiting for data up to 0.6% of the time): workers = 1, 2 and 16."
+    )
     assert "workers = 16 (2.0%)" in found["Noise"]
     published = found["Compared with published numbers"]
     assert f"{TIMES}1.28 on CPU" in published
@@ -158,7 +157,8 @@ def test_a_change_of_what_is_trained_is_compared_with_no_published_change(projec
 def test_verdicts_are_written_out(project, inputs, verdict):
     cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]
     words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
-    assert words[verdict] in found_in(project, inputs, cells=cells)["What limits each setting"]
+    said = found_in(project, inputs, cells=cells)["What limits each setting"]
+    assert said.startswith(words[verdict].capitalize())
 
 
 def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, inputs):
@@ -169,13 +169,12 @@ def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, input
     first, *rest = others
     cells = [waits, msgspec.structs.replace(first, **starts), *rest]
     limits = found_in(project, inputs, cells=cells)["What limits each setting"]
-    waiting, starting, _ = limits.split("; ")
-    assert waiting.startswith("workers = 0 is input-bound")
-    assert "24%" in waiting
-    assert "epochs" not in waiting
-    assert starting.startswith("workers = 1 is input-bound")
-    assert "starting epochs 17%" in starting
+    waiting, starting, _ = limits.split(". ", 2)
+    assert waiting == "Input-bound (waiting for data 24% of the time): workers = 0"
+    assert starting.startswith("Input-bound (starting epochs 17% of the time, ")
+    assert starting.endswith(": workers = 1")
     assert limits.endswith(START_LESS)
+    assert "where workers end with each epoch" in START_LESS, "loader-claims sets it already"
     without = found_in(project, inputs, cells=[waits, *rest])["What limits each setting"]
     assert START_LESS not in without
 
@@ -189,13 +188,14 @@ def test_a_level_of_the_baseline_is_named_where_another_cell_differs_in_it(proje
         for c in [*host, *device]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith("workers = 0 with decode = host and device are input-bound")
+    assert said.startswith("Input-bound (waiting for data up to 24% of the time): workers = 0 with ")
+    assert "workers = 0 with decode = host and device. Limited by" in said
     cells = [
         msgspec.structs.replace(c, verdict="mixed" if c.levels["decode"] == "host" else "undecided")
         for c in [*host, *device]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith("decode = host with workers = 0, 1, 2 and 16 are")
+    assert ": decode = host with workers = 0, 1, 2 and 16. Undecided" in said
 
 
 def two_by_two(inputs):
@@ -212,7 +212,8 @@ def test_a_factor_that_one_group_names_is_named_in_all(project, inputs):
         for alone in ["workers=0~decode=host"]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert "decode = host with workers = 1; decode = device with workers = 0 and 1 are" in said
+    assert ": decode = host with workers = 1; decode = device with workers = 0 and 1." in said
+    assert "; workers = 0" not in said, "only names of one kind are separated by a semicolon"
 
 
 def test_a_long_list_of_settings_becomes_their_number(project, inputs):
@@ -227,8 +228,20 @@ def test_a_long_list_of_settings_becomes_their_number(project, inputs):
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
     assert "path-number-0" in said
-    assert "19 of 20 settings are limited" in said
+    assert said.endswith(" of the time): 19 of 20 settings.")
     assert "path-number-7" not in said
+
+
+def test_parts_that_are_not_ceilings_are_a_sentence_each(project, inputs):
+    parts = {0: "loader", 1: "loader;model", 2: "loader;model"}
+    cells = [
+        msgspec.structs.replace(cell, below_rate=parts.get(cell.levels["workers"], ""))
+        for cell in inputs.cells(STUDY)
+    ]
+    said = found_in(project, inputs, cells=cells)["Ceilings below the rate"]
+    assert said.endswith(
+        "are not ceilings. Loader: workers = 0. Loader and model: workers = 1 and 2."
+    )
 
 
 def test_noisy_settings_have_a_level_of_each_factor_that_one_of_them_needs(project, inputs):

@@ -61,7 +61,7 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
 
 
 def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """The limit of each setting. Starts of epochs are named where a verdict rests on them."""
+    """The settings with each verdict. Starts of epochs are named where a verdict rests on them."""
     parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
     judged = [cell for cell in cells if cell.verdict]
     kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
@@ -69,11 +69,10 @@ def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
         of = {"starting epochs": "epoch_start_share"} if starts else {}
         of["waiting for data"] = "data_wait_share"
         spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
-        verb = "is" if len(group) == 1 else "are"
-        limited = f"{group_name(study, group, judged)} {verb} {words.get(verdict, verdict)}"
-        parts.append(text.with_remark(limited, ", ".join(filter(None, spent))))
-    advice = f" {START_LESS}" * (("input-bound", True) in kinds)
-    return f"{'; '.join(parts)}.{advice}" if parts else "", judged
+        limited = text.with_remark(words.get(verdict, verdict), ", ".join(filter(None, spent)))
+        parts.append(f"{limited.capitalize()}: {group_name(study, group, judged)}.")
+    parts += [START_LESS] * (("input-bound", True) in kinds)
+    return " ".join(parts), judged
 
 
 def _longest(what: str, shares: Sequence[float | None]) -> str:
@@ -86,14 +85,14 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The parts that are slower alone than training, so that they bound no rate."""
     below = [cell for cell in cells if cell.below_rate]
     parts = [
-        f"the {text.listed(names.split(';'))} with {group_name(study, group, cells)}"
+        f"{text.listed(names.split(';')).capitalize()}: {group_name(study, group, cells)}."
         for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
     ]
     why = (
-        "These parts, measured alone, are not ceilings, because training is faster in the same "
-        "setting or in another one that computes the same"
+        "Training, in the same setting or in another one that computes the same, is faster than "
+        "these parts alone, so they are not ceilings."
     )
-    return f"{why}: {'; '.join(parts)}." if parts else "", below
+    return " ".join([why, *parts]) if parts else "", below
 
 
 def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
