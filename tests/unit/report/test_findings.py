@@ -188,7 +188,7 @@ def test_a_level_of_the_baseline_is_named_where_another_cell_differs_in_it(proje
         for c in [*host, *device]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith("Input-bound (waiting for data up to 24% of the time): workers = 0 with ")
+    assert said.startswith("Input-bound (waiting for data up to 24% of the time): workers = 0")
     assert "workers = 0 with decode = host and device. Limited by" in said
     cells = [
         msgspec.structs.replace(c, verdict="mixed" if c.levels["decode"] == "host" else "undecided")

@@ -30,7 +30,7 @@ COPIES_SHOW = 0.01
 READY = "The data are ready before the device asks for them"
 STARTS = "the first steps of epochs take"
 """Words in the reason of each verdict that rests on the starts of epochs."""
-START_LESS = "Try longer epochs, or workers that outlive an epoch (persistent_workers)."
+START_LESS = "Try longer epochs or, where workers end with each epoch, persistent_workers."
 """What to do where such a verdict is input-bound."""
 UNSURE = "The measurement does not decide whether"
 
