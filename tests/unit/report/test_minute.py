@@ -255,7 +255,7 @@ def test_statements_of_loaders_authors_are_counted(study, inputs):
         study, loaders=loaders, factors=factors, baseline={"loader": "host", "workers": 0}
     )
     words = said(study, inputs)
-    assert " authors: 0 of 1 hold here, 0 do not. Undecided" in words
+    assert " authors: 0 of 1 confirmed here, 0 refuted. Undecided" in words
     assert "number" not in words.partition("Undecided")[2].partition(".")[0], "why: storage, runs"
 
 

@@ -191,7 +191,8 @@ def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], d
         to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
     elif not hold:
         to_do = "Undecided: the table of these statements gives the reasons."
-    value = f"{hold} of {len(found)} hold here, {fail} do not"
+    value = f"{hold} of {len(found)} confirmed here, {fail} refuted"
+    value += ", from single runs" * any("single runs" in one for one in found)
     about = f"{study.label(device)}, statements of loaders' authors"
     return Line(about, value, mine, f". {to_do}")
 
