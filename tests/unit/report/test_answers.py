@@ -95,6 +95,7 @@ def test_cells_without_a_recommendation_have_their_rates_listed(tmp_path, projec
     found = answer(study_of(project), cells_of(tmp_path, project, recommended=None), "cpu")
     assert found.headline == "CPU: no setting is recommended."
     assert "workers = 2: 14.30 samples/s" in found.detail
+    assert "epeat" not in found.to_do, "repeats recommend nothing that is not compared"
 
 
 def test_where_there_is_one_setting_none_is_recommended(tmp_path, project):
@@ -263,3 +264,11 @@ def test_the_only_setting_that_was_tried_is_not_called_the_only_setting(project,
     lacking = {"status": "unsupported", "samples_per_s": None, "cause": "It lacks bf16."}
     found = answer(study_of(project), [first, *changed(others, **lacking)], "cpu")
     assert "is the only setting that was tried." in found.detail
+
+
+def test_a_cell_that_shares_the_runs_of_another_is_no_further_setting(project, inference, cells):
+    one, *_ = changed([c for c in cells if c.status == "ok"], recommended=False)
+    shares = {"cell": "workers=2~decode=host", "measured_as": one.cell}
+    both = [one, *changed([one], **shares)]
+    assert "is the only setting that was tried." in answer(study_of(project), both, "cpu").detail
+    assert answer(inference, both, "cpu").to_do.startswith("Nothing to choose")

@@ -12,6 +12,7 @@ from feedrate.core.files import write_json
 from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs
+from feedrate.results.verdicts import UNSURE
 
 
 def said(study, inputs):
@@ -113,9 +114,17 @@ def test_what_single_runs_leave_undecided_says_so(study, inputs):
     assert "to 14.30 samples/s, from single runs, undecided between" in said(study, single)
 
 
-def test_a_setting_whose_limit_is_undecided_is_to_be_repeated(study, inputs):
-    words = said(study, set_apart(inputs, verdict="undecided"))
-    assert "with workers = 1, its limit undecided: use it, and repeat it." in words
+@pytest.mark.parametrize(
+    ("why", "to_do"),
+    [
+        (f"{UNSURE} the model alone is faster.", "repeat it: noise"),
+        ("The model alone was not measured.", "read the figures"),
+        ("The model alone is slower than training, so it shows no limit.", "read the figures"),
+    ],
+)
+def test_a_setting_is_to_be_repeated_only_where_noise_hides_its_limit(study, inputs, why, to_do):
+    words = said(study, set_apart(inputs, verdict="undecided", why=why))
+    assert f"with workers = 1, its limit undecided: use it, and {to_do}" in words
 
 
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):

@@ -10,6 +10,7 @@ from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, RunRow
 from feedrate.results.settings import apart
+from feedrate.results.verdicts import UNSURE
 
 
 class Answer(NamedTuple):
@@ -48,8 +49,10 @@ TO_DO = {
 }
 """What to do next, by the verdict of the recommended setting. A verdict does not say what would
 help."""
-NOT_DECIDED = "Repeat it: what limits it is undecided."
+NOISY = "Repeat it: noise hides what limits it."
+NOT_DECIDED = "Read the figures behind its verdict: they do not decide what limits it."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."
+NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
 def answer(
@@ -62,7 +65,7 @@ def answer(
     """The setting to use on a device; in a study of quality, the effect of training."""
     label = study.label(device)
     mine = [cell for cell in cells if cell.device == device]
-    tried = [cell for cell in mine if cell.status != "unsupported"]
+    tried = [cell for cell in mine if cell.status != "unsupported" and not cell.measured_as]
     good = [cell for cell in tried if cell.status == "ok"]
     full = bool(tried) and all(cell.status == "out_of_memory" for cell in tried)
     if (good or full) and (factor := ladder_factor(study)):
@@ -73,8 +76,8 @@ def answer(
     if best := recommendation(study, cells, device):
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
-        use, to_do = f"{label}: use {levels}{best.basis}.", TO_DO.get(best.verdict, NOT_DECIDED)
-        return Answer(use, _throughput(study, best), to_do, [best])
+        use = f"{label}: use {levels}{best.basis}."
+        return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
         names = several(study, [cell.levels for cell in between])
@@ -90,8 +93,13 @@ def answer(
         one, only = good[0], text.levels_text(good[0].levels)
         detail = f"{only} is the only setting that was tried. {VERDICTS.get(one.verdict, '')}"
         headline = f"{label}: training throughput is {text.rate(one.samples_per_s)}{one.basis}."
-        return Answer(headline, detail.strip(), TO_DO.get(one.verdict, NOT_DECIDED), good)
-    return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
+        return Answer(headline, detail.strip(), next_step(one), good)
+    return Answer(f"{label}: no setting is recommended.", _rates(study, good), NOT_COMPARED, good)
+
+
+def next_step(cell: CellRow) -> str:
+    """What to do about the limit of a setting. Repeats help only where noise leaves it undecided."""
+    return TO_DO.get(cell.verdict, NOISY if UNSURE in cell.why else NOT_DECIDED)
 
 
 def name_of(study: StudySettings, cell: CellRow) -> str:

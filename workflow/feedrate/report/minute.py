@@ -108,18 +108,16 @@ def answer_of(
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
-    good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
+    good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
     other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
     words = found.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
-            limit, to_do = "its limit undecided", "Repeat it."
-            if best.verdict in answers.TO_DO:
-                limit, to_do = best.verdict, answers.TO_DO[best.verdict]
+            limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
-            rest = f" with {where}, {limit}: use it, and {_lower(to_do)}"
+            rest = f" with {where}, {limit}: use it, and {_lower(answers.next_step(best))}"
             return Line(label, _with_interval(best), [best], rest)
         if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # the ones in the answer
