@@ -199,6 +199,30 @@ def test_the_fastest_of_a_ladder_is_that_of_the_settings_with_the_largest_level(
     assert "decode = device: up to 1, fastest measured with 1 (99.00 samples/s)" in found.detail
 
 
+def test_a_ladder_with_one_factor_has_no_other_settings_to_name(tmp_path):
+    project = with_study(make_project(), ladder=["workers"])
+    study = study_of(project)
+    alone = msgspec.structs.replace(
+        study, factors={"workers": study.factors["workers"]}, baseline={"workers": 0}
+    )
+    cells = [
+        msgspec.structs.replace(cell, cell=cell.cell.removesuffix("~decode=host"))
+        for cell in cells_of(tmp_path, project)
+        if cell.status == "ok"
+    ]
+    found = answer(alone, cells, "cpu")
+    assert found.headline == "CPU: a data-loader workers of 16 fits."
+    assert found.detail.startswith("up to 16, fastest measured with 2")
+
+
+def test_the_end_of_a_ladder_is_unknown_only_where_nothing_ran_out_of_memory(tmp_path, ladder):
+    cells = [c for c in cells_of(tmp_path, ladder) if c.status == "ok"]
+    full = changed([c for c in cells if c.levels["workers"] == 1], status="out_of_memory")
+    full = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in full]
+    to_do = answer(study_of(ladder), [*cells, *full], "cpu").to_do
+    assert "No level ran out of memory with decode = host: add larger ones" in to_do
+
+
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
     found = answer(study_of(ladder), cells_of(tmp_path, ladder, bad=bad), "cpu")

@@ -198,22 +198,22 @@ def _largest_that_fits(
     """The largest level of a factor on the ladder, and the fastest one for each other setting."""
     name, label = study.label(device), study.factor_label(factor)
     order = [*map(level_text, study.factors[factor].levels)]
-    fitting: list[tuple[str, str, str, Line]] = []
+    fitting: list[tuple[str, str, Line]] = []
     for line in ladder_lines(study, cells, factor, device):
         if line.largest and line.fastest:
             large, fast = (level_text(p.levels[factor]) for p in (line.largest, line.fastest))
-            rate = text.rate(line.fastest.value)
-            sentence = f"up to {large}, fastest measured with {fast} ({rate})"
-            fitting.append((large, text.levels_text(line.others), sentence, line))
+            where = f"{text.levels_text(line.others)}: " * bool(line.others)
+            said = f"{where}up to {large}, fastest measured with {fast} ({text.rate(line.best)})"
+            fitting.append((large, said, line))
     if not fitting:
         to_do = "Free memory, or choose a smaller model."
         mine = [cell for cell in cells if cell.device == device]
         return Answer(f"{name}: no {label} fits.", "", to_do, mine, found=False)
-    large, others, _, line = max(fitting, key=lambda one: order.index(one[0]))
-    detail = "; ".join(f"{others}: {sentence}" for _, others, sentence, _ in fitting)
+    large, _, line = max(fitting, key=lambda one: order.index(one[0]))
+    detail = "; ".join(said for _, said, _ in fitting)
     rows = [point.row for point in (line.largest, line.fastest) if point and point.row]
-    to_do = _use_of_memory(study, line, factor)
-    return Answer(f"{name}: a {label} of {large} fits ({others}).", f"{detail}.", to_do, rows)
+    fits = text.with_remark(f"a {label} of {large} fits", text.levels_text(line.others))
+    return Answer(f"{name}: {fits}.", f"{detail}.", _use_of_memory(study, line, factor), rows)
 
 
 def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
@@ -227,7 +227,7 @@ def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
         use = f"Use {fast}, {fastest}; {unsure}."
     elif fast != large:
         use = f"Use {fast}, {fastest}: larger ones fit, but are slower."
-    beyond = " No level ran out of memory: add larger ones to find the limit."
+    beyond = f" No level ran out of memory{where}: add larger ones to find the limit."
     return use + beyond * (line.out_of_memory is None)
 
 
@@ -333,16 +333,14 @@ def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str
 def _change(training: str, before: rows.Score, after: rows.Score) -> tuple[str, str]:
     """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
     what to do. A change counts only if its paired interval excludes 0."""
-    low, high, interval = after.gain_low, after.gain_high, ""
-    if low is not None and high is not None:
-        interval = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; "
-    about = f"{interval}by chance {text.share(after.chance)}"
+    low, high, about = after.gain_low, after.gain_high, f"by chance {text.share(after.chance)}"
     what = "the share of correctly chosen captions (one of five)"
     ends = text.share(before.value), text.share(after.value)
     seen = f"{ends[0]} before, {ends[1]} after"
     if low is None or high is None:
         change = f"without a paired interval, it is unknown whether {training} changes {what}"
         return f"{change} ({seen}; {about})", "Score the models again, on more examples."
+    about = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; {about}"
     if low <= 0 <= high:
         change = f"{training} makes no measurable change to {what} ({seen}; {about})"
         return change, "Undecided: train longer, or score more examples."
