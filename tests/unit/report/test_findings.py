@@ -7,7 +7,7 @@ from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_stu
 from feedrate.config.study import Factor
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
-from feedrate.report.findings import failures, findings
+from feedrate.report.findings import LOSSES, failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, QualityRow
 from feedrate.results.verdicts import START_LESS, STARTS
 
@@ -35,7 +35,7 @@ def test_each_finding_comes_from_the_rows(project, inputs):
     )
     assert "workers = 16 (2.0%)" in found["Noise"]
     published = found["Compared with published numbers"]
-    assert f"{TIMES}1.28 on CPU" in published
+    assert f"{TIMES}1.28 (1.25 to 1.30) on CPU here" in published
     assert f"{TIMES}1.28 on Gaudi2 and {TIMES}1.79 on H100" in published
     assert "model: bridgetower-large in the source, bridgetower-tiny here" in published
     assert "devices: 8 in the source, 1 here" in published
@@ -112,8 +112,28 @@ def test_a_published_device_that_was_measured_is_compared_with_its_number(tmp_pa
     found = found_in(project, Inputs(write_results(tmp_path, project)))
     said = found["Compared with published numbers"]
     assert "Gaudi2 with workers = 2, decode = device: 847.7 samples/s" in said
-    assert f"samples/s ({TIMES}0.01)" in said
+    assert f"here: 11.20 samples/s (11.09 to 11.31), {TIMES}0.01 the published rate." in said
     assert "Not comparable" not in said, "the runs are alike, so their rates can be compared"
+
+
+def test_rates_of_single_runs_are_compared_as_such(tmp_path):
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    ends = dict.fromkeys(("ci_low", "ci_high", "speedup_ci_low", "speedup_ci_high"))
+    cells = [msgspec.structs.replace(cell, **ends) for cell in inputs.cells(STUDY)]
+    said = found_in(project, inputs, cells=cells)["Compared with published numbers"]
+    assert "here: 11.20 samples/s, from single runs, " in said
+    assert f"{TIMES}1.28 (from single runs) on Gaudi2 here" in said
+
+
+def test_losses_of_cells_that_share_runs_say_nothing(project, inputs):
+    """They are equal because they are those of the same runs, not because training repeats."""
+    own, *others = inputs.cells(STUDY)
+    lost = {"loss_shift": 0.0, "loss_identical": True}
+    shared = [msgspec.structs.replace(c, measured_as=own.cell, **lost) for c in others]
+    assert "Equal losses" not in found_in(project, inputs, cells=[own, *shared])
+    differs = [msgspec.structs.replace(c, loss_identical=False) for c in shared]
+    assert LOSSES not in found_in(project, inputs, cells=[own, *differs])
 
 
 def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path):
