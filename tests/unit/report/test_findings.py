@@ -314,6 +314,22 @@ def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):
     assert f"decode = device 8,000 samples/s ({TIMES}200, no interval: single runs)" in said
 
 
+def test_the_model_only_rate_is_of_cells_that_compute_as_the_baseline(tmp_path):
+    """Where a study also varies the batch, the median of all models alone is of none of them."""
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    study = study_of(project)
+    batch = msgspec.structs.replace(study.factors["workers"], sets="train.batch_size")
+    study = msgspec.structs.replace(study, factors=study.factors | {"workers": batch})
+    cells = [
+        msgspec.structs.replace(c, model_samples_per_s=99.0 if c.levels["workers"] else 14.8)
+        for c in inputs.cells(STUDY)
+    ]
+    found = findings(study, cells, inputs.runs(STUDY), [], [])
+    said = next(one.text for one in found if one.lead == "Loader-only throughput")
+    assert said.endswith("Model-only throughput is 14.8 samples/s.")
+
+
 def test_a_single_decode_path_is_not_compared(project, inputs):
     assert "Loader-only throughput" not in found_in(project, inputs)
 

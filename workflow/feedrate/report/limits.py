@@ -10,7 +10,7 @@ from feedrate.report.groups import each_name, group_name
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
-from feedrate.results.settings import DECODE, WORKERS
+from feedrate.results.settings import DECODE, WORKERS, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
 from feedrate.results.verdicts import START_LESS, STARTS
 
@@ -55,7 +55,8 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
         compared.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
     where = f"With {workers} = {usual}: " if workers else ""
     sentences = [f"{where}{text.listed(compared)}."]
-    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
+    equal = (c for c in cells if computes_the_same(study.factors, c.levels, study.baseline))
+    if models := [rate for cell in equal if (rate := cell.model_samples_per_s)]:
         sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
     return " ".join(sentences), alike
 
