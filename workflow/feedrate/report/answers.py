@@ -98,7 +98,7 @@ def answer(
 
 
 def next_step(cell: CellRow) -> str:
-    """What to do about the limit of a setting. Repeats help only where noise leaves it undecided."""
+    """What to do about the limit of a setting. Repeats help only where noise hides it."""
     return TO_DO.get(cell.verdict, NOISY if UNSURE in cell.why else NOT_DECIDED)
 
 
