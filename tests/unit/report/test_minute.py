@@ -189,6 +189,19 @@ def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, 
     assert answer.detail.count(" with workers = 0") == 1
 
 
+def test_a_study_of_storage_alone_names_no_other_settings(study, inputs):
+    cells = [
+        replace(one, cell=one.cell.removesuffix("~decode=host"))
+        for one in inputs.cells(STUDY)
+        if one.status == "ok"
+    ]
+    factors = {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
+    alone = replace(study, factors=factors, baseline={"workers": 0})
+    found = answer_of(alone, cells, "cpu")
+    assert found.headline == "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0."
+    assert "reaches 126% of that rate: 14.10 samples/s" in found.detail
+
+
 def test_storage_of_single_runs_says_so(study, inputs):
     assert "Single runs have no interval. Nothing" in of_storage(study, inputs, ci_low=None)
 
@@ -250,6 +263,8 @@ def test_a_gain_has_its_interval_or_says_why_not(scaled):
     assert low < 1 < high
     inputs.runs = lambda _: [run for run in runs if run.repeat == 2]
     assert f"{gain} (no interval: single runs) from 1 to 8 devices" in said(study, inputs)
+    inputs.runs = lambda _: [run for run in runs if run.repeat == 2 or run.device == "cpu"]
+    assert f"{gain} (no interval: single runs)" in said(study, inputs), "single on the other device"
 
 
 def test_statements_of_loaders_authors_are_counted(study, inputs):
@@ -276,8 +291,8 @@ def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, proje
     records = [common | {"status": status, "trainer": trainer} for status in ("ok", "invalid")]
     write_json(path, {"records": records, "files": []})
     words = said(study, Inputs([*files, path]))
-    assert "Runs of others: 2 runs, 1 of them valid, 12.50 samples/s." in words
+    assert "Runs of others: 1 of 2 runs valid, 12.50 samples/s." in words
     assert "Measure a cell here to compare them with." in words
     records.append(common | {"device": "gaudi2", "status": "ok", "trainer": {"samples_per_s": 99}})
     write_json(path, {"records": records, "files": []})
-    assert "Runs of others: 3 runs, 2 of them valid." in said(study, Inputs([*files, path]))
+    assert "Runs of others: 2 of 3 runs valid." in said(study, Inputs([*files, path]))

@@ -88,7 +88,7 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
         span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates and alike else ()
         known = any(cell.status == "ok" for cell in cells)
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
-        value = f"{text.count(len(imported), 'run')}, {len(good)} of them valid"
+        value = f"{len(good)} of {text.count(len(imported), 'run')} valid"
         value += f", {' to '.join(span)} samples/s" * bool(span)
         yield Line("Runs of others", value, [*map(as_run, imported)], f". {to_do}")
 
@@ -142,19 +142,20 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     if base is None or not best:
         return None
 
-    def others(cell: CellRow) -> str:
-        return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
+    def others(cell: CellRow, before: str) -> str:
+        names = text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
+        return before + names if names else ""
 
     def at_first(group: Sequence[CellRow], best: CellRow) -> str:
         """The share that the baseline's other settings reach with the storage of `best`."""
         usual = study.baseline | {factor: best.levels[factor]}
         first = next((c for c in group if c is not best and c.levels == usual), None)
-        share = first and f", and {text.share(RATE(first) / RATE(base))} with {others(first)}"
+        share = first and f", and {text.share(RATE(first) / RATE(base))}{others(first, ' with ')}"
         return share or ""
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
-        f"{text.share(RATE(cell) / RATE(base))} of that rate, with {others(cell)}: "
+        f"{text.share(RATE(cell) / RATE(base))} of that rate{others(cell, ', with ')}: "
         f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
@@ -162,7 +163,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     known = all(cell.ci_low is not None for cell in (base, *best.values()))
     detail = reached + ("." if known else ". Single runs have no interval.")
     shown = [base, *best.values()]
-    said = f"{study.label(base.device)}: {start} and {others(base)}."
+    said = f"{study.label(base.device)}: {start}{others(base, ' and ')}."
     return Answer(said, detail, _slower_storages(factor, base, best, study.noise_share), shown)
 
 
@@ -206,10 +207,11 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunR
     few, many = min(group), max(group)
     pair = [group[many], group[few]]
     noises = noise_by_device(map(asdict, runs))
-    noise = max(filter(None, (noises.get((one.study, one.device)) for one in pair)), default=None)
+    known = list(filter(None, (noises.get((one.study, one.device)) for one in pair)))
     above, below = (rates_of(one, runs, "samples_per_s") for one in pair)
-    gain, low, high = ratio_interval(above, below, CONFIDENCE, noise)
-    interval = text.ratio_interval(low, high) if low else "no interval: single runs"
+    gain, low, high = ratio_interval(above, below, CONFIDENCE, max(known, default=None))
+    both = len(known) == len(pair)  # repeats on one device say nothing about another
+    interval = text.ratio_interval(low, high) if both else "no interval: single runs"
     share = gain * few / many
     to_do = f"Use {text.count(many, 'device')}."
     if share < LINEAR:
