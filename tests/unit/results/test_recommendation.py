@@ -103,6 +103,12 @@ def test_the_best_of_equal_settings_says_how_far_chance_lifts_it(tmp_path):
     assert "the best of 2 that may be equal" in cells[W0]["recommendation"]
 
 
+def test_a_choice_that_no_sensible_number_of_repeats_decides_says_so(tmp_path):
+    records = [*runs_of(1, [50.0, 100.0, 200.0]), *runs_of(2, [50.0, 102.0, 204.0])]
+    told = cells_of(tmp_path, records)[W1]["open"]
+    assert told.endswith("; at least 100 runs of each are needed.")
+
+
 def test_single_runs_that_noise_could_swap_are_undecided(tmp_path):
     records = [*runs_of(0, [95.0]), *runs_of(1, [100.0])]
     cells = cells_of(tmp_path, records)
