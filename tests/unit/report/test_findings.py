@@ -372,7 +372,7 @@ def test_disturbed_cells_say_by_what(project, inputs):
         for cell in inputs.cells(STUDY)
     ]
     noise = found_in(project, inputs, cells=cells)["Noise"]
-    assert f"workers = 1: {said}" in noise
+    assert f"A run with workers = 1 may have been disturbed: {said}" in noise
     wide = noise.partition("Two runs of one setting")[2]
     assert "workers = 2" in wide
     assert "workers = 1 (" not in wide

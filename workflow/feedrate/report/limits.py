@@ -99,7 +99,8 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
 def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """Cells that may have been disturbed, and cells whose repeats differ by more than allowed."""
     disturbed = [cell for cell in cells if cell.disturbed]
-    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
+    words = "A run with {} may have been disturbed: {}".format
+    found = [words(name_of(study, cell), cell.disturbed) for cell in disturbed]
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
         named = zip(each_name(study, wide), wide, strict=True)
