@@ -240,7 +240,7 @@ def test_a_better_setting_beyond_noise_is_recommended(tmp_path):
     cells = cells_of(tmp_path, records)
     assert chosen(cells) == [W2]
     assert "the best of 2 settings; " in cells[W2]["recommendation"]
-    assert "fewer than its 3 busy processes" in cells[W2]["recommendation"]
+    assert "fewer than its 3 workers and ranks" in cells[W2]["recommendation"]
 
 
 def test_processes_are_held_against_the_cores_of_their_own_host(tmp_path):
@@ -254,7 +254,7 @@ def test_processes_are_held_against_the_cores_of_their_own_host(tmp_path):
     assert told["recommendation"].endswith("; on each host the job has 24 CPU cores.")
     crowded = [make_record(99.0, spec=records[-1].spec, cores=23) for _ in range(3)]
     told = cells_of(tmp_path, [*records[:3], *crowded])[W2]
-    assert "23 CPU cores, fewer than its 24 busy processes" in told["recommendation"]
+    assert "23 CPU cores, fewer than its 24 workers and ranks" in told["recommendation"]
 
 
 def test_failed_cells_are_never_recommended(tmp_path):

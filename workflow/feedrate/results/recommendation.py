@@ -203,7 +203,7 @@ class _Choice:
         if self._workers is None or cores is None:
             return ""
         nodes = cell["nodes"] or 1
-        processes = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
-        short = f", fewer than its {processes} busy processes" if processes > cores else ""
+        busy = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
+        short = f", fewer than its {busy} workers and ranks" if busy > cores else ""
         where = "on each host " * (nodes > 1)
         return f"; {where}the job has {cores} CPU core{'s' * (cores != 1)}{short}"
