@@ -48,7 +48,7 @@ def findings(
     """All findings of a study, in the order of the page."""
     whole = {
         "Equal losses": _equal_losses(cells),
-        LOSSES: _quality(cells),
+        LOSSES: _quality(study, cells),
         "Cost of scoring": _scoring_cost(scores),
     }
     found = [Finding(lead, *said) for lead, said in whole.items()]
@@ -168,10 +168,15 @@ def _equal_losses(cells: Iterable[CellRow]) -> Said:
     ), same
 
 
-def _quality(cells: Iterable[CellRow]) -> Said:
+def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
     own = (cell for cell in cells if cell.loss_shift is not None and not cell.measured_as)
     compared = [cell for cell in own if not cell.loss_identical]
-    other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
+    many = len(study.measured) > 1
+    other = "; ".join(
+        f"{study.label(cell.device)}: " * many + text.values_text(cell.levels)
+        for cell in compared
+        if cell.loss_departs
+    )
     departs = "from the baseline's by more than the effect of seeds"
     if other:
         return f"A warning, not a test: the loss of {other} differs {departs}.", compared
