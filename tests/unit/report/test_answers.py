@@ -95,6 +95,7 @@ def test_cells_without_a_recommendation_have_their_rates_listed(tmp_path, projec
     found = answer(study_of(project), cells_of(tmp_path, project, recommended=None), "cpu")
     assert found.headline == "CPU: no setting is recommended."
     assert "workers = 2: 14.30 samples/s" in found.detail
+    assert "epeat" not in found.to_do, "repeats recommend nothing that is not compared"
 
 
 def test_where_there_is_one_setting_none_is_recommended(tmp_path, project):
@@ -198,6 +199,30 @@ def test_the_fastest_of_a_ladder_is_that_of_the_settings_with_the_largest_level(
     assert "decode = device: up to 1, fastest measured with 1 (99.00 samples/s)" in found.detail
 
 
+def test_a_ladder_with_one_factor_has_no_other_settings_to_name(tmp_path):
+    project = with_study(make_project(), ladder=["workers"])
+    study = study_of(project)
+    alone = msgspec.structs.replace(
+        study, factors={"workers": study.factors["workers"]}, baseline={"workers": 0}
+    )
+    cells = [
+        msgspec.structs.replace(cell, cell=cell.cell.removesuffix("~decode=host"))
+        for cell in cells_of(tmp_path, project)
+        if cell.status == "ok"
+    ]
+    found = answer(alone, cells, "cpu")
+    assert found.headline == "CPU: a data-loader workers of 16 fits."
+    assert found.detail.startswith("up to 16, fastest measured with 2")
+
+
+def test_the_end_of_a_ladder_is_unknown_only_where_nothing_ran_out_of_memory(tmp_path, ladder):
+    cells = [c for c in cells_of(tmp_path, ladder) if c.status == "ok"]
+    full = changed([c for c in cells if c.levels["workers"] == 1], status="out_of_memory")
+    full = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in full]
+    to_do = answer(study_of(ladder), [*cells, *full], "cpu").to_do
+    assert "No level ran out of memory with decode = host: add larger ones" in to_do
+
+
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
     found = answer(study_of(ladder), cells_of(tmp_path, ladder, bad=bad), "cpu")
@@ -263,3 +288,11 @@ def test_the_only_setting_that_was_tried_is_not_called_the_only_setting(project,
     lacking = {"status": "unsupported", "samples_per_s": None, "cause": "It lacks bf16."}
     found = answer(study_of(project), [first, *changed(others, **lacking)], "cpu")
     assert "is the only setting that was tried." in found.detail
+
+
+def test_a_cell_that_shares_the_runs_of_another_is_no_further_setting(project, inference, cells):
+    one, *_ = changed([c for c in cells if c.status == "ok"], recommended=False)
+    shares = {"cell": "workers=2~decode=host", "measured_as": one.cell}
+    both = [one, *changed([one], **shares)]
+    assert "is the only setting that was tried." in answer(study_of(project), both, "cpu").detail
+    assert answer(inference, both, "cpu").to_do.startswith("Nothing to choose")

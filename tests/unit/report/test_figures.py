@@ -80,6 +80,21 @@ def test_without_a_good_cell_a_sentence_replaces_the_axes(tmp_path, project, kin
     assert "samples/s" not in words
 
 
+@pytest.mark.parametrize(("kind", "failed"), [("reach", RATES), ("speedup", [0])])
+def test_a_figure_without_numbers_gives_a_reason_that_its_rows_do_not_refute(
+    tmp_path, project, monkeypatch, kind, failed
+):
+    """Batches that failed for another reason did fit, and cells beside a failed baseline ran."""
+    monkeypatch.chdir(tmp_path)
+    alone = replace(project, published={STUDY: []})
+    bad = {("cpu", workers): "failed" for workers in failed}
+    inputs = Inputs(write_results(tmp_path, alone, bad=bad))
+    cells = [replace(cell, speedup=None) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    words = " ".join(said(figure(alone, inputs, kind)))
+    assert re.search("No (cell|baseline) has a valid result, so there is", words)
+
+
 @pytest.mark.parametrize("kind", FIGURES)
 def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)

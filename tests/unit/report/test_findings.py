@@ -7,7 +7,7 @@ from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_stu
 from feedrate.config.study import Factor
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
-from feedrate.report.findings import failures, findings
+from feedrate.report.findings import LOSSES, failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, QualityRow
 from feedrate.results.verdicts import START_LESS, STARTS
 
@@ -29,14 +29,13 @@ def found_in(project, inputs, *, cells=None, runs=None, fits=None, claims=None):
 def test_each_finding_comes_from_the_rows(project, inputs):
     found = found_in(project, inputs)
     assert found["Why this setting"].startswith("Use 1 worker a rank")
-    limits = found["What limits each setting"].split("; ")
-    assert limits[0].startswith("workers = 0 is input-bound")
-    assert "24%" in limits[0]
-    assert limits[1].startswith("workers = 1, 2 and 16 are compute-bound")
-    assert "up to 0.6%" in limits[1]
+    assert found["What limits each setting"] == (
+        "Input-bound (waiting for data 24% of the time): workers = 0. "
+        "Compute-bound (waiting for data up to 0.6% of the time): workers = 1, 2 and 16."
+    )
     assert "workers = 16 (2.0%)" in found["Noise"]
     published = found["Compared with published numbers"]
-    assert f"{TIMES}1.28 on CPU" in published
+    assert f"{TIMES}1.28 (1.25 to 1.30) on CPU here" in published
     assert f"{TIMES}1.28 on Gaudi2 and {TIMES}1.79 on H100" in published
     assert "model: bridgetower-large in the source, bridgetower-tiny here" in published
     assert "devices: 8 in the source, 1 here" in published
@@ -113,8 +112,28 @@ def test_a_published_device_that_was_measured_is_compared_with_its_number(tmp_pa
     found = found_in(project, Inputs(write_results(tmp_path, project)))
     said = found["Compared with published numbers"]
     assert "Gaudi2 with workers = 2, decode = device: 847.7 samples/s" in said
-    assert f"samples/s ({TIMES}0.01)" in said
+    assert f"here: 11.20 samples/s (11.09 to 11.31), {TIMES}0.01 the published rate." in said
     assert "Not comparable" not in said, "the runs are alike, so their rates can be compared"
+
+
+def test_rates_of_single_runs_are_compared_as_such(tmp_path):
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    ends = dict.fromkeys(("ci_low", "ci_high", "speedup_ci_low", "speedup_ci_high"))
+    cells = [msgspec.structs.replace(cell, **ends) for cell in inputs.cells(STUDY)]
+    said = found_in(project, inputs, cells=cells)["Compared with published numbers"]
+    assert "here: 11.20 samples/s, from single runs, " in said
+    assert f"{TIMES}1.28 (from single runs) on Gaudi2 here" in said
+
+
+def test_losses_of_cells_that_share_runs_say_nothing(project, inputs):
+    """They are equal because they are those of the same runs, not because training repeats."""
+    own, *others = inputs.cells(STUDY)
+    lost = {"loss_shift": 0.0, "loss_identical": True}
+    shared = [msgspec.structs.replace(c, measured_as=own.cell, **lost) for c in others]
+    assert "Equal losses" not in found_in(project, inputs, cells=[own, *shared])
+    differs = [msgspec.structs.replace(c, loss_identical=False) for c in shared]
+    assert LOSSES not in found_in(project, inputs, cells=[own, *differs])
 
 
 def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path):
@@ -158,7 +177,8 @@ def test_a_change_of_what_is_trained_is_compared_with_no_published_change(projec
 def test_verdicts_are_written_out(project, inputs, verdict):
     cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]
     words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
-    assert words[verdict] in found_in(project, inputs, cells=cells)["What limits each setting"]
+    said = found_in(project, inputs, cells=cells)["What limits each setting"]
+    assert said.startswith(words[verdict].capitalize())
 
 
 def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, inputs):
@@ -169,13 +189,12 @@ def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, input
     first, *rest = others
     cells = [waits, msgspec.structs.replace(first, **starts), *rest]
     limits = found_in(project, inputs, cells=cells)["What limits each setting"]
-    waiting, starting, _ = limits.split("; ")
-    assert waiting.startswith("workers = 0 is input-bound")
-    assert "24%" in waiting
-    assert "epochs" not in waiting
-    assert starting.startswith("workers = 1 is input-bound")
-    assert "starting epochs 17%" in starting
+    waiting, starting, _ = limits.split(". ", 2)
+    assert waiting == "Input-bound (waiting for data 24% of the time): workers = 0"
+    assert starting.startswith("Input-bound (starting epochs 17% of the time, ")
+    assert starting.endswith(": workers = 1")
     assert limits.endswith(START_LESS)
+    assert "where workers end with each epoch" in START_LESS, "loader-claims sets it already"
     without = found_in(project, inputs, cells=[waits, *rest])["What limits each setting"]
     assert START_LESS not in without
 
@@ -189,13 +208,14 @@ def test_a_level_of_the_baseline_is_named_where_another_cell_differs_in_it(proje
         for c in [*host, *device]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith("workers = 0 with decode = host and device are input-bound")
+    assert said.startswith("Input-bound (waiting for data up to 24% of the time): workers = 0")
+    assert "workers = 0 with decode = host and device. Limited by" in said
     cells = [
         msgspec.structs.replace(c, verdict="mixed" if c.levels["decode"] == "host" else "undecided")
         for c in [*host, *device]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith("decode = host with workers = 0, 1, 2 and 16 are")
+    assert ": decode = host with workers = 0, 1, 2 and 16. Undecided" in said
 
 
 def two_by_two(inputs):
@@ -212,7 +232,8 @@ def test_a_factor_that_one_group_names_is_named_in_all(project, inputs):
         for alone in ["workers=0~decode=host"]
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert "decode = host with workers = 1; decode = device with workers = 0 and 1 are" in said
+    assert ": decode = host with workers = 1; decode = device with workers = 0 and 1." in said
+    assert "; workers = 0" not in said, "only names of one kind are separated by a semicolon"
 
 
 def test_a_long_list_of_settings_becomes_their_number(project, inputs):
@@ -227,8 +248,20 @@ def test_a_long_list_of_settings_becomes_their_number(project, inputs):
     ]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
     assert "path-number-0" in said
-    assert "19 of 20 settings are limited" in said
+    assert said.endswith(" of the time): 19 of 20 settings.")
     assert "path-number-7" not in said
+
+
+def test_parts_that_are_not_ceilings_are_a_sentence_each(project, inputs):
+    parts = {0: "loader", 1: "loader;model", 2: "loader;model"}
+    cells = [
+        msgspec.structs.replace(cell, below_rate=parts.get(cell.levels["workers"], ""))
+        for cell in inputs.cells(STUDY)
+    ]
+    said = found_in(project, inputs, cells=cells)["Ceilings below the rate"]
+    assert said.endswith(
+        "are not ceilings. Loader: workers = 0. Loader and model: workers = 1 and 2."
+    )
 
 
 def test_noisy_settings_have_a_level_of_each_factor_that_one_of_them_needs(project, inputs):
@@ -281,6 +314,22 @@ def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):
     assert f"decode = device 8,000 samples/s ({TIMES}200, no interval: single runs)" in said
 
 
+def test_the_model_only_rate_is_of_cells_that_compute_as_the_baseline(tmp_path):
+    """Where a study also varies the batch, the median of all models alone is of none of them."""
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    study = study_of(project)
+    batch = msgspec.structs.replace(study.factors["workers"], sets="train.batch_size")
+    study = msgspec.structs.replace(study, factors=study.factors | {"workers": batch})
+    cells = [
+        msgspec.structs.replace(c, model_samples_per_s=99.0 if c.levels["workers"] else 14.8)
+        for c in inputs.cells(STUDY)
+    ]
+    found = findings(study, cells, inputs.runs(STUDY), [], [])
+    said = next(one.text for one in found if one.lead == "Loader-only throughput")
+    assert said.endswith("Model-only throughput is 14.8 samples/s.")
+
+
 def test_a_single_decode_path_is_not_compared(project, inputs):
     assert "Loader-only throughput" not in found_in(project, inputs)
 
@@ -323,7 +372,7 @@ def test_disturbed_cells_say_by_what(project, inputs):
         for cell in inputs.cells(STUDY)
     ]
     noise = found_in(project, inputs, cells=cells)["Noise"]
-    assert f"workers = 1: {said}" in noise
+    assert f"A run with workers = 1 may have been disturbed: {said}" in noise
     wide = noise.partition("Two runs of one setting")[2]
     assert "workers = 2" in wide
     assert "workers = 1 (" not in wide

@@ -136,4 +136,4 @@ def test_a_sentence_names_the_ceilings_below_the_rate(project, inputs):
     assert lead not in {found.lead for found in findings(study, cells, [], [], [])}
     cells = [replace(c, below_rate="model" * (c.levels["workers"] == 2)) for c in cells]
     (sentence,) = (f.text for f in findings(study, cells, [], [], []) if f.lead == lead)
-    assert "the model with workers = 2" in sentence
+    assert sentence.endswith("are not ceilings. Model: workers = 2.")

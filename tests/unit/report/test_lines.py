@@ -92,6 +92,15 @@ def test_speedups_over_a_devices_own_baseline_and_over_another_device(shown, inp
     assert values == pytest.approx([601.5 / 336.5, None, 768.7 / 602.1, None], nan_ok=True)
 
 
+def test_published_speedups_cross_no_factor_of_within(shown):
+    """847.7 with decode = device has no ratio to 601.5 with decode = host."""
+    apart = msgspec.structs.replace(shown, within=["decode"])
+    found = lines.baseline_speedups(apart, [], "workers")
+    ratios = {name: [one.value for one in line] for name, line in found.items()}
+    assert not any(ratios["Gaudi2, published, decode = device"])
+    assert ratios["Gaudi2, published, decode = host"][2] == pytest.approx(768.7 / 601.5)
+
+
 def test_a_measured_ratio_names_both_of_its_cells(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(("cpu", "gaudi2"))

@@ -12,6 +12,7 @@ from feedrate.core.files import write_json
 from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs
+from feedrate.results.verdicts import UNSURE
 
 
 def said(study, inputs):
@@ -89,7 +90,7 @@ def test_a_ladder_says_whether_the_largest_is_the_fastest(ladder, tmp_path, proj
 
 def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
     words = said(ladder, inputs)
-    assert "it is not measurably faster than 1. No level ran out of memory" in words
+    assert "it is not measurably faster than 1. No level ran out of memory with" in words
     words = said(ladder, set_apart(inputs))
     fastest = "the fastest with decode = host (14.30 samples/s)"
     assert f"Use 2, {fastest}: larger ones fit, but are slower." in words
@@ -113,9 +114,17 @@ def test_what_single_runs_leave_undecided_says_so(study, inputs):
     assert "to 14.30 samples/s, from single runs, undecided between" in said(study, single)
 
 
-def test_a_setting_whose_limit_is_undecided_is_to_be_repeated(study, inputs):
-    words = said(study, set_apart(inputs, verdict="undecided"))
-    assert "with workers = 1, its limit undecided: use it, and repeat it." in words
+@pytest.mark.parametrize(
+    ("why", "to_do"),
+    [
+        (f"{UNSURE} the model alone is faster.", "repeat it: noise"),
+        ("The model alone was not measured.", "read the figures"),
+        ("The model alone is slower than training, so it shows no limit.", "read the figures"),
+    ],
+)
+def test_a_setting_is_to_be_repeated_only_where_noise_hides_its_limit(study, inputs, why, to_do):
+    words = said(study, set_apart(inputs, verdict="undecided", why=why))
+    assert f"with workers = 1, its limit undecided: use it, and {to_do}" in words
 
 
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):
@@ -180,6 +189,19 @@ def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, 
     assert answer.detail.count(" with workers = 0") == 1
 
 
+def test_a_study_of_storage_alone_names_no_other_settings(study, inputs):
+    cells = [
+        replace(one, cell=one.cell.removesuffix("~decode=host"))
+        for one in inputs.cells(STUDY)
+        if one.status == "ok"
+    ]
+    factors = {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
+    alone = replace(study, factors=factors, baseline={"workers": 0})
+    found = answer_of(alone, cells, "cpu")
+    assert found.headline == "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0."
+    assert "reaches 126% of that rate: 14.10 samples/s" in found.detail
+
+
 def test_storage_of_single_runs_says_so(study, inputs):
     assert "Single runs have no interval. Nothing" in of_storage(study, inputs, ci_low=None)
 
@@ -241,6 +263,8 @@ def test_a_gain_has_its_interval_or_says_why_not(scaled):
     assert low < 1 < high
     inputs.runs = lambda _: [run for run in runs if run.repeat == 2]
     assert f"{gain} (no interval: single runs) from 1 to 8 devices" in said(study, inputs)
+    inputs.runs = lambda _: [run for run in runs if run.repeat == 2 or run.device == "cpu"]
+    assert f"{gain} (no interval: single runs)" in said(study, inputs), "single on the other device"
 
 
 def test_statements_of_loaders_authors_are_counted(study, inputs):
@@ -255,7 +279,7 @@ def test_statements_of_loaders_authors_are_counted(study, inputs):
         study, loaders=loaders, factors=factors, baseline={"loader": "host", "workers": 0}
     )
     words = said(study, inputs)
-    assert " authors: 0 of 1 hold here, 0 do not. Undecided" in words
+    assert " authors: 0 of 1 confirmed here, 0 refuted. Undecided" in words
     assert "number" not in words.partition("Undecided")[2].partition(".")[0], "why: storage, runs"
 
 
@@ -267,8 +291,8 @@ def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, proje
     records = [common | {"status": status, "trainer": trainer} for status in ("ok", "invalid")]
     write_json(path, {"records": records, "files": []})
     words = said(study, Inputs([*files, path]))
-    assert "Runs of others: 2 runs, 1 of them valid, 12.50 samples/s." in words
+    assert "Runs of others: 1 of 2 runs valid, 12.50 samples/s." in words
     assert "Measure a cell here to compare them with." in words
     records.append(common | {"device": "gaudi2", "status": "ok", "trainer": {"samples_per_s": 99}})
     write_json(path, {"records": records, "files": []})
-    assert "Runs of others: 3 runs, 2 of them valid." in said(study, Inputs([*files, path]))
+    assert "Runs of others: 2 of 3 runs valid." in said(study, Inputs([*files, path]))

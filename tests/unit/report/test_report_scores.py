@@ -209,6 +209,12 @@ def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
     assert "2 runs" in found["Cost of scoring"]
 
 
+def test_a_loss_that_departs_names_its_device_where_there_are_several():
+    departing = cell(loss_shift=0.5, loss_seeds=0.1, loss_departs=True)
+    said = points(make_project(("cpu", "gaudi2")), [departing], [])[findings.LOSSES]
+    assert "the loss of CPU: 1, host differs" in said
+
+
 def test_findings_say_that_no_loss_departs(project):
     found = points(project, [cell(loss_shift=0.01, loss_seeds=0.1)], [])
     assert found[findings.LOSSES] == (

@@ -78,6 +78,12 @@ def test_the_published_table_shows_theirs_and_ours(project, inputs):
     assert "batch 8" in ours
 
 
+def test_a_published_number_without_software_leaves_no_gap(project, inputs):
+    rows = [msgspec.structs.replace(row, software="") for row in project.published[STUDY]]
+    other = msgspec.structs.replace(project, published={STUDY: rows})
+    assert "2023-08, batch 48" in table(other, inputs, "published")
+
+
 def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
     project = make_project(("gaudi2",))
     page = unlinked(table(project, Inputs(write_results(tmp_path, project)), "published"))

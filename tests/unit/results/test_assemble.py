@@ -92,6 +92,14 @@ def test_a_check_that_fails_makes_the_run_invalid(tmp_path, kind, changes, check
     assert record.measurement is not None
 
 
+def test_one_more_check_that_failed_is_one(tmp_path):
+    outcome = make_outcome(machine_before={"other_training_jobs": 1})
+    ranks = edited("data", digest="e" * 64)
+    record = build_record(write_run(tmp_path, ranks=ranks, outcome=outcome), DEVICE)
+    assert sum(not check.passed for check in record.checks) == 2
+    assert record.cause.endswith(" (1 more check failed)")
+
+
 def test_a_missing_rank_makes_the_run_invalid(tmp_path):
     record = build_record(write_run(tmp_path, ranks={0: rank_events(make_spec(), 0)}), DEVICE)
     assert record.status == "invalid"

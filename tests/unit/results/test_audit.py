@@ -121,6 +121,15 @@ def test_editions_that_differ_for_one_cell_are_told_with_their_batches(project):
     assert not [s for s in audit.drift(project.published[LOADING], name) if "gaudi3" in s]
 
 
+def test_rates_that_hardly_differ_and_have_no_batch_are_told_as_such(project):
+    rows = [
+        msgspec.structs.replace(project.published[LOADING][0], batch_size=None, value=value)
+        for value in (601.5, 601.6)
+    ]
+    (said,) = audit.drift(rows, name)
+    assert said.endswith(": less than 0.5% apart.")
+
+
 def test_one_edition_drifts_nowhere(project):
     of_post = [row for row in project.published[LOADING] if row.edition == "2023-08"]
     assert list(audit.drift(of_post, name)) == []

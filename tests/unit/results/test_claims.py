@@ -242,6 +242,29 @@ def test_runs_that_do_not_count_are_no_data(tmp_path, status):
     assert row["measured"] is None
 
 
+def test_repeats_on_one_device_give_no_interval_to_single_runs_on_another(tmp_path):
+    repeated = [*runs_of(0, [10.0, 10.01, 9.99]), *runs_of(2, [20.0, 20.01, 19.99])]
+    other = [
+        make_record(rate, spec=make_spec(0, device="gaudi2", repeat=k))
+        for k, rate in enumerate((30.0, 30.01), start=1)
+    ]
+    faster = claim("gaudi2 / cpu", published=None, more_than=2.9)
+    (single,) = rows_of(tmp_path / "a", [*repeated, other[0]], faster)
+    (both,) = rows_of(tmp_path / "b", [*repeated, *other], faster)
+    assert (single["verdict"], single["ci_low"]) == ("cannot tell", None)
+    assert "from single runs" in single["why"]
+    assert both["verdict"] == "holds"
+
+
+def test_a_metric_that_valid_runs_lack_is_the_reason(tmp_path):
+    """It said `cpu[workers=2]: ok: no cause given`."""
+    records = [*runs_of(0, [10.0]), *runs_of(2, [20.0])]
+    more = claim("cpu[workers=2] / cpu", published=None, more_than=1, metric="forward_memory_gib")
+    (row,) = rows_of(tmp_path, records, more)
+    assert row["verdict"] == "no data here"
+    assert "cpu[workers=2]: its runs have no forward_memory_gib." in row["why"]
+
+
 def test_a_cell_that_is_not_supported_is_no_data(tmp_path):
     (row,) = rows_of(
         tmp_path, runs_of(0, [10.0]), claim("cpu[workers=1,decode=device] / cpu[workers=0]")

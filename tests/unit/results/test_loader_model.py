@@ -242,6 +242,10 @@ def test_a_loader_that_binds_bounds_the_prediction_from_ceilings(tmp_path):
     assert [r["bound"] for r in rows] == ["serial", "loader", "loader"]
     assert [r["predicted_from_ceilings"] for r in rows[1:]] == [6.0, 12.0]
     assert rows[0]["reading"].startswith("Loading limits cpu at every worker count tried")
+    for verdict in ("compute-bound", "communication-bound"):
+        cells[-1]["verdict"] = verdict
+        rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+        assert {row["reading"] for row in rows} == {""}, "the verdict denies it"
 
 
 def test_what_is_below_the_rate_is_no_ceiling_to_predict_from(tmp_path):

@@ -103,6 +103,12 @@ def test_the_best_of_equal_settings_says_how_far_chance_lifts_it(tmp_path):
     assert "the best of 2 that may be equal" in cells[W0]["recommendation"]
 
 
+def test_a_choice_that_no_sensible_number_of_repeats_decides_says_so(tmp_path):
+    records = [*runs_of(1, [50.0, 100.0, 200.0]), *runs_of(2, [50.0, 102.0, 204.0])]
+    told = cells_of(tmp_path, records)[W1]["open"]
+    assert told.endswith("; at least 100 runs of each are needed.")
+
+
 def test_single_runs_that_noise_could_swap_are_undecided(tmp_path):
     records = [*runs_of(0, [95.0]), *runs_of(1, [100.0])]
     cells = cells_of(tmp_path, records)
@@ -234,7 +240,7 @@ def test_a_better_setting_beyond_noise_is_recommended(tmp_path):
     cells = cells_of(tmp_path, records)
     assert chosen(cells) == [W2]
     assert "the best of 2 settings; " in cells[W2]["recommendation"]
-    assert "fewer than its 3 busy processes" in cells[W2]["recommendation"]
+    assert "fewer than its 3 workers and ranks" in cells[W2]["recommendation"]
 
 
 def test_processes_are_held_against_the_cores_of_their_own_host(tmp_path):
@@ -248,7 +254,7 @@ def test_processes_are_held_against_the_cores_of_their_own_host(tmp_path):
     assert told["recommendation"].endswith("; on each host the job has 24 CPU cores.")
     crowded = [make_record(99.0, spec=records[-1].spec, cores=23) for _ in range(3)]
     told = cells_of(tmp_path, [*records[:3], *crowded])[W2]
-    assert "23 CPU cores, fewer than its 24 busy processes" in told["recommendation"]
+    assert "23 CPU cores, fewer than its 24 workers and ranks" in told["recommendation"]
 
 
 def test_failed_cells_are_never_recommended(tmp_path):

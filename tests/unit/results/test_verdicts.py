@@ -293,7 +293,9 @@ def test_the_reason_gives_the_figures():
     short = {"steps_per_epoch": 60, "epoch_start_share": None}
     assert "share 2 cores (no epoch starts in the window" in found(**crowded, **short).why
     assert "no epoch" not in found(**crowded, **short | {"epoch_start_share": 0.01}).why
-    assert "16 workers per rank share 2 cores" in found(**crowded, world_size=8).why
+    one = {"oversubscribed": True, "loader_workers": 1, "world_size": 8}
+    assert "8 workers share 2 cores" in found(**one).why, "it said `1 workers per rank`"
+    assert "4 workers share 2 cores" in found(**one, nodes=2).why, "those of one host"
 
 
 def test_a_ratio_is_to_training_in_the_same_rounds_or_to_the_window_without_rounds():

@@ -10,6 +10,7 @@ from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, RunRow
 from feedrate.results.settings import apart
+from feedrate.results.verdicts import UNSURE
 
 
 class Answer(NamedTuple):
@@ -48,8 +49,10 @@ TO_DO = {
 }
 """What to do next, by the verdict of the recommended setting. A verdict does not say what would
 help."""
-NOT_DECIDED = "Repeat it: what limits it is undecided."
+NOISY = "Repeat it: noise hides what limits it."
+NOT_DECIDED = "Read the figures behind its verdict: they do not decide what limits it."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."
+NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
 def answer(
@@ -62,7 +65,7 @@ def answer(
     """The setting to use on a device; in a study of quality, the effect of training."""
     label = study.label(device)
     mine = [cell for cell in cells if cell.device == device]
-    tried = [cell for cell in mine if cell.status != "unsupported"]
+    tried = [cell for cell in mine if cell.status != "unsupported" and not cell.measured_as]
     good = [cell for cell in tried if cell.status == "ok"]
     full = bool(tried) and all(cell.status == "out_of_memory" for cell in tried)
     if (good or full) and (factor := ladder_factor(study)):
@@ -73,8 +76,8 @@ def answer(
     if best := recommendation(study, cells, device):
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
-        use, to_do = f"{label}: use {levels}{best.basis}.", TO_DO.get(best.verdict, NOT_DECIDED)
-        return Answer(use, _throughput(study, best), to_do, [best])
+        use = f"{label}: use {levels}{best.basis}."
+        return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
         names = several(study, [cell.levels for cell in between])
@@ -90,8 +93,13 @@ def answer(
         one, only = good[0], text.levels_text(good[0].levels)
         detail = f"{only} is the only setting that was tried. {VERDICTS.get(one.verdict, '')}"
         headline = f"{label}: training throughput is {text.rate(one.samples_per_s)}{one.basis}."
-        return Answer(headline, detail.strip(), TO_DO.get(one.verdict, NOT_DECIDED), good)
-    return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
+        return Answer(headline, detail.strip(), next_step(one), good)
+    return Answer(f"{label}: no setting is recommended.", _rates(study, good), NOT_COMPARED, good)
+
+
+def next_step(cell: CellRow) -> str:
+    """What to do about the limit of a setting. Repeats help only where noise hides it."""
+    return TO_DO.get(cell.verdict, NOISY if UNSURE in cell.why else NOT_DECIDED)
 
 
 def name_of(study: StudySettings, cell: CellRow) -> str:
@@ -190,22 +198,22 @@ def _largest_that_fits(
     """The largest level of a factor on the ladder, and the fastest one for each other setting."""
     name, label = study.label(device), study.factor_label(factor)
     order = [*map(level_text, study.factors[factor].levels)]
-    fitting: list[tuple[str, str, str, Line]] = []
+    fitting: list[tuple[str, str, Line]] = []
     for line in ladder_lines(study, cells, factor, device):
         if line.largest and line.fastest:
             large, fast = (level_text(p.levels[factor]) for p in (line.largest, line.fastest))
-            rate = text.rate(line.fastest.value)
-            sentence = f"up to {large}, fastest measured with {fast} ({rate})"
-            fitting.append((large, text.levels_text(line.others), sentence, line))
+            where = f"{text.levels_text(line.others)}: " * bool(line.others)
+            said = f"{where}up to {large}, fastest measured with {fast} ({text.rate(line.best)})"
+            fitting.append((large, said, line))
     if not fitting:
         to_do = "Free memory, or choose a smaller model."
         mine = [cell for cell in cells if cell.device == device]
         return Answer(f"{name}: no {label} fits.", "", to_do, mine, found=False)
-    large, others, _, line = max(fitting, key=lambda one: order.index(one[0]))
-    detail = "; ".join(f"{others}: {sentence}" for _, others, sentence, _ in fitting)
+    large, _, line = max(fitting, key=lambda one: order.index(one[0]))
+    detail = "; ".join(said for _, said, _ in fitting)
     rows = [point.row for point in (line.largest, line.fastest) if point and point.row]
-    to_do = _use_of_memory(study, line, factor)
-    return Answer(f"{name}: a {label} of {large} fits ({others}).", f"{detail}.", to_do, rows)
+    fits = text.with_remark(f"a {label} of {large} fits", text.levels_text(line.others))
+    return Answer(f"{name}: {fits}.", f"{detail}.", _use_of_memory(study, line, factor), rows)
 
 
 def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
@@ -219,7 +227,7 @@ def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
         use = f"Use {fast}, {fastest}; {unsure}."
     elif fast != large:
         use = f"Use {fast}, {fastest}: larger ones fit, but are slower."
-    beyond = " No level ran out of memory: add larger ones to find the limit."
+    beyond = f" No level ran out of memory{where}: add larger ones to find the limit."
     return use + beyond * (line.out_of_memory is None)
 
 
@@ -325,16 +333,14 @@ def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str
 def _change(training: str, before: rows.Score, after: rows.Score) -> tuple[str, str]:
     """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
     what to do. A change counts only if its paired interval excludes 0."""
-    low, high, interval = after.gain_low, after.gain_high, ""
-    if low is not None and high is not None:
-        interval = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; "
-    about = f"{interval}by chance {text.share(after.chance)}"
+    low, high, about = after.gain_low, after.gain_high, f"by chance {text.share(after.chance)}"
     what = "the share of correctly chosen captions (one of five)"
     ends = text.share(before.value), text.share(after.value)
     seen = f"{ends[0]} before, {ends[1]} after"
     if low is None or high is None:
         change = f"without a paired interval, it is unknown whether {training} changes {what}"
         return f"{change} ({seen}; {about})", "Score the models again, on more examples."
+    about = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; {about}"
     if low <= 0 <= high:
         change = f"{training} makes no measurable change to {what} ({seen}; {about})"
         return change, "Undecided: train longer, or score more examples."

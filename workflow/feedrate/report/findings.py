@@ -48,7 +48,7 @@ def findings(
     """All findings of a study, in the order of the page."""
     whole = {
         "Equal losses": _equal_losses(cells),
-        LOSSES: _quality(cells),
+        LOSSES: _quality(study, cells),
         "Cost of scoring": _scoring_cost(scores),
     }
     found = [Finding(lead, *said) for lead, said in whole.items()]
@@ -160,7 +160,7 @@ def _kept(part: Exclude) -> str:
 
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
     """Settings whose losses are the baseline's by construction."""
-    same = [cell for cell in cells if cell.loss_identical]
+    same = [cell for cell in cells if cell.loss_identical and not cell.measured_as]
     return (
         f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit for bit, "
         "because the batches are the same. This shows that training is deterministic, and says "
@@ -168,9 +168,15 @@ def _equal_losses(cells: Iterable[CellRow]) -> Said:
     ), same
 
 
-def _quality(cells: Iterable[CellRow]) -> Said:
-    compared = [c for c in cells if c.loss_shift is not None and not c.loss_identical]
-    other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
+def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
+    own = (cell for cell in cells if cell.loss_shift is not None and not cell.measured_as)
+    compared = [cell for cell in own if not cell.loss_identical]
+    many = len(study.measured) > 1
+    other = "; ".join(
+        f"{study.label(cell.device)}: " * many + text.values_text(cell.levels)
+        for cell in compared
+        if cell.loss_departs
+    )
     departs = "from the baseline's by more than the effect of seeds"
     if other:
         return f"A warning, not a test: the loss of {other} differs {departs}.", compared
@@ -226,13 +232,15 @@ def _same_device(
     if not keys:
         return "", ()
     key = max(keys, key=lambda key: known[device, key].value)
-    rate, theirs = ours[key].samples_per_s or 0.0, known[device, key]
+    cell, theirs = ours[key], known[device, key]
     wrong = against(study, theirs, runs[key], "rate")
-    compared = f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)})."
+    ratio = text.ratio((cell.samples_per_s or 0.0) / theirs.value)
+    compared = f". {because(wrong)}" if wrong else f", {ratio} the published rate."
+    here = text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high, "samples/s")
     return (
-        f"Published for {study.label(device)} with {name_of(study, ours[key])}: "
-        f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}{compared}"
-    ), [ours[key]]
+        f"Published for {study.label(device)} with {name_of(study, cell)}: "
+        f"{text.exact(theirs.value)} samples/s. Measured here: {here}{cell.basis}{compared}"
+    ), [cell]
 
 
 def _same_change(
@@ -254,12 +262,14 @@ def _same_change(
         return "", ()
     key = max(gains, key=lambda key: (len(gains[key]), sum(gains[key].values())))
     theirs = text.listed(f"{text.ratio(g)} on {study.label(d)}" for d, g in gains[key].items())
-    start = text.levels_text(notable(study, study.baseline))
+    start, cell = text.levels_text(notable(study, study.baseline)), ours[key]
+    interval = text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)
+    ratio = text.with_remark(text.ratio(cell.speedup), interval or cell.basis.removeprefix(", "))
     rows = [known[d, key] for d in gains[key]]
     wrong = dict.fromkeys(r for row in rows for r in against(study, row, runs[key], "ratio"))
     return (
-        f"From {start} to {name_of(study, ours[key])}, throughput changes by "
-        f"{text.ratio(ours[key].speedup)} on {study.label(device)} here. Published: {theirs}."
+        f"From {start} to {name_of(study, cell)}, throughput changes by "
+        f"{ratio} on {study.label(device)} here. Published: {theirs}."
         + (f" {because(wrong)}" if wrong else "")
     ), [ours[k] for k in (base, key) if k in ours]
 

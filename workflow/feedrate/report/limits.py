@@ -10,7 +10,7 @@ from feedrate.report.groups import each_name, group_name
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
-from feedrate.results.settings import DECODE, WORKERS
+from feedrate.results.settings import DECODE, WORKERS, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
 from feedrate.results.verdicts import START_LESS, STARTS
 
@@ -55,13 +55,14 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
         compared.append(f"{name} {text.number(median(own), 3)} samples/s ({times})")
     where = f"With {workers} = {usual}: " if workers else ""
     sentences = [f"{where}{text.listed(compared)}."]
-    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
+    equal = (c for c in cells if computes_the_same(study.factors, c.levels, study.baseline))
+    if models := [rate for cell in equal if (rate := cell.model_samples_per_s)]:
         sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
     return " ".join(sentences), alike
 
 
 def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
-    """The limit of each setting. Starts of epochs are named where a verdict rests on them."""
+    """The settings with each verdict. Starts of epochs are named where a verdict rests on them."""
     parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
     judged = [cell for cell in cells if cell.verdict]
     kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
@@ -69,11 +70,10 @@ def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
         of = {"starting epochs": "epoch_start_share"} if starts else {}
         of["waiting for data"] = "data_wait_share"
         spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
-        verb = "is" if len(group) == 1 else "are"
-        limited = f"{group_name(study, group, judged)} {verb} {words.get(verdict, verdict)}"
-        parts.append(text.with_remark(limited, ", ".join(filter(None, spent))))
-    advice = f" {START_LESS}" * (("input-bound", True) in kinds)
-    return f"{'; '.join(parts)}.{advice}" if parts else "", judged
+        limited = text.with_remark(words.get(verdict, verdict), ", ".join(filter(None, spent)))
+        parts.append(f"{limited.capitalize()}: {group_name(study, group, judged)}.")
+    parts += [START_LESS] * (("input-bound", True) in kinds)
+    return " ".join(parts), judged
 
 
 def _longest(what: str, shares: Sequence[float | None]) -> str:
@@ -86,20 +86,21 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The parts that are slower alone than training, so that they bound no rate."""
     below = [cell for cell in cells if cell.below_rate]
     parts = [
-        f"the {text.listed(names.split(';'))} with {group_name(study, group, cells)}"
+        f"{text.listed(names.split(';')).capitalize()}: {group_name(study, group, cells)}."
         for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
     ]
     why = (
-        "These parts, measured alone, are not ceilings, because training is faster in the same "
-        "setting or in another one that computes the same"
+        "Training, in the same setting or in another one that computes the same, is faster than "
+        "these parts alone, so they are not ceilings."
     )
-    return f"{why}: {'; '.join(parts)}." if parts else "", below
+    return " ".join([why, *parts]) if parts else "", below
 
 
 def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """Cells that may have been disturbed, and cells whose repeats differ by more than allowed."""
     disturbed = [cell for cell in cells if cell.disturbed]
-    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
+    words = "A run with {} may have been disturbed: {}".format
+    found = [words(name_of(study, cell), cell.disturbed) for cell in disturbed]
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
         named = zip(each_name(study, wide), wide, strict=True)

@@ -312,15 +312,17 @@ def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str
         return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high, cells=(row, base))
 
     ours, published = tried_lines(study, cells, factor), published_lines(study, factor)
-    every = ((line.device, point) for line in published for point in line.points)
-    bases = {device: point for device, point in every if point.levels == study.baseline}
+    bases = {(line.device, level_key(p.levels)): p for line in published for p in line.points}
+
+    def printed(line: Line, point: Point) -> Speedup:
+        base = bases.get((line.device, level_key(study.baseline_of(point.levels))))
+        return _ratio(line, point, base)
+
     return {
         line_name(study, line, ours, "here"): [measured(line, point) for point in line.points]
         for line in ours
     } | {
-        line_name(study, line, published, "published"): [
-            _ratio(line, point, bases.get(line.device)) for point in line.points
-        ]
+        line_name(study, line, published, "published"): [printed(line, p) for p in line.points]
         for line in published
     }
 
@@ -330,13 +332,12 @@ def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) 
 
     Each pair appears once, with the device whose best cell is faster as the numerator.
     """
-    measured = tried_lines(study, cells, factor)
-    groups = {"here": measured, "published": published_lines(study, factor)}
+    ours, published = tried_lines(study, cells, factor), published_lines(study, factor)
     return {
         f"{study.label(one.device)} over {line_name(study, other, group, origin)}": [
             _ratio(one, point, base) for point, base in zip(one.points, other.points, strict=True)
         ]
-        for origin, group in groups.items()
+        for origin, group in (("here", ours), ("published", published))
         for one, other in itertools.permutations(group, 2)
         if one.others == other.others and one.best > other.best > 0
     }

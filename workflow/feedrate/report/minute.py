@@ -88,7 +88,7 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
         span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates and alike else ()
         known = any(cell.status == "ok" for cell in cells)
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
-        value = f"{text.count(len(imported), 'run')}, {len(good)} of them valid"
+        value = f"{len(good)} of {text.count(len(imported), 'run')} valid"
         value += f", {' to '.join(span)} samples/s" * bool(span)
         yield Line("Runs of others", value, [*map(as_run, imported)], f". {to_do}")
 
@@ -108,18 +108,16 @@ def answer_of(
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
-    good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
+    good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
     other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
     words = found.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
-            limit, to_do = "its limit undecided", "Repeat it."
-            if best.verdict in answers.TO_DO:
-                limit, to_do = best.verdict, answers.TO_DO[best.verdict]
+            limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
-            rest = f" with {where}, {limit}: use it, and {_lower(to_do)}"
+            rest = f" with {where}, {limit}: use it, and {_lower(answers.next_step(best))}"
             return Line(label, _with_interval(best), [best], rest)
         if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # the ones in the answer
@@ -144,19 +142,20 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     if base is None or not best:
         return None
 
-    def others(cell: CellRow) -> str:
-        return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
+    def others(cell: CellRow, before: str) -> str:
+        names = text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
+        return before + names if names else ""
 
     def at_first(group: Sequence[CellRow], best: CellRow) -> str:
         """The share that the baseline's other settings reach with the storage of `best`."""
         usual = study.baseline | {factor: best.levels[factor]}
         first = next((c for c in group if c is not best and c.levels == usual), None)
-        share = first and f", and {text.share(RATE(first) / RATE(base))} with {others(first)}"
+        share = first and f", and {text.share(RATE(first) / RATE(base))}{others(first, ' with ')}"
         return share or ""
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
-        f"{text.share(RATE(cell) / RATE(base))} of that rate, with {others(cell)}: "
+        f"{text.share(RATE(cell) / RATE(base))} of that rate{others(cell, ', with ')}: "
         f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
@@ -164,7 +163,7 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
     known = all(cell.ci_low is not None for cell in (base, *best.values()))
     detail = reached + ("." if known else ". Single runs have no interval.")
     shown = [base, *best.values()]
-    said = f"{study.label(base.device)}: {start} and {others(base)}."
+    said = f"{study.label(base.device)}: {start}{others(base, ' and ')}."
     return Answer(said, detail, _slower_storages(factor, base, best, study.noise_share), shown)
 
 
@@ -191,7 +190,8 @@ def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], d
         to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
     elif not hold:
         to_do = "Undecided: the table of these statements gives the reasons."
-    value = f"{hold} of {len(found)} hold here, {fail} do not"
+    value = f"{hold} of {len(found)} confirmed here, {fail} refuted"
+    value += ", from single runs" * any("single runs" in one for one in found)
     about = f"{study.label(device)}, statements of loaders' authors"
     return Line(about, value, mine, f". {to_do}")
 
@@ -207,10 +207,11 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunR
     few, many = min(group), max(group)
     pair = [group[many], group[few]]
     noises = noise_by_device(map(asdict, runs))
-    noise = max(filter(None, (noises.get((one.study, one.device)) for one in pair)), default=None)
+    known = list(filter(None, (noises.get((one.study, one.device)) for one in pair)))
     above, below = (rates_of(one, runs, "samples_per_s") for one in pair)
-    gain, low, high = ratio_interval(above, below, CONFIDENCE, noise)
-    interval = text.ratio_interval(low, high) if low else "no interval: single runs"
+    gain, low, high = ratio_interval(above, below, CONFIDENCE, max(known, default=None))
+    both = len(known) == len(pair)  # repeats on one device say nothing about another
+    interval = text.ratio_interval(low, high) if both else "no interval: single runs"
     share = gain * few / many
     to_do = f"Use {text.count(many, 'device')}."
     if share < LINEAR:

@@ -212,7 +212,8 @@ def _status(
     if outcome.status != "ok":
         return outcome.status, cause or f"No cause was given; see {paths.LOG_NAME}."
     if failed:
-        more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
+        others = len(failed) - 1
+        more = f" ({others} more check{'s' * (others != 1)} failed)" * bool(others)
         return "invalid", failed[0] + more
     if measurement is None:
         return "invalid", "The job ended well, but no rank closed a timed window."

@@ -72,8 +72,10 @@ def drift(rows: Iterable[Published], name: Names) -> Iterator[str]:
         if len({row.value for row in group}) > 1:
             values = ", ".join(f"{row.value:g} ({row.edition})" for row in group)
             batches = sorted({row.batch_size for row in group if row.batch_size})
-            apart = f"{group[-1].value / group[0].value - 1:.0%} apart"
-            yield f"{cell}: {values}: {apart}, batch {' and '.join(map(str, batches))}."
+            batch = f", batch {' and '.join(map(str, batches))}" * bool(batches)
+            more = group[-1].value / group[0].value - 1
+            apart = f"{more:.0%}" if more >= PRINTED else f"less than {PRINTED:.1%}"
+            yield f"{cell}: {values}: {apart} apart{batch}."
 
 
 def doubles(rows: Iterable[Published], name: Names) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 from feedrate.config.study import Claim
 from feedrate.config.values import cell_name, level_text, parse_level
@@ -201,7 +202,7 @@ class _Claims:
             cause = ended["out_of_memory"]
             reason = cause if cause.startswith(NOT_TRIED) else "It ran out of memory."
             return (REFUTED if claimed else HOLDS), reason
-        return NO_DATA, self._absent(cell)
+        return NO_DATA, self._absent(cell, "")
 
     def _disturbed(self, refs: Sequence[CellRef]) -> str:
         """What may have disturbed the runs behind a ratio."""
@@ -209,12 +210,15 @@ class _Claims:
         causes = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
         return f" A run may have been disturbed: {causes}" if causes else ""
 
-    def _absent(self, ref: CellRef) -> str:
-        """Why a cell has no number: why the study leaves it out, or how its runs ended. Levels that
-        not every device supports are named, also those of the baseline."""
+    def _absent(self, ref: CellRef, metric: str) -> str:
+        """Why a cell has no number: why the study leaves it out, how its runs ended, or that they
+        lack the metric. Levels that not every device supports are named, also those of the
+        baseline."""
         factors, runs, own = self._study.factors, self._runs(ref), self._levels(ref)
         needy = {name: level for name, level in own.items() if level in factors[name].requires}
         named = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
+        if any(run["status"] == "ok" for run in runs):
+            return f"{named}: its runs have no {metric}."
         if runs:
             causes = (run["cause"] for run in runs if run["cause"])
             return f"{named}: {runs[0]['status']}: {next(causes, 'no cause given')}"
@@ -226,21 +230,25 @@ class _Claims:
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
         """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
-        the device's cells (of two devices, the larger one); of other metrics, of these cells."""
+        the device's cells (of two devices, the larger one, if both are known); of other metrics, of
+        these cells."""
         rates = [
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
             for runs in map(self._runs, ratio)
         ]
-        missing = [self._absent(ref) for ref, good in zip(ratio, rates, strict=True) if not good]
-        if missing:
+        refs = [ref for ref, good in zip(ratio, rates, strict=True) if not good]
+        if missing := [self._absent(ref, claim.metric) for ref in refs]:
             return None, " ".join(dict.fromkeys(missing))
         above, below = rates
         if claim.metric in COUNTED:
             value = above[0] / below[0]
             return Estimate(value, value, value), ""
-        known = filter(None, map(self._noises.get, ratio.devices))
-        noise = max(known, default=None) if claim.metric in RATES else None
-        return ratio_interval(above, below, self._study.confidence, noise), ""
+        if claim.metric not in RATES:
+            return ratio_interval(above, below, self._study.confidence), ""
+        known = [noise for noise in map(self._noises.get, ratio.devices) if noise]
+        if len(known) < len(ratio.devices):  # repeats on one device say nothing about another
+            return Estimate(median(above) / median(below), None, None), ""
+        return ratio_interval(above, below, self._study.confidence, max(known)), ""
 
     def _printed(self, claim: Claim, ratio: Ratio) -> Row:
         """The printed value of the source, and whether its own table agrees."""

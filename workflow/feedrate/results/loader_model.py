@@ -171,8 +171,8 @@ class Series(NamedTuple):
 
 def fit_loader_model(cells: Path, settings: FitSettings, out: Path) -> None:
     """Fit the loader model to the published rates and to ours; `out` is fit.csv."""
-    rows = fit_rows(read_csv(cells, CELLS), settings)
-    write_result(out, for_studies(FIT, settings.studies), rows)
+    columns = for_studies(FIT, settings.studies)
+    write_result(out, columns, fit_rows(read_csv(cells, CELLS), settings))
 
 
 def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
@@ -190,16 +190,16 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
 
 
 def is_conclusive(series: Series, fitted: Fit) -> bool:
-    """Whether a fit allows a conclusion: it explains more points than it has constants, none of
-    them poorly; no cell that computes the same is faster than its limit 1 / Tc; and no verdict
-    contradicts it where it calls a cell compute-bound."""
+    """Whether a fit allows a conclusion: it explains more points than it has constants, none badly;
+    no cell that computes the same is faster than its limit 1 / Tc; no verdict contradicts it."""
     limit = series.world_size / fitted.tc_s * (1 + 1e-6)  # for rounding
     explains = len(series.cells) > CONSTANTS and fitted.max_error <= POOR_FIT
     bounds = [bound(p.workers, fitted.tc_s, fitted.td_s) for p in series.points()]
-    verdicts = [cell.get("verdict") for cell in series.cells]
+    loading = ("input-bound", "core-bound", "mixed", "undecided")
+    agree = {"compute": ("compute-bound",), "loader": loading}
     denied = any(
-        one == "compute" and verdict not in (None, "", "compute-bound")
-        for one, verdict in zip(bounds, verdicts, strict=True)
+        cell.get("verdict") and one in agree and cell["verdict"] not in agree[one]
+        for one, cell in zip(bounds, series.cells, strict=True)
     )
     return explains and series.fastest <= limit and not denied
 

@@ -121,7 +121,9 @@ class _Choice:
         """Say in the rows of a cell and its rivals what is undecided between them."""
         fastest = max(rivals, key=lambda other: other["samples_per_s"])
         needed = max(self._repeats(cell, other) for other in rivals)
-        about = "about" if needed < MOST_REPEATS else "at least"
+        decide = f"about {needed} repeats of each would decide"
+        if not self._repeated or needed == MOST_REPEATS:
+            decide = f"at least {needed} runs of each are needed"
         low, high = self._over(fastest, cell)
         one, other = self._with_rate(cell), self._with_rate(fastest)
         between = f"{one} and {other}"
@@ -131,10 +133,8 @@ class _Choice:
         ratio = f"{above:.4g}/{below:.4g} = {above / below:.3f}"
         ends = f"{low:.3f} to {high:.3f}"
         many = f"with {len(self._cells)} settings compared"
-        reason = f"{many}, the interval is {ends}; {about} {needed} repeats of each would decide"
-        if not self._repeated:
-            reason = f"{self._assumption(fastest, cell)}, and {many}, the interval is {ends}"
-            reason += f"; at least {needed} runs of each are needed"
+        assumed = f"{self._assumption(fastest, cell)}, and " * (not self._repeated)
+        reason = f"{assumed}{many}, the interval is {ends}; {decide}"
         text = f"Undecided between {between}: the ratio is {ratio}; {reason}."
         for row in (cell, *rivals):
             row |= {"open": text, "repeats_to_decide": max(needed - len(row[RATES]), 1)}
@@ -203,7 +203,7 @@ class _Choice:
         if self._workers is None or cores is None:
             return ""
         nodes = cell["nodes"] or 1
-        processes = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
-        short = f", fewer than its {processes} busy processes" if processes > cores else ""
+        busy = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
+        short = f", fewer than its {busy} workers and ranks" if busy > cores else ""
         where = "on each host " * (nodes > 1)
         return f"; {where}the job has {cores} CPU core{'s' * (cores != 1)}{short}"

@@ -30,7 +30,7 @@ COPIES_SHOW = 0.01
 READY = "The data are ready before the device asks for them"
 STARTS = "the first steps of epochs take"
 """Words in the reason of each verdict that rests on the starts of epochs."""
-START_LESS = "Try longer epochs, or workers that outlive an epoch (persistent_workers)."
+START_LESS = "Try longer epochs or, where workers end with each epoch, persistent_workers."
 """What to do where such a verdict is input-bound."""
 UNSURE = "The measurement does not decide whether"
 
@@ -316,11 +316,12 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     if _serial(cell):
         found.append("without workers the loader is serial, so its time adds to the model's")
     if cell["oversubscribed"]:
-        each, cores = " per rank" * (cell["world_size"] > 1), cell["cores_granted"]
+        loaders = cell["loader_workers"] * cell["world_size"] // (cell.get("nodes") or 1)
+        cores = cell["cores_granted"]
         shared = f"{cores} core{'s' * (cores != 1)}"
         unseen = cell.get("epoch_start_share") is None and (cell.get("steps_per_epoch") or 0) > 1
         also = " (no epoch starts in the window, so starting them again is not in it)" * unseen
-        found.append(f"{cell['loader_workers']} workers{each} share {shared}{also}")
+        found.append(f"{loaders} workers share {shared}{also}")
     if (full := cell.get("cores_busy_share")) is not None:
         found.append(f"the job keeps its cores busy {full:.0%} of the time")
     if (cell.get("cores_waited_share") or 0.0) >= CORES_WAITED:

@@ -38,8 +38,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         if lines
     ]
     if not panels:
-        none = f"No {settings.factor_label(factor)} fits, so there is nothing to draw."
-        return canvas.statement(none)
+        return canvas.statement("No cell has a valid result, so there is nothing to draw.")
     figure, all_axes = canvas.new(0.5 + 2.2 * len(panels), len(panels))
     for axes, (title, unit, lines, height) in zip(all_axes, panels, strict=True):
         axes.set_title(title)

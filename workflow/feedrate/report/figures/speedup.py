@@ -30,7 +30,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     lines = baseline_speedups(settings, inputs.cells(settings.study), settings.factor)
     values = [ratio.value for line in lines.values() for ratio in line if ratio.value is not None]
     if not values:
-        return canvas.statement("No two cells of a device have numbers, so there is no speed-up.")
+        return canvas.statement("No baseline has a valid result, so there is no speed-up.")
     figure, (axes,) = canvas.new(1.0 + 0.5 * len(lines))
     reach = max(0.1, *(abs(value - 1) for value in values))
     size = min(10.5, 70 / len(next(iter(lines.values()))))

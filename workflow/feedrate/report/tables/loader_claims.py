@@ -1,4 +1,4 @@
-"""Authors' statements about their loaders' speed, with our ratios, and the number of workers from
+"""Authors' statements about their loaders' speed, with our ratios, and the numbers of workers with
 which each holds."""
 
 from typing import get_args
@@ -25,7 +25,7 @@ Ratio = tuple[float, float]
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """By device, a row for each statement: its regime, our ratios, and where it begins to hold."""
+    """By device, a row for each statement: its regime, our ratios, and where it holds."""
     runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
     cells = inputs.cells(settings.study)
     heads = ["Statement", "Claimed", "Measured here, by workers", "Does it hold here?"]
@@ -63,7 +63,7 @@ def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str
     """Where a statement holds on a device with these valid runs, or why that is unknown."""
     if claim.storage not in STORAGES:
         return f"Cannot tell: it is about {claim.storage}, which is not measured here."
-    known = {str(cell.levels["loader"]): cell.pixel_mean_abs_diff for cell in cells}
+    known = {str(c.levels["loader"]): d for c in cells if (d := c.pixel_mean_abs_diff) is not None}
     one, other = known.get(claim.loader), known.get(claim.over)
     if one is not None and other is not None and one - other > EQUAL_PIXELS:
         off = f"Its pixels are off the reference by {one:.2g} of 255."
@@ -88,26 +88,30 @@ def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
 
 
 def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[CellRow]) -> str:
-    """The number of workers from which the statement holds, or why this machine cannot decide."""
+    """Whether the statement holds with its own workers or, where it does not state them, with which
+    ones; or why that is unknown."""
     if not found:
-        reasons = [c.cause for c in cells if c.levels["loader"] == claim.loader and c.cause]
-        return f"Cannot tell: not measured. {next(iter(reasons), '')}".strip()
+        pair = (claim.loader, claim.over)
+        reasons = (c.cause for c in cells if c.levels["loader"] in pair and c.status != "ok")
+        why = next(filter(None, reasons), "")
+        return f"Cannot tell: this ratio was not measured. {why}".strip()
+    more = ". More workers were not measured."
+    if isinstance(claim.workers, int):
+        if claim.workers not in found:
+            return f"Cannot tell: not measured with {text.count(claim.workers, 'worker')}."
+        found, more = {claim.workers: found[claim.workers]}, "."
     wanted = claim.ratio * (1 - TOLERANCE)
     holding = [workers for workers, (low, _) in found.items() if low >= wanted]
     losing = [workers for workers, (_, high) in found.items() if high < wanted]
-    later = [w for w in holding if all(w > other for other in found if other not in holding)]
-    if claim.workers in losing:
-        return f"Does not hold with its own {text.count(claim.workers, 'worker')}."
-    if later:
-        return f"Holds from {text.count(min(later), 'worker')} on."
-    if holding:
-        return f"Holds only with {text.listed(text.count(w, 'worker') for w in holding)}."
-    if len(losing) < len(found):
+    if not holding and len(losing) < len(found):
         return "Cannot tell: the repeats disagree."
-    tried = f"with up to {text.count(max(found), 'worker')}"
-    if isinstance(claim.workers, str):
-        return f"Does not hold {tried}. Beyond that, this machine cannot decide."
-    if claim.workers > max(found):
-        its_own = text.count(claim.workers, "worker")
-        return f"Cannot tell: it is about {its_own}. It does not hold {tried}."
-    return f"Does not hold {tried}."
+    said = f"{'Holds' if holding else 'Does not hold'} with {_workers(holding or losing)}"
+    if holding and losing:
+        said += f", not with {text.listed(map(str, losing))}"
+    single = all(low == high for low, high in found.values())
+    return said + ", from single runs" * single + more
+
+
+def _workers(counts: list[int]) -> str:
+    """`1 worker`, `1 and 2 workers`."""
+    return f"{text.listed(map(str, counts))} worker{'s' * (counts != [1])}"

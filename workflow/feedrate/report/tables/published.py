@@ -54,7 +54,8 @@ def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
             missing = "/" if missing_capabilities(settings, device, levels) else text.DASH
             numbers.append(text.exact(found.value) if found else missing)
         mine = [entry for (name, _), entry in values.items() if name == device]
-        about = dict.fromkeys(f"{e.edition}, {e.software}, {_batch(e.batch_size)}" for e in mine)
+        known = ((e.edition, e.software, _batch(e.batch_size)) for e in mine)
+        about = dict.fromkeys(", ".join(filter(None, one)) for one in known)
         rows.append(row(_name(settings, device, mine[0].count), *numbers, "; ".join(about)))
     return rows
 

@@ -18,7 +18,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     label = settings.factor_label(factor)
     levels = [level_text(level) for level in settings.factors[factor].levels]
     heads = [label, *levels]
-    base = text.levels_text(settings.baseline)
+    fixed = {k: at for k, at in settings.baseline.items() if k not in settings.within}
+    base = text.levels_text(fixed)
     rows = [
         group_row(f"Relative to the same device's baseline ({base})", len(heads)),
         *_rows(baseline_speedups(settings, cells, factor)),
