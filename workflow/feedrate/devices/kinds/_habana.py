@@ -187,13 +187,22 @@ class Corrections:
         return loss
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Predict, with all steps in the library's rate: there may be fewer than warm-up steps."""
-        arguments: Any = self.args  # type: ignore[attr-defined]
+        """Predict, with all steps in the library's rate: there may be fewer than warm-up steps.
+
+        Graphs for inference replace the model's forward pass for good, by one without gradients.
+        The pass for training is put back, since the ceilings train after the evaluation.
+        """
+        trainer: Any = self
+        arguments, own = trainer.args, vars(trainer.model)
+        forward = {name: own[name] for name in ("forward",) if name in own}
         warmup, arguments.throughput_warmup_steps = arguments.throughput_warmup_steps, 0
         try:
             return super().predict(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.throughput_warmup_steps = warmup
+            own.pop("forward", None)
+            own |= forward
+            trainer.already_wrapped_for_hpu_graphs = False
 
 
 def gaudi_counter(module: str | None) -> Counter:
