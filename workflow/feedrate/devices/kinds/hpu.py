@@ -242,9 +242,9 @@ class DeviceAdapter(Adapter):
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Leave the number on the device: in lazy mode every reading, of an old number too, submits
-        the collected operations and waits for the thread that launches them."""
-        kept = value.detach()
-        return Deferred(lambda: False, lambda: float(kept.item()))
+        the collected operations and waits for the thread that launches them. Another tensor made
+        from it, as by `detach`, waits too."""
+        return Deferred(lambda: False, lambda: float(value.item()))
 
     def device_model(self) -> str:
         """The driver's name, such as "GAUDI2"."""
