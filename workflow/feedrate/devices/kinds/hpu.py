@@ -20,7 +20,6 @@ from feedrate.config.spec import RunSpec
 from feedrate.core.files import write_text
 from feedrate.devices import host
 from feedrate.devices.base import (
-    BF16_AUTOCAST,
     Adapter,
     Card,
     Counter,
@@ -156,25 +155,9 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Contradictions with the number of devices, the optimizer and the lists of operations, and
-        what the Trainer of transformers lacks."""
-        hpu, train = spec.settings.hpu, spec.settings.train
-        if hpu.trainer != OPTIMUM:
-            yield from _habana.stock_refusals(spec.settings)
-        if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
-            yield (
-                f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
-                f"train.strategy: fast_ddp, not {train.strategy}"
-            )
-        if hpu.fused_adam and train.optimizer != "adamw_torch":
-            yield (
-                f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
-                "set hpu.fused_adam to false"
-            )
-        if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
-            yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
-        if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
-            yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
+        """Contradictions with the number of devices and nodes, the optimizer and the lists of
+        operations, and what the Trainer of transformers lacks."""
+        yield from _habana.contradictions(spec)
 
     @classmethod
     def executed(cls, settings: Settings) -> tuple[str, str]:
