@@ -266,6 +266,21 @@ def test_hpu_leaves_losses_on_the_device_until_they_are_asked_for(gaudi):
     assert [loss.value() for loss in losses] == list(range(12))
 
 
+def test_energy_is_that_of_the_card_which_the_process_began_with(gaudi, monkeypatch):
+    """The Trainer of transformers names card 0, when the process has already taken any free one."""
+    asked = []
+    monkeypatch.setattr(_habana, "gaudi_counter", asked.append)
+    for module in ("3", None):
+        if module is None:
+            monkeypatch.delenv(hpu.MODULE)
+        else:
+            monkeypatch.setenv(hpu.MODULE, module)
+        device = adapter("hpu")
+        monkeypatch.setenv(hpu.MODULE, "0")
+        device.energy_counter()
+    assert asked == ["3", None]
+
+
 def test_hpu_wants_a_device_a_rank(gaudi):
     with pytest.raises(DeviceError, match="needs 16 HPUs on this host, found 8"):
         adapter("hpu", 0, 16)

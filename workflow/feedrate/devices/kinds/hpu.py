@@ -115,6 +115,7 @@ class DeviceAdapter(Adapter):
             if not _habana.importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
         self._hpu: Any = _bridge()
+        self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
@@ -221,7 +222,7 @@ class DeviceAdapter(Adapter):
 
     def energy_counter(self) -> Counter:
         """Energy of the HPU, without its host."""
-        return _habana.gaudi_counter(os.environ.get(MODULE))
+        return _habana.gaudi_counter(self._module)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Leave the number on the device: in lazy mode every reading, of an old number too, submits
