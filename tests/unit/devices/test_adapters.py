@@ -258,6 +258,13 @@ def test_hpu_memory_and_synchronisation(gaudi):
     assert gaudi == ["adapt", "mark_step", "synchronize"]
 
 
+def test_the_peak_of_hpu_memory_is_never_below_what_is_in_use(gaudi, monkeypatch):
+    """A reset sets the peak to 0, until something is allocated."""
+    stats = {"Limit": 96 * 2**30, "InUse": 2**30, "MaxInUse": 0}
+    monkeypatch.setattr(sys.modules["habana_frameworks.torch.hpu"], "memory_stats", lambda: stats)
+    assert adapter("hpu").memory() == Memory(1.0, 1.0)
+
+
 def test_hpu_leaves_losses_on_the_device_until_they_are_asked_for(gaudi):
     """Anything but reading the number later would wait for the thread that launches graphs."""
     device = adapter("hpu", 0, 8)

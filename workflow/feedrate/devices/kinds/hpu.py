@@ -207,9 +207,10 @@ class DeviceAdapter(Adapter):
         self._hpu.synchronize()
 
     def memory(self) -> Memory:
-        """InUse and MaxInUse of the allocator's statistics, as optimum-habana reads them."""
+        """InUse and MaxInUse of the allocator's statistics, as optimum-habana reads them. After a
+        reset, MaxInUse is 0 until something is allocated."""
         stats = self._hpu.memory_stats()
-        return Memory(stats["InUse"] / GIB, stats["MaxInUse"] / GIB)
+        return Memory(stats["InUse"] / GIB, max(stats["InUse"], stats["MaxInUse"]) / GIB)
 
     def reset_peak(self) -> None:
         """Restart the allocator's peak."""
