@@ -71,7 +71,13 @@ VISIBLE = "HABANA_VISIBLE_MODULES"
 MODULE = "HLS_MODULE_ID"
 """The module of this process, which the Gaudi software sets when ranks connect."""
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
-RECORDED_PACKAGES = ("optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader")
+RECORDED_PACKAGES = (
+    "optimum-habana",
+    "optimum",
+    "habana-torch-plugin",
+    "habana-media-loader",
+    "pillow-simd",  # in Intel's images in place of pillow
+)
 FIRMWARE = {"cpucp_ver": "sys/class/accel/accel[0-9]*/device/cpucp_ver"}
 
 VENDOR_MODULE = "habana_frameworks"
