@@ -82,8 +82,12 @@ FIRMWARE = {"cpucp_ver": "sys/class/accel/accel[0-9]*/device/cpucp_ver"}
 
 VENDOR_MODULE = "habana_frameworks"
 VENDOR_INTERPRETERS = (
-    *("/usr/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3.12", "/usr/bin/python3.11"),
-    *("/usr/local/bin/python3.11", "$HABANALABS_VIRTUAL_DIR/bin/python"),
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/usr/bin/python3.12",
+    "/usr/bin/python3.11",
+    "/usr/local/bin/python3.11",
+    "$HABANALABS_VIRTUAL_DIR/bin/python",
     "~/habanalabs-venv/bin/python",
 )
 """Those of Intel's images, and the environment that Intel's installer makes with --venv."""
