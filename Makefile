@@ -114,8 +114,8 @@ $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "feedrate needs Python 3.11, 3.12 or 3.13: make run PYTHON=/path/to/python3.12"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
-		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu:" \
-		"sudo apt install python3-venv"; exit 1; }
+		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu, as root:" \
+		"apt-get update && apt-get install python3-venv"; exit 1; }
 	@# Says which torch an older NVIDIA driver needs, and stops if none fits.
 	@test -n "$(TORCH_INDEX)" || $(PYTHON) $(BUILDS) $(GPU_DRIVER) > /dev/null
 	@echo "feedrate: installing its environment into $(VENV) (once, a few minutes)"

@@ -20,6 +20,8 @@ OURS = (
 """Libraries that must have the locked version."""
 VENDORS = ("torch",)
 """Never installed: only Intel's build runs on Gaudi."""
+INSTEAD = {"pillow": "pillow-simd"}
+"""Packages that Intel's images have in place of others, with the same modules."""
 
 
 def canonical(name: str) -> str:
@@ -38,7 +40,7 @@ def missing(pins: list[str], present: dict[str, str]) -> list[str]:
     wanted = []
     for pin in pins:
         name, _, version = pin.partition("==")
-        known = present.get(canonical(name))
+        known = present.get(canonical(name)) or present.get(INSTEAD.get(canonical(name), ""))
         if canonical(name) in VENDORS or (known and canonical(name) not in OURS):
             continue
         if known != version:

@@ -66,6 +66,12 @@ def test_evaluation_and_prediction_have_figures(full_job):
     assert not [key for key in evaluation if key.endswith("_end_time")]
 
 
+def test_training_goes_on_after_an_evaluation_with_graphs(full_job):
+    """Such graphs replace the model's forward pass: the ceilings after it would not train."""
+    kinds = {event["kind"] for event in full_job.events("ceiling")}
+    assert kinds == {"live", "loader", "model"}, full_job.events("note")
+
+
 def test_the_gaudi_config_of_the_run_is_kept(full_job):
     config = full_job.metrics("gaudi_config.json")
     assert config == {

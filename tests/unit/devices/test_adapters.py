@@ -258,11 +258,34 @@ def test_hpu_memory_and_synchronisation(gaudi):
     assert gaudi == ["adapt", "mark_step", "synchronize"]
 
 
+def test_the_peak_of_hpu_memory_is_never_below_what_is_in_use(gaudi, monkeypatch):
+    """A reset sets the peak to 0, until something is allocated."""
+    stats = {"Limit": 96 * 2**30, "InUse": 2**30, "MaxInUse": 0}
+    monkeypatch.setattr(sys.modules["habana_frameworks.torch.hpu"], "memory_stats", lambda: stats)
+    assert adapter("hpu").memory() == Memory(1.0, 1.0)
+
+
 def test_hpu_leaves_losses_on_the_device_until_they_are_asked_for(gaudi):
+    """Anything but reading the number later would wait for the thread that launches graphs."""
     device = adapter("hpu", 0, 8)
-    losses = [device.defer(torch.tensor(float(step))) for step in range(12)]
+    losses = [device.defer(SimpleNamespace(item=lambda n=step: float(n))) for step in range(12)]
     assert not any(loss.ready() for loss in losses)
     assert [loss.value() for loss in losses] == list(range(12))
+
+
+def test_energy_is_that_of_the_card_which_the_process_began_with(gaudi, monkeypatch):
+    """The Trainer of transformers names card 0, when the process has already taken any free one."""
+    asked = []
+    monkeypatch.setattr(_habana, "gaudi_counter", asked.append)
+    for module in ("3", None):
+        if module is None:
+            monkeypatch.delenv(hpu.MODULE)
+        else:
+            monkeypatch.setenv(hpu.MODULE, module)
+        device = adapter("hpu")
+        monkeypatch.setenv(hpu.MODULE, "0")
+        device.energy_counter()
+    assert asked == ["3", None]
 
 
 def test_hpu_wants_a_device_a_rank(gaudi):

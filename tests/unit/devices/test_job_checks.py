@@ -117,3 +117,20 @@ def test_settings_of_gaudi_that_contradict_each_other_are_refused():
     ):
         asked = replace(job, settings=replace(job.settings, hpu=HpuSettings(**changes)))
         assert any(word in sentence for sentence in refusals(asked))
+
+
+@pytest.mark.parametrize(
+    ("loader", "refused"),
+    [
+        ({"workers": 2}, True),
+        ({"workers": 2, "start_method": "forkserver"}, False),
+        ({"workers": 2, "decode": "device"}, False),
+        ({"workers": 0}, False),
+    ],
+)
+def test_no_worker_is_forked_on_several_gaudi_nodes(loader, refused):
+    """optimum-habana starts them with `spawn` there, and our setting would override that."""
+    for nodes in (1, 2):
+        asked = replace(asking("hpu", loader=loader), count=8 * nodes, nodes=nodes)
+        said = [one for one in refusals(asked) if "start_method" in one]
+        assert len(said) == (refused and nodes > 1)

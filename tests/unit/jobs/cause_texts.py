@@ -50,6 +50,7 @@ DEVICE = (
     "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
     "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2147483648 "
     "(2048)MB",
+    "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM OOM: No enough memory for defragment.",
     "RuntimeError: FATAL ERROR :: MODULE:PT_BRIDGE workspace Allocation of size ::95234 failed!",
     "RuntimeError: HIP out of memory. Tried to allocate 64.00 MiB",
 )
@@ -73,6 +74,8 @@ HOST = (
     "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 31.2 GiB for an array",
     "  exitcode  : -9 (pid: 4711)",
     "terminate called after throwing an instance of 'std::bad_alloc'",
+    # Open MPI 5
+    "prterun noticed that process rank 3 with PID 4711 on node node7 exited on signal 9 (Killed).",
 )
 SCHEDULED: dict[CauseName, tuple[str, ...]] = {
     "time limit": (

@@ -30,6 +30,7 @@ from feedrate.jobs.worker import classify, first_sentence
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
         RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
         RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::100663296"),
+        RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM OOM: No enough memory for defragment."),
         # PT_SYNHELPER_FATAL in get_workspace_buffer of the bridge (backend/synapse_helpers)
         RuntimeError(
             "[Rank:0] FATAL ERROR :: MODULE:PT_SYNHELPER workspace Allocation of size ::"

@@ -117,6 +117,21 @@ def test_the_block_of_stages_has_enough_samples_for_percentiles_or_the_windows(
     assert named(events, "stages")[0]["steps"] == measured
 
 
+def test_the_first_step_that_waits_between_stages_is_not_counted(job, monkeypatch):
+    """In Gaudi's lazy mode such waits make other graphs, whose compilation is no stage."""
+    waited, stage = [], Session._stage
+
+    def recorded(self, name, *args, **kwargs):
+        waited.extend([name] if self._here.switch[0] else [])
+        return stage(self, name, *args, **kwargs)
+
+    monkeypatch.setattr(Session, "_stage", recorded)
+    monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
+    _, events = job()
+    (told,) = named(events, "stages")
+    assert told["spans"]["forward"]["count"] == told["steps"] < waited.count("forward")
+
+
 def test_one_sample_in_some_is_enough_for_percentiles():
     assert rounds.STAGED // stages.EVERY >= parts.FEWEST
 

@@ -80,6 +80,11 @@ def test_intels_packages_are_never_replaced(present, wanted):
     assert gaudi["missing"](LOCK, present) == wanted
 
 
+def test_pillow_is_not_installed_over_intels_faster_one():
+    assert gaudi["missing"](["pillow==13.0.0"], {}) == ["pillow==13.0.0"]
+    assert gaudi["missing"](["pillow==13.0.0"], {"pillow-simd": "9.5.0.post20+habana"}) == []
+
+
 def test_the_installer_leaves_dependencies_and_what_is_installed_alone(monkeypatch):
     present = {"habana-torch-plugin": "1.24.0", "torch": "2.9.0+git1", "numpy": "1.26.4"}
     monkeypatch.setitem(gaudi["main"].__globals__, "installed", lambda: present)

@@ -59,7 +59,7 @@ _ERRORS: dict[CauseName, str] = {
     "node failure": NODE_FAILURE.pattern,
     "device out of memory": r"(?:CUDA|HIP|XPU|MPS|HPU)\b.{0,40}out of memory|cudaMalloc\w* failed"
     r"|Cuda failure.*out of memory|CU(?:BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED"
-    r"|PT_DEVMEM\s+Allocation failed|workspace Allocation of size ::\d+ failed"
+    r"|PT_DEVMEM\s+(?:Allocation failed|OOM\b)|workspace Allocation of size ::\d+ failed"
     r"|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: Out of memory"
     r"|[Dd]evice memory.*(?:exhausted|allocation failed)",
     "host out of memory": r"oom[-_]kill|[Oo]ut of memory: Kill|Memory cgroup out of memory"
@@ -94,8 +94,8 @@ _SCHEDULER = re.compile(
 """Lines of schedulers and of the kernel, which begin with no exception."""
 _BARE = re.compile(
     rf"^(?:{_KILLED_WORD})$|^\S+: {_LINE} ?:"
-    r"|^(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|^\^C$"
-    r"|^FATAL ERROR :: |^\s+exitcode\s*: -9\b|^(?:Exit|exit) code:? 137\b|^mpirun noticed"
+    r"|^(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|^\^C$|^(?:mpi|prte)run noticed"
+    r"|^FATAL ERROR :: |^\s+exitcode\s*: -9\b|^(?:Exit|exit) code:? 137\b"
     r"|^\[(?:rank|Rank )\s?\d+\].{0,60}(?:[Ww]atchdog|NCCL)|^\[?E\d{0,4}.{0,80}ProcessGroupNCCL"
     r"|^\S*(?:cp|mv|tar|cat|ls|python3?|rsync|wget|curl): |^wandb: ERROR |^\S+: error while loading"
     r"|^NCCL (?:WARN|error)|^\S+:\d+:\d+ \[\d+\] .*NCCL WARN|^synapse|^\[enforce fail at "

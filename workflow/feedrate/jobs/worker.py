@@ -39,7 +39,7 @@ OUT_OF_MEMORY = re.compile(
     r"out of memory"  # torch.OutOfMemoryError of CUDA
     r"|can't allocate memory"  # DefaultCPUAllocator
     r"|CU(?:BLAS|DNN)_STATUS_\w*ALLOC(?:ATION)?_FAILED"
-    r"|PT_DEVMEM\s+Allocation failed"  # Gaudi
+    r"|PT_DEVMEM\s+(?:Allocation failed|OOM\b)"  # Gaudi; OOM where defragmenting did not help
     r"|workspace Allocation of size ::\d+ failed"  # Gaudi in lazy mode, for a graph
     r"|std::bad_alloc"
     r"|Cannot allocate memory",  # ENOMEM

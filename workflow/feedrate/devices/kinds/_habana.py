@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.config.settings import HpuSettings, Settings
+from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import level_text
 from feedrate.core.files import write_json
 from feedrate.devices.base import BF16_AUTOCAST, Counter, DeviceError, counter
@@ -98,6 +99,34 @@ def gaudi_arguments(settings: Settings, folder: str, warmup_steps: int) -> dict[
         "gaudi_config_name": folder,
         "throughput_warmup_steps": warmup_steps,
     }
+
+
+def contradictions(spec: RunSpec) -> Iterator[str]:
+    """A sentence for each contradiction between settings that NEEDS cannot express."""
+    hpu, train, loader = spec.settings.hpu, spec.settings.train, spec.settings.loader
+    if hpu.trainer != OPTIMUM:
+        yield from stock_refusals(spec.settings)
+    if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
+        yield (
+            f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
+            f"train.strategy: fast_ddp, not {train.strategy}"
+        )
+    if hpu.fused_adam and train.optimizer != "adamw_torch":
+        yield (
+            f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
+            "set hpu.fused_adam to false"
+        )
+    if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
+        yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
+    if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
+        yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
+    # optimum-habana starts workers with `spawn` there (its issue SW-207456).
+    processes = loader.workers and loader.decode != "device" and not library_of(loader)
+    if spec.nodes > 1 and processes and loader.start_method == "fork":
+        yield (
+            f"loader.start_method: fork: on {spec.nodes} Gaudi nodes forked workers hang or crash; "
+            "use forkserver, spawn or thread"
+        )
 
 
 def stock_refusals(settings: Settings) -> Iterator[str]:
@@ -187,13 +216,22 @@ class Corrections:
         return loss
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Predict, with all steps in the library's rate: there may be fewer than warm-up steps."""
-        arguments: Any = self.args  # type: ignore[attr-defined]
+        """Predict, with all steps in the library's rate: there may be fewer than warm-up steps.
+
+        Graphs for inference replace the model's forward pass for good, by one without gradients.
+        The pass for training is put back, since the ceilings train after the evaluation.
+        """
+        trainer: Any = self
+        arguments, own = trainer.args, vars(trainer.model)
+        forward = {name: own[name] for name in ("forward",) if name in own}
         warmup, arguments.throughput_warmup_steps = arguments.throughput_warmup_steps, 0
         try:
             return super().predict(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.throughput_warmup_steps = warmup
+            own.pop("forward", None)
+            own |= forward
+            trainer.already_wrapped_for_hpu_graphs = False
 
 
 def gaudi_counter(module: str | None) -> Counter:

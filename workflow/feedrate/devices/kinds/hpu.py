@@ -20,7 +20,6 @@ from feedrate.config.spec import RunSpec
 from feedrate.core.files import write_text
 from feedrate.devices import host
 from feedrate.devices.base import (
-    BF16_AUTOCAST,
     Adapter,
     Card,
     Counter,
@@ -72,13 +71,23 @@ VISIBLE = "HABANA_VISIBLE_MODULES"
 MODULE = "HLS_MODULE_ID"
 """The module of this process, which the Gaudi software sets when ranks connect."""
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
-RECORDED_PACKAGES = ("optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader")
+RECORDED_PACKAGES = (
+    "optimum-habana",
+    "optimum",
+    "habana-torch-plugin",
+    "habana-media-loader",
+    "pillow-simd",  # in Intel's images in place of pillow
+)
 FIRMWARE = {"cpucp_ver": "sys/class/accel/accel[0-9]*/device/cpucp_ver"}
 
 VENDOR_MODULE = "habana_frameworks"
 VENDOR_INTERPRETERS = (
-    *("/usr/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3.12", "/usr/bin/python3.11"),
-    *("/usr/local/bin/python3.11", "$HABANALABS_VIRTUAL_DIR/bin/python"),
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/usr/bin/python3.12",
+    "/usr/bin/python3.11",
+    "/usr/local/bin/python3.11",
+    "$HABANALABS_VIRTUAL_DIR/bin/python",
     "~/habanalabs-venv/bin/python",
 )
 """Those of Intel's images, and the environment that Intel's installer makes with --venv."""
@@ -116,6 +125,7 @@ class DeviceAdapter(Adapter):
             if not _habana.importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
         self._hpu: Any = _bridge()
+        self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
@@ -156,25 +166,9 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Contradictions with the number of devices, the optimizer and the lists of operations, and
-        what the Trainer of transformers lacks."""
-        hpu, train = spec.settings.hpu, spec.settings.train
-        if hpu.trainer != OPTIMUM:
-            yield from _habana.stock_refusals(spec.settings)
-        if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
-            yield (
-                f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
-                f"train.strategy: fast_ddp, not {train.strategy}"
-            )
-        if hpu.fused_adam and train.optimizer != "adamw_torch":
-            yield (
-                f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
-                "set hpu.fused_adam to false"
-            )
-        if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
-            yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
-        if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
-            yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
+        """Contradictions with the number of devices and nodes, the optimizer and the lists of
+        operations, and what the Trainer of transformers lacks."""
+        yield from _habana.contradictions(spec)
 
     @classmethod
     def executed(cls, settings: Settings) -> tuple[str, str]:
@@ -223,9 +217,10 @@ class DeviceAdapter(Adapter):
         self._hpu.synchronize()
 
     def memory(self) -> Memory:
-        """InUse and MaxInUse of the allocator's statistics, as optimum-habana reads them."""
+        """InUse and MaxInUse of the allocator's statistics, as optimum-habana reads them. After a
+        reset, MaxInUse is 0 until something is allocated."""
         stats = self._hpu.memory_stats()
-        return Memory(stats["InUse"] / GIB, stats["MaxInUse"] / GIB)
+        return Memory(stats["InUse"] / GIB, max(stats["InUse"], stats["MaxInUse"]) / GIB)
 
     def reset_peak(self) -> None:
         """Restart the allocator's peak."""
@@ -238,13 +233,13 @@ class DeviceAdapter(Adapter):
 
     def energy_counter(self) -> Counter:
         """Energy of the HPU, without its host."""
-        return _habana.gaudi_counter(os.environ.get(MODULE))
+        return _habana.gaudi_counter(self._module)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Leave the number on the device: in lazy mode every reading, of an old number too, submits
-        the collected operations and waits for the thread that launches them."""
-        kept = value.detach()
-        return Deferred(lambda: False, lambda: float(kept.item()))
+        the collected operations and waits for the thread that launches them. Another tensor made
+        from it, as by `detach`, waits too."""
+        return Deferred(lambda: False, lambda: float(value.item()))
 
     def device_model(self) -> str:
         """The driver's name, such as "GAUDI2"."""

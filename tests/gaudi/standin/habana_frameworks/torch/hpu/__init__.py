@@ -5,6 +5,7 @@ FEEDRATE_STANDIN_HPUS (default 8) are there, of the model FEEDRATE_STANDIN_MODEL
 
 import os
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from habana_frameworks.torch.hpu.random import (
 from habana_frameworks.torch.hpu.random import (
     set_rng_state as set_rng_state,
 )
+
+import torch
 
 LIMIT_BYTES = 96 * 2**30
 
@@ -87,6 +90,15 @@ def disable_dynamic_shape() -> None:
 def wrap_in_hpu_graph(
     module: Any, disable_tensor_cache: bool = False, max_graphs: int | None = None
 ) -> Any:
+    """Replaces the module's forward pass for good, as the real one; a replay has no gradients."""
+    forward = module.forward
+
+    @wraps(forward)
+    def replay(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return forward(*args, **kwargs)
+
+    module.forward = replay
     return module
 
 
