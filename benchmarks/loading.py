@@ -156,12 +156,16 @@ def between(levels: dict[str, list[dict[str, Any]]]) -> Figure:
 def cache(workers: int, pairs: list[dict[str, float]]) -> Figure:
     """The cache's rate against that of one index_select a batch, in the middle of the pairs."""
     shares = sorted(one["limit_s"] / one["wall_s"] for one in pairs)
-    limit_ms, wall_ms, cpu_ms = (
-        1e3 * median(one[name] for one in pairs) for name in ("limit_s", "wall_s", "cpu_s")
+    limit_ms, ahead_ms, wall_ms, cpu_ms = (
+        1e3 * median(one[name] for one in pairs)
+        for name in ("limit_s", "ahead_s", "wall_s", "cpu_s")
     )
     # The second and the last but one of nine enclose the median with 96%.
     note = f"{shares[1]:.2f} to {shares[-2]:.2f} (96%); a batch takes {wall_ms:.2f} ms, "
     note += f"{cpu_ms:.2f} ms of CPU time, the index_select {limit_ms:.2f} ms"
+    if workers:
+        note += f"; {ahead_ms:.2f} ms into {pairs[0]['buffers']:.0f} buffers in turn, as batches "
+        note += "made ahead need: they leave the processor's cache"
     name = f"cache, {workers} workers: of one index_select"
     return Figure(name, median(shares), CACHE_SHARE, "", note, at_most=False)
 
@@ -180,7 +184,8 @@ def beside_transports(transports: dict[str, list[dict[str, float]]]) -> Iterator
         first = min(others, key=lambda other: others[other]["first_s"])
         firsts = ", ".join(f"{other} {its['first_s']:.2f}" for other, its in others.items())
         value = mine["first_s"] / others[first]["first_s"]
-        note = f"{mine['first_s']:.2f} s; {firsts}"
+        first_s = sorted(one["first_s"] for one in transports[name])
+        note = f"{mine['first_s']:.2f} s ({first_s[0]:.2f} to {first_s[-1]:.2f}); {firsts}"
         later_s = mine["first_s"] - middle["thread"]["first_s"]
         if value > 1 and later_s > 0:
             note += f"; our threads start {later_s:.2f} s sooner: they need no processes"

@@ -225,27 +225,33 @@ def between(paths: list[Path], small: list[Path]) -> None:
 
 def gather(dataset: PairDataset, seed: int) -> None:
     """Batches of the cache, and as many index_selects into a kept buffer: wall time and CPU time of
-    this process and its workers, s per batch. Both take turns in one process."""
+    this process and its workers, s per batch. Both take turns in one process.
+
+    Workers make batches ahead, each in a buffer of its own; `ahead_s` is the time of index_selects
+    into so many buffers in turn, which leave the processor's cache."""
     source = torch.randint(0, 255, (len(dataset), 3 * PX * PX), dtype=torch.uint8)
-    kept = torch.zeros((BATCH, source.shape[1]), dtype=torch.uint8)
     chosen = [torch.tensor(rows) for rows in Order(len(dataset), BATCHES, seed)]
 
-    def limit() -> None:
-        for rows in chosen:
-            torch.index_select(source, 0, rows, out=kept)
+    def select(buffers: torch.Tensor) -> None:
+        for number, rows in enumerate(chosen):
+            torch.index_select(source, 0, rows, out=buffers[number % len(buffers)])
 
     for workers in (0, 1, 2):
+        under_way = 1 + workers * LoaderSettings().prefetch_factor
+        buffers = torch.zeros((under_way, BATCH, source.shape[1]), dtype=torch.uint8)
         order = Order(len(dataset), FIRST + PAIRS * (READY + BATCHES), seed)
         settings = LoaderSettings(decode="cache", workers=workers)
         batches = open_path(DeviceAdapter(0, 1), settings).batches(dataset, order)
         drain(batches, FIRST)
         for _ in range(PAIRS):
             time.sleep(SETTLE_S)
-            limit_s, _ = timed(limit)
+            limit_s, _ = timed(partial(select, buffers[:1]))
+            ahead_s, _ = timed(partial(select, buffers))
             drain(batches, READY)
             wall_s, cpu_s = timed(partial(drain, batches, BATCHES))
-            found = {"limit_s": limit_s, "wall_s": wall_s, "cpu_s": cpu_s}
-            show("gather", workers=workers, **{n: s / BATCHES for n, s in found.items()})
+            found = {"limit_s": limit_s, "ahead_s": ahead_s, "wall_s": wall_s, "cpu_s": cpu_s}
+            times = {name: seconds / BATCHES for name, seconds in found.items()}
+            show("gather", workers=workers, buffers=under_way, **times)
         batches.close()
 
 

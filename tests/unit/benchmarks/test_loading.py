@@ -50,12 +50,15 @@ def test_a_goal_of_decoding_may_be_out_of_reach(ours_ms):
 
 
 def test_the_cache_is_compared_pair_by_pair():
-    pairs = [{"limit_s": 0.001 * n, "wall_s": 0.002, "cpu_s": 0.003} for n in range(1, 10)]
+    same = {"ahead_s": 0.0015, "wall_s": 0.002, "cpu_s": 0.003, "buffers": 5}
+    pairs = [{"limit_s": 0.001 * n, **same} for n in range(1, 10)]
     found = cache(2, pairs)
     assert (found.name, found.value) == ("cache, 2 workers: of one index_select", 2.5)
-    assert found.note == (
+    alone = (
         "1.00 to 4.00 (96%); a batch takes 2.00 ms, 3.00 ms of CPU time, the index_select 5.00 ms"
     )
+    assert found.note.startswith(f"{alone}; 1.50 ms into 5 buffers in turn")
+    assert cache(0, pairs).note == alone
     assert found.holds
     assert not cache(2, [one | {"wall_s": 0.01} for one in pairs]).holds
 
