@@ -144,7 +144,10 @@ def test_figures_are_made_of_what_is_printed(capsys):
     ]
     found = {one.name: one for one in loading.beside_others(said)}
     assert found["first batch, fork: of spdl's time"].value == 0.5
-    assert found["first batch, thread: of spdl's time"].note == "0.30 s (0.30 to 0.30); spdl 0.20, FFCV 0.40"
+    assert (
+        found["first batch, thread: of spdl's time"].note
+        == "0.30 s (0.30 to 0.30); spdl 0.20, FFCV 0.40"
+    )
     assert found["memory, thread: of spdl-core's process tree"].value == 1.2
     assert "DALI does not take part: install it" in capsys.readouterr().out
     rate = found["rate, fork: of thread's"]

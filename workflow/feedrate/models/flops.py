@@ -5,7 +5,7 @@ The FLOPs of one sample, the arithmetic of a device, and the memory of weights a
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from feedrate.config.settings import TrainSettings
@@ -61,7 +61,52 @@ class Chosen(TorchFunctionMode):
         return values.flatten(0, mask.ndim - 1)[(places, *others)]
 
 
-class Counter(TorchDispatchMode):
+class Followed(TorchDispatchMode):
+    """Follows all operations. On the meta device it runs each once for arguments of the same sizes:
+    torch's kernels there are in Python and slow, and a model's layers repeat them."""
+
+    _results: ClassVar[dict[Any, Any]] = {}
+    _views: ClassVar[set[Any]] = set()
+    """Operations whose results may share the memory of their arguments."""
+
+    def run(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """The result of an operation; its tensors on the meta device may be other ones."""
+        with torch._C.DisableTorchFunction():
+            if function in self._views:
+                return function(*args, **kwargs)
+            key = function, sizes_of(args), sizes_of(tuple(kwargs.items()))
+            if key in self._results:
+                return tree_map_only(Tensor, alike, self._results[key])
+            result = function(*args, **kwargs)
+            given, made = (tensors_of(each) for each in ((args, kwargs), result))
+            storages = {one.untyped_storage()._cdata for one in given}
+            if any(one.untyped_storage()._cdata in storages for one in made):
+                self._views.add(function)
+            elif made and all(one.is_meta for one in made):
+                self._results[key] = tree_map_only(Tensor, alike, result)
+            return result
+
+
+def sizes_of(value: Any) -> Any:
+    """All that the sizes of an operation's result depend on, to be compared."""
+    if isinstance(value, Tensor):
+        return value.shape, value.stride(), value.dtype, value.device
+    if isinstance(value, (list, tuple)):
+        return tuple(map(sizes_of, value))
+    return type(value), value
+
+
+def tensors_of(values: Any) -> list[Tensor]:
+    """The tensors in nested arguments or results."""
+    return [one for one in tree_leaves(values) if isinstance(one, Tensor)]
+
+
+def alike(tensor: Tensor) -> Tensor:
+    """A new tensor of the same size, strides and type on the meta device."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+class Counter(Followed):
     """Sums FLOPs by the formulas of FlopCounterMode, which also follows the modules and so takes
     half as long again: time in which every job that trains has not begun."""
 
@@ -73,7 +118,7 @@ class Counter(TorchDispatchMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = function(*args, **kwargs)
+        result = self.run(function, args, kwargs)
         if count := flop_registry.get(function._overloadpacket):
             self.flops += count(*args, **kwargs, out_val=result)
         return result

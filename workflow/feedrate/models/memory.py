@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.autograd.graph import _engine_run_backward
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from feedrate.config.devices import Device
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
@@ -36,10 +34,12 @@ from feedrate.models.build import Built, build_bare
 from feedrate.models.flops import (
     AsOnDevice,
     Chosen,
+    Followed,
     NoValues,
     empty_batch,
     fused_attention,
     states_gib,
+    tensors_of,
 )
 from feedrate.models.layers import cast
 
@@ -217,7 +217,7 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
     return live
 
 
-class Live(TorchDispatchMode):
+class Live(Followed):
     """Sums the bytes of live storages after every operation, without those of a model."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -232,10 +232,9 @@ class Live(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                self._add(tensor.untyped_storage())
+        result = self.run(function, args, kwargs or {})
+        for tensor in tensors_of(result):
+            self._add(tensor.untyped_storage())
         self.moments.append((self._bytes[0], self._bytes[1], self._finished))
         return result
 
