@@ -74,8 +74,7 @@ def answer(
         change, to_do, cell = gains[0]
         return Answer(f"{label}: {change}.", _rates(study, good), to_do, [cell])
     if best := recommendation(study, cells, device):
-        labels = {name: study.factor_label(name) for name in study.factors}
-        levels = text.levels_text(notable(study, best.levels), labels)
+        levels = text.levels_text(notable(study, best.levels))
         use = f"{label}: use {levels}{best.basis}."
         return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):

@@ -225,7 +225,7 @@ def unsupported_note(study: StudyContext, device: str) -> str:
     for name, factor in study.factors.items():
         for level, need in factor.requires.items():
             if need not in study.devices[device].capabilities:
-                missing.setdefault((study.factor_label(name), need), []).append(level)
+                missing.setdefault((name, need), []).append(level)
     parts = [f"{name} = {', '.join(ls)} (needs {need})" for (name, need), ls in missing.items()]
     return f"Not supported on {study.label(device)}: {'; '.join(parts)}." if parts else ""
 

@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from feedrate.config.values import BETWEEN_LEVELS, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
 from feedrate.report.params import StudyContext
 from feedrate.report.rows import CellOf, CellRow, QualityRow, Score, score_text
@@ -155,6 +155,8 @@ def cell_table(
     return join(table([study.factor_labels, *columns], rows, class_), note)
 
 
+LONG = 300
+"""Characters from which the names of unsupported cells are replaced by their levels."""
 NOISY = (
     "noisy: other work may have disturbed a run of the cell, or two of its runs may differ by more "
     "than the study allows. See the finding Noise for the cause."
@@ -182,8 +184,19 @@ def _cell_rows(
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
         count = text.count(len(group), "cell")
-        names = "; ".join(text.values_text(cell.levels) for cell in group)
-        yield wide_row("/", noted(word(f"{count} not supported"), f"{cause} {names}."), width)
+        yield wide_row(
+            "/", noted(word(f"{count} not supported"), f"{_names(group)}: {cause}"), width
+        )
+
+
+def _names(cells: Sequence[CellRow]) -> str:
+    """The cells' names; of many cells, the levels that are combined in them."""
+    names = "; ".join(text.values_text(cell.levels) for cell in cells)
+    if len(names) <= LONG:
+        return names
+    levels = {name: dict.fromkeys(cell.levels[name] for cell in cells) for name in cells[0].levels}
+    known = (f"{name} = {text.listed(map(level_text, found))}" for name, found in levels.items())
+    return f"combinations of {'; '.join(known)}"
 
 
 def loss_flag(cell: CellRow) -> str:

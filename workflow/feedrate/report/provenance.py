@@ -85,7 +85,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
     lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
     if known.command:
         lines.append(wide_row("Command of the first run", el("code", known.command), 2))
-    return table(("Property", ""), lines, "texts")
+    return table(("Property", "Value"), lines, "texts")
 
 
 def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:

@@ -96,10 +96,9 @@ def with_interval(
     return with_remark(f"{number(value)} {unit}".strip(), interval(low, high))
 
 
-def levels_text(levels: Mapping[str, Level], labels: Mapping[str, str] | None = None) -> str:
-    """Levels as `workers = 2, decode = host`, with the factors' labels where given."""
-    names = labels or {}
-    return ", ".join(f"{names.get(k) or k} = {level_text(v)}" for k, v in levels.items())
+def levels_text(levels: Mapping[str, Level]) -> str:
+    """Levels as `workers = 2, decode = host`."""
+    return ", ".join(f"{name} = {level_text(level)}" for name, level in levels.items())
 
 
 def listed(items: Iterable[str]) -> str:

@@ -225,10 +225,11 @@ def statement(sentence: str) -> Figure:
 
 
 def note(figure: Figure, lines: Sequence[str]) -> None:
-    """Small remarks below the figure; empty ones are left out."""
-    words = "\n".join(fit(line, figure, 8.5) for line in lines if line)
+    """Small remarks below the figure, which grows by their lines; empty ones are left out."""
+    words = [line for remark in lines if remark for line in fit(remark, figure, 8.5).split("\n")]
     if words:
-        figure.supxlabel(words, x=0.02, ha="left", fontsize=8.5, color=GREY)
+        figure.set_figheight(figure.get_figheight() + LABEL_IN * len(words))
+        figure.supxlabel("\n".join(words), x=0.02, ha="left", fontsize=8.5, color=GREY)
 
 
 def fit(words: str, figure: Figure, size_pt: float) -> str:
@@ -248,8 +249,7 @@ def fit(words: str, figure: Figure, size_pt: float) -> str:
             longer = word
         while not fits(longer):
             part = next(n for n in range(len(longer) - 1, 0, -1) if n == 1 or fits(longer[:n]))
-            lines[-1:] = [longer[:part], ""]
-            longer = longer[part:]
+            lines[-1:], longer = [longer[:part], ""], longer[part:]
         lines[-1] = longer
     return "\n".join(lines)
 

@@ -44,6 +44,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         name = f"{names[key]}, repeat {trace.run.repeat}"
         canvas.mark(axes, (last.step, last.loss or 0.0), f"{name}: {words}", trace.run)
     axes.set_xlabel("optimizer step")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("training loss")
     axes.grid(axis="x", visible=True)
     if len(keys) <= MANY:

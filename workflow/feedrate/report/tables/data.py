@@ -69,8 +69,10 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (d
         for field, name in _MEASURES.items()
         if (values := getattr(report, field))
     ]
-    heads = ["", "smallest", "5%", "median", "mean", "95%", "largest"]
-    return join(table(["Property", ""], facts, "texts"), table(heads, sizes), _left_out(report))
+    heads = ["Property", "smallest", "5%", "median", "mean", "95%", "largest"]
+    return join(
+        table(["Property", "Value"], facts, "texts"), table(heads, sizes), _left_out(report)
+    )
 
 
 def _left_out(report: DataReport) -> Markup:

@@ -28,8 +28,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """Published rows, then measured rows, then their ratio where they can be compared."""
     wanted = settings.columns or [settings.baseline]
     columns = [{**settings.baseline, **levels} for levels in wanted]
-    labels = {name: settings.factor_label(name) for name in settings.factors}
-    heads = ["Device", *(text.levels_text(c, labels) for c in wanted), "Edition, software, batch"]
+    heads = ["Device", *map(text.levels_text, wanted), "Edition, software, batch"]
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
     imported = _imported(settings, inputs.imported(settings.study).records, columns)
     rows = [
