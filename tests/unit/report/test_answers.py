@@ -26,7 +26,7 @@ def changed(cells, **changes):
 def test_the_answer_is_a_setting_with_its_gain_and_limit(project, cells):
     found = answer(study_of(project), cells, "cpu")
     assert found.found
-    assert found.headline == "CPU: use data-loader workers = 1."
+    assert found.headline == "CPU: use workers = 1."
     for part in ("14.10 samples/s", "13.96 to 14.24", f"{TIMES}1.26 (1.23 to 1.28)"):
         assert part in found.detail
     assert "relative to workers = 0" in found.detail
@@ -36,7 +36,7 @@ def test_the_answer_is_a_setting_with_its_gain_and_limit(project, cells):
 
 def test_the_baseline_as_the_answer(tmp_path, project):
     found = answer(study_of(project), cells_of(tmp_path, project, recommended=0), "cpu")
-    assert found.headline == "CPU: use data-loader workers = 0."
+    assert found.headline == "CPU: use workers = 0."
     assert "the baseline" in found.detail
     assert TIMES not in found.detail
     assert "input-bound" in found.detail
@@ -59,7 +59,7 @@ def test_without_the_baseline_there_is_no_gain(tmp_path, project):
 def test_a_single_run_has_no_interval(project, cells):
     single = {"ok_runs": 1, "ci_low": None, "speedup_ci_low": None}
     found = answer(study_of(project), changed(cells, **single), "cpu")
-    assert found.headline == "CPU: use data-loader workers = 1, from single runs."
+    assert found.headline == "CPU: use workers = 1, from single runs."
     assert "14.10 samples/s (a single run, no interval)" in found.detail
     assert f"{TIMES}1.26 relative to workers = 0, from single runs." in found.detail
     detail = answer(study_of(project), changed(cells, ok_runs=1), "cpu").detail
@@ -119,7 +119,7 @@ def test_a_factor_that_no_comparison_crosses_has_the_baseline_of_its_own_level(t
     baseline = {"workers": 0, "decode": "device"}
     project = with_study(make_project(), within=["decode"], baseline=baseline)
     found = answer(study_of(project), cells_of(tmp_path, project), "cpu")
-    assert found.headline == "CPU: use data-loader workers = 1, decode = host."
+    assert found.headline == "CPU: use workers = 1, decode = host."
     assert "relative to workers = 0, decode = host" in found.detail
 
 

@@ -53,10 +53,10 @@ def broken(tmp_path, monkeypatch):
 
 
 def test_the_answer_is_at_the_top_with_its_figure(article):
-    assert article.index("How fast, and why?") < article.index("CPU: use data-loader workers = 1.")
-    assert article.index("CPU: use data-loader workers = 1.") < article.index("<img")
+    assert article.index("How fast, and why?") < article.index("CPU: use workers = 1.")
+    assert article.index("CPU: use workers = 1.") < article.index("<img")
     assert article.index("<img") < article.index("What limits each setting")
-    assert 'alt="CPU: use data-loader workers = 1."' in article
+    assert 'alt="CPU: use workers = 1."' in article
 
 
 def test_all_tables_and_figures_are_in_it_with_anchors(article):
@@ -175,7 +175,7 @@ def test_unknown_facts_leave_no_empty_rows(article):
 def test_failures_come_before_the_answer(broken):
     broken = broken.partition("</section>")[2]  # after the page of one minute
     failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
-    assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
+    assert failed < answered < broken.index("Gaudi2: use workers = 1.")
     assert "Gaudi2, workers = 2:</a></b> out of memory." in broken
     assert "Gaudi2, workers = 2, decode = device:<" not in broken
     assert "and 1 more:" in broken

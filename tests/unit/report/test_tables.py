@@ -1,4 +1,5 @@
 import csv
+import itertools
 import json
 import re
 
@@ -10,13 +11,15 @@ from report_samples import (
     STUDY,
     TABLES,
     make_project,
+    study_of,
     table,
     with_study,
     write_results,
 )
 
 from feedrate.config.study import Table
-from feedrate.report.rows import ClaimRow, Inputs
+from feedrate.report.markup import cell_table
+from feedrate.report.rows import CellRow, ClaimRow, Inputs
 from feedrate.report.tables import training
 from feedrate.results.columns import FIT, with_factors
 from feedrate.results.tables import read_csv, write_csv
@@ -169,7 +172,7 @@ def test_all_cells_with_their_intervals_and_what_is_not_supported(project, input
     page = unlinked(table(project, inputs, "cells"))
     assert "14.10<small>13.96 to 14.24</small>" in page
     assert "4 cells not supported" in page
-    assert "The device lacks decode_device. 0, device; 1, device; 2, device; 16, device." in page
+    assert "0, device; 1, device; 2, device; 16, device: The device lacks decode_device." in page
     assert '<tr class="use"><th scope="row">1, host</th>' in page
     assert "noisy: spread 2.0%" in page
 
@@ -390,3 +393,14 @@ def test_a_trace_is_linked_by_its_path_and_has_a_column_only_where_there_is_one(
     path = f"results/{STUDY}/cpu/{cells[one].cell}/rep1/trace.json.gz"
     assert f'<a href="../../../{path.replace("=", "%3D")}">{path}</a>' in page
     assert "<small>no events of HPU</small>" in page
+
+
+def test_many_unsupported_cells_are_named_by_their_levels():
+    names = itertools.product(("1.8B", "10B"), range(99))
+    many = [
+        CellRow(study="s", device="cpu", cell=str(n), status="unsupported", cause="No.", levels=one)
+        for n, one in enumerate({"size": size, "batch": batch} for size, batch in names)
+    ]
+    page = cell_table(study_of(make_project(("cpu",))), many, {})
+    assert "198 cells not supported" in page
+    assert "combinations of size = 1.8B and 10B; batch = 0, 1" in page
