@@ -1,5 +1,4 @@
 import csv
-import itertools
 import json
 import re
 
@@ -396,11 +395,9 @@ def test_a_trace_is_linked_by_its_path_and_has_a_column_only_where_there_is_one(
 
 
 def test_many_unsupported_cells_are_named_by_their_levels():
-    names = itertools.product(("1.8B", "10B"), range(99))
-    many = [
-        CellRow(study="s", device="cpu", cell=str(n), status="unsupported", cause="No.", levels=one)
-        for n, one in enumerate({"size": size, "batch": batch} for size, batch in names)
-    ]
+    names = [f"size={size}~batch={n}" for size in ("1.8B", "10B") for n in range(99)]
+    lacking = {"study": "s", "device": "cpu", "status": "unsupported", "cause": "No."}
+    many = [CellRow(cell=name, **lacking) for name in names]
     page = cell_table(study_of(make_project(("cpu",))), many, {})
     assert "198 cells not supported" in page
     assert "combinations of size = 1.8B and 10B; batch = 0, 1" in page
