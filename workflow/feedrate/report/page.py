@@ -130,8 +130,8 @@ STYLE = """
  .feedrate :is(.texts,.last-text) td:is(td,:last-child){min-width:0}
  .feedrate th[scope=row],.feedrate thead th:first-child{position:static;min-width:0}
  .feedrate thead th{overflow-wrap:break-word}
- .feedrate tr,.feedrate figure,.feedrate .answer,.feedrate .caption{break-inside:avoid}
- .feedrate h2,.feedrate h3,.feedrate .caption{break-after:avoid}
+ .feedrate :is(thead,tr,figure,.answer,.caption){break-inside:avoid}
+ .feedrate :is(h2,h3,.caption,thead,.group){break-after:avoid}
  .feedrate img{width:auto;max-width:30rem;max-height:18cm}
  .feedrate :is(nav,.mark,.filter,dialog){display:none}
  .feedrate thead button::after{content:none}

@@ -22,7 +22,7 @@ def _trace(cell: CellRow) -> Markup:
     """A link from the table's own file to repeat 1's trace, and what the trace lacks."""
     name, _, lacks = cell.trace.partition("; ")
     path = run_dir(cell.study, cell.device, cell.measured_as or cell.cell, 1) / name
-    shown = el("a", str(path), href=quote(f"../../../{path}")) if name == TRACE_NAME else name
+    shown = el("a", name, href=quote(f"../../../{path}")) if name == TRACE_NAME else name
     return noted(shown or text.DASH, lacks)
 
 
