@@ -390,7 +390,7 @@ def test_a_trace_is_linked_by_its_path_and_has_a_column_only_where_there_is_one(
     cells[one] = msgspec.structs.replace(cells[one], trace=told)
     page = table(project, inputs, "cells")
     path = f"results/{STUDY}/cpu/{cells[one].cell}/rep1/trace.json.gz"
-    assert f'<a href="../../../{path.replace("=", "%3D")}">{path}</a>' in page
+    assert f'<a href="../../../{path.replace("=", "%3D")}">trace.json.gz</a>' in page
     assert "<small>no events of HPU</small>" in page
 
 
