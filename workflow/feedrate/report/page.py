@@ -129,7 +129,7 @@ STYLE = """
  .feedrate th,.feedrate td{padding:.2rem .3rem;white-space:normal;overflow-wrap:anywhere}
  .feedrate :is(.texts,.last-text) td:is(td,:last-child){min-width:0}
  .feedrate th[scope=row],.feedrate thead th:first-child{position:static;min-width:0}
- .feedrate thead th{overflow-wrap:break-word}
+ .feedrate :is(thead th,td:not(.text,.texts td,.last-text td:last-child)){overflow-wrap:break-word}
  .feedrate :is(thead,tr,figure,.answer,.caption){break-inside:avoid}
  .feedrate :is(h2,h3,.caption,thead,.group){break-after:avoid}
  .feedrate img{width:auto;max-width:30rem;max-height:18cm}
