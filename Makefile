@@ -135,8 +135,7 @@ $(CUDA_READY): $(RUN_READY) requirements/cuda.lock
 	index=$(INDEX); $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
 		$${index:+--index-url "$$index"} $$(grep '^torch' requirements/cuda.lock) && \
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
-		$$(grep '^nvidia' requirements/cuda.lock)
-	@touch $@
+		$$(grep '^nvidia' requirements/cuda.lock) && touch $@
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock requirements/crate.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock

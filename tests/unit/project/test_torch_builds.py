@@ -118,3 +118,23 @@ def test_set_up_adds_what_gpus_need_where_there_are_some(target, tmp_path):
 def test_an_index_of_the_users_own_is_used_without_asking(tmp_path):
     done = commands("setup", tmp_path, "TORCH_INDEX=https://mirror/simple", nvidia=True)
     assert done.count('index="https://mirror/simple"') == 2
+
+
+@pytest.mark.parametrize(("cuda", "installed"), [("13.0", True), ("", False)])
+def test_a_build_for_cpus_is_named_until_it_is_replaced(cuda, installed, tmp_path):
+    for program, script in {"python": f"echo {cuda}", "pip": "exit 0"}.items():
+        path = tmp_path / "venv/bin" / program
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    (tmp_path / "venv/.ready-run").touch()
+    done = subprocess.run(
+        ["make", f"VENV={tmp_path}/venv", "GPU_DRIVER=580.65.06", "setup"],
+        cwd=ROOT,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (tmp_path / "venv/.ready-cuda").exists() is installed
+    assert ("is a build for CPUs" in done.stderr) is not installed
