@@ -30,9 +30,11 @@ WITH_MEDIA = os.pathsep.join([str(ROOT / "tests/unit/loading/standin"), PYTHONPA
 PATTERN = "(?i).*gaudi ?2.*"
 MODULES = (
     *("habana_frameworks.torch", "optimum.habana.transformers.trainer", "optimum.habana"),
+    "optimum.habana.transformers.modeling_utils",
     *("transformers.models.bridgetower.modeling_bridgetower", "transformers.models.clip"),
     *("torch.distributed.run", "torch.utils.tensorboard", "torch.utils.flop_counter"),
-    *("msgspec", "pyarrow.parquet", "PIL.JpegImagePlugin", "safetensors.torch"),
+    *("msgspec", "pyarrow.parquet", "pyarrow.dataset", "PIL.JpegImagePlugin", "safetensors.torch"),
+    "half_products",
 )
 
 make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepared"]
@@ -40,7 +42,7 @@ make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepa
 
 
 FULL = {
-    "train": {"gradient_accumulation": 2},
+    "train": {"gradient_accumulation": 2, "eval_batch_size": 4},
     "evaluate": True,
     "save_checkpoints": True,
 }
@@ -59,7 +61,8 @@ def make_spec(
     model: dict[str, Any] | None = None,
     **protocol: Any,
 ) -> RunSpec:
-    """A tiny BridgeTower on `count` stand-ins; further settings by the part they belong to."""
+    """A tiny BridgeTower on `count` stand-ins, with batches of two; further settings by the part
+    they belong to."""
     return tiny_spec(
         device="gaudi2",
         kind="hpu",
@@ -70,7 +73,7 @@ def make_spec(
         ),
         model=model,
         loader={"max_tokens": 6, **(loader or {})},  # as the texts: FLOPs are counted once
-        train=train,
+        train={"batch_size": 2, **(train or {})},
         hpu=hpu,
         protocol={"ceiling_s": 0.05, **protocol},
     )

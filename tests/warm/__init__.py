@@ -33,7 +33,7 @@ MODULES = (
     *("transformers.trainer", "transformers.models.bridgetower.modeling_bridgetower"),
     *("transformers.models.flava.modeling_flava", "transformers.models.clip.modeling_clip"),
     "transformers.models.vit.modeling_vit",
-    "torch.utils.flop_counter",
+    *("torch.utils.flop_counter", "half_products"),
 )
 
 

@@ -3,12 +3,18 @@
 import habana_frameworks.torch.core
 import habana_frameworks.torch.distributed.hccl  # noqa: F401 - it tells the ranks
 from habana_frameworks.torch import hpu
-from habana_frameworks.torch._cpu_beneath import CpuAutocast, CpuBeneath, init_without_ids
+from habana_frameworks.torch._cpu_beneath import (
+    CpuAutocast,
+    CpuBeneath,
+    compile_without_mode,
+    init_without_ids,
+)
 
 import torch
 
 if hpu.is_available():
     torch._register_device_module("hpu", hpu)
     torch.autocast = torch.amp.autocast = CpuAutocast
+    torch.compile = compile_without_mode
     torch.nn.parallel.DistributedDataParallel.__init__ = init_without_ids
     CpuBeneath().__enter__()  # for good: the device does not go away again

@@ -1,10 +1,11 @@
 """Tensors of device `hpu` lie in the host's memory: a mode that reads `cpu` for `hpu`."""
 
+from functools import wraps
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
 
 CPU = torch.device("cpu")
 
@@ -40,3 +41,22 @@ _init = DistributedDataParallel.__init__
 def init_without_ids(self: Any, *args: Any, **kwargs: Any) -> None:
     """`DistributedDataParallel.__init__`, which takes no device numbers for what lies on CPUs."""
     _init(self, *args, **{**kwargs, "device_ids": None, "output_device": None})
+
+
+_compile = torch.compile
+
+
+def compile_without_mode(model: Any = None, **options: Any) -> Any:
+    """`torch.compile`; a compiled module runs without `CpuBeneath`, of which the device has nothing
+    and which would be traced with every operation. No module here names a device."""
+    compiled = _compile(model, **options)
+    if isinstance(compiled, torch.nn.Module):
+        forward = compiled.forward
+
+        @wraps(forward)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _pop_mode_temporarily():
+                return forward(*args, **kwargs)
+
+        compiled.forward = run
+    return compiled
