@@ -6,6 +6,7 @@ runs all tests that train.
 """
 
 import gc
+import importlib
 import os
 import re
 import sys
@@ -109,8 +110,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the libraries out of garbage collection: training collects often, and each collection
-    would visit them."""
+    """Prepare torch, and leave the libraries out of garbage collection: training collects often,
+    and each collection would visit them."""
+    if "torch" in sys.modules:
+        importlib.import_module("warm.half_products")
     gc.collect()
     gc.freeze()
 

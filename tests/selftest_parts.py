@@ -13,7 +13,7 @@ from feedrate.core.files import digest_file, write_json
 PARTS = Path(__file__).resolve().parents[1] / "config/selftest.yaml"
 
 
-QUICK = {"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05}
+QUICK = {"steps": 2, "warmup_steps": 1, "ceiling_s": 0.02}
 """A protocol for tests of what a part finds, and not of how long it takes."""
 
 
@@ -23,7 +23,7 @@ def some_parts(folder: Path, *levels: str, **protocol: object) -> Path:
     whole = yaml.safe_load(PARTS.read_text())
     whole["protocol"] |= protocol
     whole["settings"]["loader"]["max_tokens"] = 6
-    whole["settings"]["train"]["batch_size"] = 4
+    whole["settings"]["train"]["batch_size"] = 2
     factor = whole["factors"]["part"]
     factor["levels"] = list(levels)
     factor["bundles"] = {level: factor["bundles"][level] for level in levels}

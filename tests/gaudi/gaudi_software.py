@@ -46,8 +46,7 @@ FULL = {
     "evaluate": True,
     "save_checkpoints": True,
 }
-"""A job with all that a job can do: accumulation, evaluation, checkpoints; and a worker. Not in
-bf16, in which a CPU without instructions for it takes ten times as long."""
+"""A job with all that a job can do: accumulation, evaluation, checkpoints; and a worker."""
 
 
 def make_spec(

@@ -1,5 +1,8 @@
 """No Gaudi, another Gaudi, or a setting that it cannot do: a sentence, and never another device."""
 
+import os
+import subprocess
+
 import pytest
 from gaudi_software import HERE, PYTHON, ROOT, Job, make_spec, parse_log
 from msgspec.structs import replace
@@ -10,7 +13,6 @@ from msgspec.structs import replace
     [
         ({"FEEDRATE_STANDIN_MODEL": "GAUDI3"}, "and got 'GAUDI3'"),
         ({"ACCELERATE_USE_CPU": "true"}, "optimum-habana would train on cpu"),
-        ({"PYTHONPATH": str(ROOT / "workflow")}, "habana-torch-plugin"),
     ],
 )
 def test_without_the_device_a_job_is_a_fault_of_the_machine(
@@ -21,6 +23,17 @@ def test_without_the_device_a_job_is_a_fault_of_the_machine(
     assert sentence in job.stderr
     assert "Traceback" not in job.stderr
     assert not (job.out / "outcome.json").exists(), "it deserves another try"
+
+
+def test_without_the_vendors_software_there_is_no_device():
+    """A new interpreter without the stand-in."""
+    code = "from feedrate.devices.base import adapter; adapter('hpu')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    ended = subprocess.run(
+        [PYTHON, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "DeviceError: no Gaudi software: the package habana-torch-plugin" in ended.stderr
 
 
 def test_no_device_in_the_last_try_is_recorded(prepared, tmp_path):

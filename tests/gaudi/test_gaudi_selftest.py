@@ -1,9 +1,12 @@
 """The self-test on the stand-in: the vendor's library runs what the registry claims."""
 
+import sys
+
 import msgspec
 import pytest
 from gaudi_software import ROOT, WITH_MEDIA, in_warm_processes, make_spec
 
+import warm
 from feedrate.cli import selftest
 from feedrate.config.devices import Peak
 from feedrate.config.project import Devices
@@ -19,6 +22,7 @@ def found(prepared, tmp_path, monkeypatch):
     """The lines of one stand-in, whose registered peaks are a planted fault."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", warm.python())
     monkeypatch.setattr(selftest, "examine", lambda *_: [])  # it would find no card
     spec = in_warm_processes(make_spec(environment={"PYTHONPATH": WITH_MEDIA}))
     entry = msgspec.structs.replace(

@@ -160,7 +160,9 @@ def test_transformers_own_trainer_is_a_second_library(prepared, tmp_path, full_j
 
 
 def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_path):
-    spec = make_spec(count=2, launcher="torchrun", hpu={**STOCK, "mode": "compile"})
+    """CLIP: tracing has fewer layers to follow than in BridgeTower, which is compiled below."""
+    compiled = {**STOCK, "mode": "compile"}
+    spec = make_spec(count=2, launcher="torchrun", hpu=compiled, model={"name": "clip"})
     job = Job(spec, prepared, tmp_path / "rep1")
     assert check_stock(job).measurement.samples == 12
     (ran,) = job.events("strategy")
@@ -172,16 +174,16 @@ def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_p
 )
 def test_the_last_batch_is_smaller_or_filled(prepared, tmp_path, last_batch, samples):
     """GaudiTrainer's own order of 24 rows would fill it in both cases: the order is ours."""
-    train = {"batch_size": 7}
-    spec = make_spec(loader={"last_batch": last_batch}, train=train, profile_steps=1)
+    protocol = {} if last_batch == "keep" else {"profile_steps": 1}
+    spec = make_spec(loader={"last_batch": last_batch}, train={"batch_size": 7}, **protocol)
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0, job.stderr
     record = job.record()
     assert [step["samples"] for step in job.events("step")] == samples
     assert record.measurement.samples == sum(samples[1:])
-    # The stand-in has no profiler, as a torch that is not Intel's.
-    assert record.provenance.trace.startswith("trace.json.gz; no events of HPU")
-    assert (job.out / "trace.json.gz").stat().st_size > 0
+    assert (job.out / "trace.json.gz").exists() == bool(protocol)
+    if protocol:  # the stand-in has no profiler, as a torch that is not Intel's
+        assert record.provenance.trace.startswith("trace.json.gz; no events of HPU")
 
 
 LAZY = {

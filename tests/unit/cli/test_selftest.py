@@ -22,7 +22,7 @@ from feedrate.config.values import load
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import Finding
 from feedrate.results.physics import Line
-from selftest_parts import run_selftest, some_parts
+from selftest_parts import QUICK, run_selftest, some_parts
 from tiny_spec import tiny_spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -150,7 +150,7 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
     software = msgspec.structs.replace(DEVICES["cpu-x2"].software, python=warm.python())
     entry = msgspec.structs.replace(DEVICES["cpu-x2"], software=software)
     levels = "baseline", "decode-cache", "fp8", "ddp", "fsdp"
-    parts = some_parts(tmp_path, *levels, steps=4, warmup_steps=1, ceiling_s=0.02)
+    parts = some_parts(tmp_path, *levels, **QUICK)
     found = run_selftest("cpu-x2", entry, parts, labelled, tmp_path)
     outcomes = {subject: line["outcome"] for subject, line in found.items()}
     text = "\n".join(f"{line['outcome']} {name}: {line['text']}" for name, line in found.items())

@@ -15,11 +15,8 @@ from feedrate.jobs.events import EventLog
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Threads that wait for each other on a busy machine would make tests slow; so would torch's
-    products in half precision."""
+    """Threads that wait for each other on a busy machine would make tests slow."""
     import torch
-
-    import warm.half_products  # noqa: F401 - it prepares torch
 
     torch.set_num_threads(1)
 
