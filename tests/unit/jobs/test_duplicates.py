@@ -1,12 +1,13 @@
 """Two jobs of one run, as real processes: one trains, and nothing is lost or written twice."""
 
 import json
+import shutil
 import signal
 
 import msgspec
 import pytest
 from lock_holders import holder
-from training_jobs import in_warm_processes, make_spec, may_take, named, read_events
+from training_jobs import Job, in_warm_processes, make_spec, may_take, named, read_events
 
 from feedrate.cli import jobs
 from feedrate.core import variables
@@ -45,6 +46,22 @@ def arguments(tiny_prepared, tmp_path):
     return _make
 
 
+@pytest.fixture(scope="module")
+def trained(tiny_prepared, tmp_path_factory):
+    """The folder of a job of two steps that ended well."""
+    out = tmp_path_factory.mktemp("trained") / "out"
+    job = Job(make_spec(steps=2), tiny_prepared, out)
+    exit_code, stderr = job.wait()
+    assert exit_code == 0, stderr
+    return out
+
+
+@pytest.fixture
+def finished(trained, tmp_path):
+    """A copy of it in this test's folder."""
+    return shutil.copytree(trained, tmp_path / "out", symlinks=True)
+
+
 def test_a_second_copy_waits_and_takes_the_firsts_result_as_its_own(start):
     spec = make_spec(steps=20)
     first = start(spec)
@@ -74,13 +91,10 @@ def test_a_second_copy_takes_over_when_the_first_dies(start):
     assert not list(second.out.glob("attempt-*"))
 
 
-def test_a_finished_result_is_put_back_without_training(start):
-    spec = make_spec(steps=2)
-    first = start(spec)
-    assert first.wait()[0] == 0
-    (rank,) = starts(first.out)
-    snakemake_begins(first.out)
-    again = start(spec, "--attempt", "1")
+def test_a_finished_result_is_put_back_without_training(start, finished):
+    (rank,) = starts(finished)
+    snakemake_begins(finished)
+    again = start(make_spec(steps=2), "--attempt", "1")
     exit_code, stderr = again.wait()
     assert exit_code == 0
     assert "another job of this run has finished it: ok" in stderr
@@ -89,14 +103,11 @@ def test_a_finished_result_is_put_back_without_training(start):
     assert (again.out / "train.log").exists()
 
 
-def test_a_result_that_was_read_is_made_again(start):
-    spec = make_spec(steps=2)
-    first = start(spec)
-    assert first.wait()[0] == 0
-    (first.out / "record.json").touch()
-    before = starts(first.out)
-    snakemake_begins(first.out)
-    again = start(spec, **{variables.DRIVER_SINCE: "4000000000"})
+def test_a_result_that_was_read_is_made_again(start, finished):
+    (finished / "record.json").touch()
+    before = starts(finished)
+    snakemake_begins(finished)
+    again = start(make_spec(steps=2), **{variables.DRIVER_SINCE: "4000000000"})
     assert again.wait()[0] == 0
     assert len(starts(again.out)) == 1
     assert starts(again.out) != before
@@ -173,14 +184,9 @@ def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text)
     assert stderr.count("\n") == 1
 
 
-def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, lost, monkeypatch):
-    monkeypatch.delenv(variables.LOST)
-    spec = in_warm_processes(make_spec(steps=2))
-    first = start(spec)
-    assert first.wait()[0] == 0
-    snakemake_begins(lost)
-    monkeypatch.setenv(variables.LOST, str(lost.parent / "lost.json"))
-    assert jobs.run("train", arguments(spec)) == 0
+def test_of_a_lost_run_a_result_that_came_after_all_counts(arguments, finished, lost):
+    snakemake_begins(finished)
+    assert jobs.run("train", arguments(in_warm_processes(make_spec(steps=2)))) == 0
     assert outcome(lost)["status"] == "ok"
 
 
