@@ -179,14 +179,14 @@ def test_a_study_is_planned_for_the_profiles_device(planned, profile, study):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_data_and_weights_are_those_that_the_profile_says(planned, profile):
-    found = planned(profile, STUDIES[0]).said
+    found = planned(profile, *STUDIES).said
     choices = ROOT / f"profiles/{profile}/choices.yaml"
     expected = yaml.safe_load(choices.read_text()) if choices.exists() else {"checkpoint": None}
     config = found.configuration.config
     assert {key: config[key] for key in expected} == expected
     fetched = {job.rule for job in found.jobs if job.rule.startswith("fetch_")}
     weights = {"fetch_checkpoint"} if expected["checkpoint"] else set()
-    assert fetched == {"fetch_dataset"} | weights
+    assert fetched == {"fetch_dataset", "fetch_winoground"} | weights
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)
