@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mini_project import MINI, UNTRAINED, Project, interpreter, make_project
+from mini_project import MINI, UNTRAINED, interpreter, make_project
 
 
 def wait_for(condition, timeout_s=300.0, what="condition"):
@@ -68,30 +68,28 @@ def clean_end():
 
 @pytest.fixture
 def cold(tmp_path, clean_end):
-    """A new project, in which all processes are new interpreters as for a user. While its file
-    `waits` exists, training only says that it has made a step, and then waits."""
-    project = make_project(tmp_path / "cold", cold=True)
-    wait_in_training(project)
-    clean_end(project)
-    return project
+    """A new project, in which all processes are new interpreters as for a user; see `waiting`."""
+    return waiting(make_project(tmp_path / "cold", cold=True), clean_end)
 
 
 @pytest.fixture
 def slow(ready, clean_end):
-    """The same, with its dataset prepared."""
-    project = Project(ready.root, sys.executable)
-    wait_in_training(project)
+    """A prepared project; see `waiting`."""
+    return waiting(ready, clean_end)
+
+
+def waiting(project, clean_end):
+    """The project, with one run. While its file `waits` exists, training is a new interpreter that
+    only says that it has made a step, and then waits."""
     clean_end(project)
-    return project
-
-
-def wait_in_training(project):
     waits = project.root / "waits"
-    start = f'if [ -e {waits} ]; then {UNTRAINED}; fi; exec {{python}} "$@"'
-    python = interpreter(project.root, "cpu", start, sys.executable)
+    held = UNTRAINED.format(python=sys.executable)
+    start = f'if [ -e {waits} ]; then {held}; fi; exec {{python}} "$@"'
+    python = interpreter(project.root, "cpu", start, project.python)
     project.device("cpu", software={"python": str(python)})
     project.study(**ONE_RUN)
     waits.touch()
+    return project
 
 
 def stop(project, way, wrapper):
@@ -148,9 +146,9 @@ def second_driver_is_told(project):
 
 
 def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tried_again(slow):
-    wrapper = slow.warmed().popen("feedrate", "run")
+    wrapper = slow.popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
-    second_driver_is_told(slow.warmed())
+    second_driver_is_told(slow)
     workers = [p for p in processes_of(slow) if "worker" in p.cmdline()]
     assert workers
     workers[0].kill()
@@ -161,9 +159,9 @@ def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tr
     assert "signal 9" in failed["cause"]
     assert failed["cell"] in output
     assert (slow.root / "report.html").exists()
-    assert slow.warmed().planned()["train_cpu"] == 1
+    assert slow.planned()["train_cpu"] == 1
     (slow.root / "waits").unlink()
-    again = slow.warmed().run()
+    again = slow.run()
     assert again.returncode == 0, again.stdout
     assert slow.record(failed["cell"])["status"] == "ok"
 
@@ -185,11 +183,12 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
 
 
 def test_full_disk_is_reported_as_such(ready):
-    """A file system of 300 kB under results/: the job says what is wrong."""
+    """A file system of 200 kB under results/: the job says what is wrong."""
+    ready.study(**ONE_RUN)
     target = ready.root / "results"
     target.mkdir(exist_ok=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(target)],
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(target)],
         check=False,
         capture_output=True,
     )
