@@ -82,6 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep bytecode (hundreds of processes would compile the package again); find namespaces."""
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Test workers share the cores: a thread that waits for another must not keep it from running.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     config.isolated, config.together = "", ""
     if config.getoption("numprocesses", None):
         config.isolated, config.together = isolated_python()

@@ -15,9 +15,10 @@ from fault_workflow import (
     SHORT,
     TRAIN,
     Workflow,
-    interpreter,
 )
-from mini_project import MINI, Project, know_code, make_project
+from mini_project import DATA, MINI, Project, interpreter, know_code, make_project
+
+from feedrate.core import paths
 
 
 @pytest.fixture(scope="session")
@@ -44,9 +45,12 @@ def project(cluster: Cluster, tmp_path: Path) -> Iterator[Project]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with its dataset, prepared without the cluster."""
+    """A project with its dataset and that of self-tests, prepared without the cluster."""
     project = make_project(tmp_path_factory.mktemp("prepared"))
-    made = project.call("snakemake", "--profile", "profiles/local", "--until", "preprocess_dataset")
+    config = yaml.safe_load((project.root / "config/config.yaml").read_text())
+    project.config(datasets=config["datasets"] | {"generated": DATA})
+    data = [paths.MANIFEST.format(dataset=name) for name in ("small", "generated")]
+    made = project.call("snakemake", "--profile", "profiles/local", *data)
     assert made.returncode == 0, made.stdout
     return project
 
@@ -63,7 +67,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
         project = know_code(Project(root, cold=cold))
         rules = {}
         for device, entry in devices.items():
-            start = entry.get("start", TRAIN).replace("{python}", project.python)
+            start = entry.get("start", TRAIN)
             project.device(
                 device,
                 label=device,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 from cluster import Cluster
-from mini_project import ROOT, Project
+from mini_project import HELD, UNTRAINED, Project
 
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
@@ -35,11 +35,12 @@ PROFILE = {
 }
 ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
 PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
-HELD = ROOT / "tests/slurm/held_worker.py"
 
 # How the shell starts training processes, instead of an interpreter's `-m MODULE …`.
 TRAIN = 'exec {python} "$@"'
-HOLD = f'shift 3; exec {{python}} {HELD} "$@"'
+HOLD = f'shift 2; exec {{python}} {HELD} after_step "$@"'
+LOSE = f"""if [ $(grep -c "$(dirname "$5")/" trainings) = 1 ]; then {UNTRAINED}; fi; {TRAIN}"""
+"""The first processes of a run never end."""
 HANG = "exec sleep 3600"
 FIRST_TRIES = "--allowed-rules train_({}) .*--attempt 1 "
 """Command lines of Snakemake in the first tries of a device's training jobs. Slurm limits and kills
@@ -159,14 +160,3 @@ def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
 
 def node_of(job: str) -> str:
     return slurm.find(job).nodes
-
-
-def interpreter(root: Path, device: str, start: str, python: str) -> Path:
-    """An interpreter that logs every start of training processes."""
-    path = root / f"python-{device}"
-    path.write_text(
-        '#!/bin/sh\ncase "$*" in "-m feedrate worker"*)\n'
-        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {python} "$@"\n'
-    )
-    path.chmod(0o755)
-    return path

@@ -35,7 +35,7 @@ STAND_IN = {
 CPU = {"kind": "cpu", "model_pattern": None, "peaks": [], "memory_gib": None}
 ONE = {"count": 1, "launcher": "single", "capabilities": ["fp32", "bf16", "ddp"]}
 TWO_NODES = {"count": 2, "nodes": 2, "launcher": "srun", "capabilities": ["fp32", "bf16", "ddp"]}
-DEVICES = ("gaudi2", "h100", "a100-80gb")
+DEVICES = ("gaudi2", "h100")
 SHORT = {
     *("parse_logs", "collect_results", "check_claims", "fit_loader_model", "merge_results"),
     *("tabulate_cells", "plot_answer", "write_overview", "confirm_results"),
@@ -48,9 +48,7 @@ def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     project = make_project(tmp_path_factory.mktemp("cluster") / "project")
     project.cold = "--allowed-rules train_gaudi2 "
     project.device("gaudi2", **ONE, **(STAND_IN if GAUDI_PYTHON.exists() else CPU))
-    software = {"python": warm.python()}
-    project.device("h100", **TWO_NODES, **CPU, software=software)
-    project.device("a100-80gb", **ONE, **CPU, software=software, job={"gres": "gpu:4"})
+    project.device("h100", **TWO_NODES, **CPU, software={"python": warm.python()})
     workers = {"sets": "loader.workers", "levels": [0]}
     project.study(factors=MINI["factors"] | {"workers": workers})
     with (project.root / "profiles/gaudi/config.yaml").open("a") as profile:
@@ -77,7 +75,7 @@ def jobs(cluster: Cluster, done: Project) -> dict[str, dict[str, str]]:
 
 
 def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
-    trained = {"train_gaudi2", "train_h100", "train_a100_80gb"}
+    trained = {"train_gaudi2", "train_h100"}
     assert set(jobs) == {"fetch_dataset", "preprocess_dataset"} | trained
     assert len(cluster.jobs(done.root)) == len(jobs)
     assert {job["JobState"] for job in jobs.values()} == {"COMPLETED"}
@@ -93,7 +91,6 @@ def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
         ("preprocess_dataset", "cpu", None, 16, False),
         ("train_gaudi2", "gaudi2", "gres:gaudi:8", 160, True),
         ("train_h100", "h100", "gres:gpu:8", 2 * 192, True),
-        ("train_a100_80gb", "a100", "gres:gpu:4", 128, True),
     ],
 )
 def test_each_runs_in_its_partition_with_what_it_asks_for(
@@ -139,7 +136,7 @@ def test_then_the_report_is_there(done):
     made = done.call("snakemake", "--profile", "gaudi", "--report", "report.html")
     assert made.returncode == 0, made.stdout
     report = (done.root / "report.html").read_text()
-    for words in ("A small study", "Gaudi2", "H100", "A100 80GB"):
+    for words in ("A small study", "Gaudi2", "H100"):
         assert words in report
 
 

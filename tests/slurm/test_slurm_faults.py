@@ -17,6 +17,7 @@ from fault_workflow import (
     FIRST_TRIES,
     HANG,
     HOLD,
+    LOSE,
     ONE_NODE,
     PART_OF_A_NODE,
     Workflow,
@@ -31,10 +32,10 @@ from feedrate.jobs.run_lock import newest
 
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 HUNGRY = (
-    f'shift 2; exec {sys.executable} -c "import sys; from feedrate.__main__ import main; '
-    'held = bytearray(b\'x\') * (600 << 20); sys.exit(main())" "$@"'
+    f"exec {sys.executable} -c \"import time; held = bytearray(b'x') * (600 << 20); "
+    'time.sleep(3600)"'
 )
-"""Training that takes 600 MiB of its own. Slurm counts shared pages proportionally (PSS), so the
+"""A process that takes 600 MiB of its own. Slurm counts shared pages proportionally (PSS), so
 libraries may stay below any limit while other tests have loaded them too."""
 LITTLE_MEMORY = f'shift 3; exec {{python}} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
@@ -49,7 +50,7 @@ def struck(cluster: Cluster, make_workflow) -> Workflow:
         "struck",
         {
             "gaudi2": {"rule": ONE_NODE | {"slurm_partition": "gaudi2"}, "start": HOLD},
-            "h100": {"rule": ONE_NODE | {"slurm_partition": "h100"}, "start": HOLD, "two": True},
+            "h100": {"rule": ONE_NODE | {"slurm_partition": "h100"}, "start": LOSE, "two": True},
             "cpu": {"rule": on_cpu | {"mem_mb": 400}, "start": HUNGRY},
             "full": {"adapt": {"settings": MORE_THAN_THERE_IS}, "rule": on_cpu}
             | {"start": LITTLE_MEMORY},

@@ -7,10 +7,11 @@ itself. Other options, and variables that libraries read at import, lead to a ne
 does a command line in which COLD, a regular expression in the environment, is found; every program
 below is then new too.
 
-Two things differ. The program is not a descendant of the process that started it, although it never
-outlives it. And torch has one thread, whatever OMP_NUM_THREADS says: on the cores that test workers
-share, two threads wait for each other and train no faster. Tests of process trees, memory, threads
-or imports must use `sys.executable`.
+Three things differ. The program is not a descendant of the process that started it, although it
+never outlives it. All its threads share one heap, as in jobs with limited memory. And torch has one
+thread, whatever OMP_NUM_THREADS says: on the cores that test workers share, two threads wait for
+each other and train no faster. Tests of process trees, memory, threads or imports must use
+`sys.executable`.
 """
 
 import atexit
@@ -52,7 +53,7 @@ def warm(interpreter: str, modules: tuple[str, ...], **environment: str) -> str:
     kept = {name: value for name, value in os.environ.items() if name not in left}
     server = subprocess.Popen(
         [interpreter, str(HERE / "server.py"), str(folder), str(told), *modules],
-        env=kept | {"OMP_WAIT_POLICY": "PASSIVE", **environment},
+        env=kept | {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "1", **environment},
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         pass_fds=[told],

@@ -96,6 +96,9 @@ def equip(environment: dict[str, str], *, at_once: bool) -> None:
         torch.set_num_threads(1)
     if collectives := sys.modules.get("habana_frameworks.torch.distributed.hccl"):
         collectives.tell_rank()
+    if "HF_ENDPOINT" in environment and (hub := sys.modules.get("huggingface_hub.hf_api")):
+        importlib.reload(hub.constants)
+        hub.api.endpoint = hub.constants.ENDPOINT
     if environment.get("COVERAGE_PROCESS_START"):
         with contextlib.suppress(ImportError):
             importlib.import_module("coverage").process_startup()

@@ -9,10 +9,16 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import yaml
 
 import warm
+from feedrate.config.project import load_project
+from feedrate.config.study import Figure, Table
+from feedrate.config.values import convert
 from feedrate.flow import digests, view
+from feedrate.report import page, params
+from feedrate.report.rows import Inputs
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "config", "workflow", "profiles", "report", "envs")
@@ -160,6 +166,23 @@ def make_project(root: Path, *, cold: bool = False) -> Project:
     return project if cold else know_code(project)
 
 
+HELD = ROOT / "tests/workflow/held_worker.py"
+UNTRAINED = f'shift 2; exec {{python}} {HELD} untrained "$@"'
+
+
+def interpreter(root: Path, name: str, start: str, python: str) -> Path:
+    """An interpreter that logs every start of training processes, and starts them by `start`, words
+    of a shell instead of an interpreter's `-m MODULE …`."""
+    path = root / f"python-{name}"
+    start = start.replace("{python}", python)
+    path.write_text(
+        '#!/bin/sh\ncase "$*" in "-m feedrate worker"*)\n'
+        f'echo "$*" >> {root}/trainings\n{start};;\nesac\nexec {python} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
 def know_code(project: Project) -> Project:
     """Keep the digests of a project's modules for its first plan, which takes a second less. A copy
     of a project has to do it again: they are kept by path."""
@@ -168,3 +191,22 @@ def know_code(project: Project) -> Project:
         cache.digest(file, digests.digest_module)
     cache.save()
     return project
+
+
+def render_others(name: str, whole: dict) -> list[str]:
+    """The tables and figures of the study `whole` that the project in the current folder leaves
+    out, made here from the results of its run; a workflow would start a process for each."""
+    config = yaml.safe_load(Path("config/config.yaml").read_text())
+    project = load_project(Path.cwd(), config | {"studies": [name]})
+    ran, made = project.studies[name], []
+    for part, kind in (("table", Table), ("figure", Figure)):
+        pages = convert(whole[f"{part}s"], list[kind], name)
+        shown = {one.name for one in getattr(ran, f"{part}s")}
+        project.studies[name] = msgspec.structs.replace(ran, **{f"{part}s": pages})
+        for one in pages:
+            if one.name not in shown:
+                inputs = params.inputs_of(part, one.kind, name, project.config.dataset)
+                settings = params.page_settings(project, name, part, one.name)
+                read = params.from_param(settings, params.PageSettings)
+                made.append(page.render(read, Inputs([Path(file) for file in inputs])))
+    return made

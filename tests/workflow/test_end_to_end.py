@@ -90,21 +90,21 @@ def test_report_opens_with_the_answer_and_needs_no_network(finished):
 
 
 def test_nothing_changed_means_no_jobs(finished):
-    assert finished.warmed().planned() == {}
-    again = finished.warmed().run("--quiet")
+    assert finished.planned() == {}
+    again = finished.run("--quiet")
     assert again.returncode == 0
     assert again.stdout.strip() == ""
 
 
 def test_summary_names_the_report(finished):
-    again = finished.warmed().run()
+    again = finished.run()
     assert again.returncode == 0
     assert "report.html" in again.stdout
     assert "samples/s" in again.stdout
 
 
 def test_a_study_is_a_target(finished):
-    done = finished.warmed().call(
+    done = finished.call(
         "snakemake", "--profile", "local", "-n", "--forcerun", "plot_answer", "mini"
     )
     assert done.returncode == 0, done.stdout

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mini_project import MINI, Project, know_code, make_project
+from mini_project import MINI, UNTRAINED, interpreter, make_project
 
 
 def wait_for(condition, timeout_s=300.0, what="condition"):
@@ -51,40 +50,46 @@ def no_half_written_result(project):
 
 
 RUN = ("feedrate", "run")
-LONG = 10_000
-"""Steps of a run that lasts until it is killed."""
 ONE_RUN = {"factors": MINI["factors"] | {"workers": {"sets": "loader.workers", "levels": [0]}}}
+LASTING = {"protocol": MINI["protocol"] | {"steps": 10_000, "ceiling_s": 0.02}}
+"""A run that lasts until it is killed."""
 
 
-def lasting(steps):
-    """The protocol of runs that last long enough to be killed."""
-    return {"protocol": MINI["protocol"] | {"steps": steps, "ceiling_s": 0.02}}
+@pytest.fixture
+def clean_end():
+    """Ends what a test that failed has left."""
+    projects = []
+    yield projects.append
+    for project in projects:
+        for process in processes_of(project):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """A project with its dataset, prepared."""
-    project = make_project(tmp_path_factory.mktemp("prepared"))
-    made = project.call("snakemake", "--profile", "profiles/local", "--until", "preprocess_dataset")
-    assert made.returncode == 0, made.stdout
+@pytest.fixture
+def cold(tmp_path, clean_end):
+    """A new project, in which all processes are new interpreters as for a user; see `waiting`."""
+    return waiting(make_project(tmp_path / "cold", cold=True), clean_end)
+
+
+@pytest.fixture
+def slow(ready, clean_end):
+    """A prepared project; see `waiting`."""
+    return waiting(ready, clean_end)
+
+
+def waiting(project, clean_end):
+    """The project, with one run. While its file `waits` exists, training is a new interpreter that
+    only says that it has made a step, and then waits."""
+    clean_end(project)
+    waits = project.root / "waits"
+    held = UNTRAINED.format(python=sys.executable)
+    start = f'if [ -e {waits} ]; then {held}; fi; exec {{python}} "$@"'
+    python = interpreter(project.root, "cpu", start, project.python)
+    project.device("cpu", software={"python": str(python)})
+    project.study(**ONE_RUN)
+    waits.touch()
     return project
-
-
-@pytest.fixture
-def ready(prepared, tmp_path):
-    """A copy of it."""
-    return know_code(Project(shutil.copytree(prepared.root, tmp_path / "ready", symlinks=True)))
-
-
-@pytest.fixture
-def slow(ready):
-    """A copy with new interpreters, and two runs that last long enough to be killed."""
-    project = Project(ready.root, sys.executable)
-    project.study(**lasting(30))
-    yield project
-    for process in processes_of(project):  # left by a test that failed
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 def stop(project, way, wrapper):
@@ -103,26 +108,30 @@ def stop(project, way, wrapper):
     return output
 
 
-def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goes_on(slow):
-    slow.study(**ONE_RUN, **lasting(30))
+def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goes_on(cold):
+    """Ctrl-C reaches real training. At the end, a whole workflow of new interpreters has run."""
     earlier = []
-    for way in ("plain", "driver", "Ctrl-C", "wrapper"):
+    for way in ("plain", "driver", "wrapper", "Ctrl-C"):
+        if way == "Ctrl-C":
+            (cold.root / "waits").unlink()
+            cold.study(**ONE_RUN, **LASTING)
         command = ("snakemake", "--profile", "profiles/local") if way == "plain" else RUN
-        started = slow.popen(*command, start_new_session=True)
-        earlier.append(wait_for(lambda: training_step(slow, earlier), what="a training step"))
-        output = stop(slow, way, started)
+        started = cold.popen(*command, start_new_session=True)
+        earlier.append(wait_for(lambda: training_step(cold, earlier), what="a training step"))
+        output = stop(cold, way, started)
         if way == "plain":  # Snakemake by itself names the command to unlock
-            again = slow.warmed().call(*command)
+            again = cold.warmed().call(*command)
             assert again.returncode != 0
             assert "--unlock" in again.stdout
         elif way == "Ctrl-C":
             assert started.returncode == 130
             assert "run the same command to continue" in output
             assert "Traceback" not in output
-    done = slow.warmed().run()
+    cold.study(**ONE_RUN)
+    done = cold.run()
     assert done.returncode == 0, done.stdout
-    assert len(set(slow.root.glob("results/mini/cpu/*/rep*/record.json"))) == 1
-    assert slow.warmed().planned() == {}
+    assert len(set(cold.root.glob("results/mini/cpu/*/rep*/record.json"))) == 1
+    assert cold.warmed().planned() == {}
 
 
 def second_driver_is_told(project):
@@ -137,10 +146,9 @@ def second_driver_is_told(project):
 
 
 def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tried_again(slow):
-    slow.study(**ONE_RUN, **lasting(LONG))
-    wrapper = slow.warmed().popen("feedrate", "run")
+    wrapper = slow.popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
-    second_driver_is_told(slow.warmed())
+    second_driver_is_told(slow)
     workers = [p for p in processes_of(slow) if "worker" in p.cmdline()]
     assert workers
     workers[0].kill()
@@ -151,9 +159,9 @@ def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tr
     assert "signal 9" in failed["cause"]
     assert failed["cell"] in output
     assert (slow.root / "report.html").exists()
-    assert slow.warmed().planned()["train_cpu"] == 1
-    slow.study(**ONE_RUN)
-    again = slow.warmed().run()
+    assert slow.planned()["train_cpu"] == 1
+    (slow.root / "waits").unlink()
+    again = slow.run()
     assert again.returncode == 0, again.stdout
     assert slow.record(failed["cell"])["status"] == "ok"
 
@@ -175,11 +183,12 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
 
 
 def test_full_disk_is_reported_as_such(ready):
-    """A file system of 300 kB under results/: the job says what is wrong."""
+    """A file system of 200 kB under results/: the job says what is wrong."""
+    ready.study(**ONE_RUN)
     target = ready.root / "results"
     target.mkdir(exist_ok=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(target)],
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(target)],
         check=False,
         capture_output=True,
     )

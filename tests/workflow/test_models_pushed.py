@@ -1,15 +1,12 @@
 """Kept models, from training over their scores and cards to a hub."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 from mini_project import MINI, Project
 from stand_in_hub import COMMIT, stand_in_hub
-
-import warm
 
 TOKEN = "hf_secret_of_a_test"
 CELL = "workers=0~decode=host"
@@ -33,28 +30,16 @@ def hub():
         yield hub
 
 
-@pytest.fixture(scope="module")
-def variables(hub) -> dict[str, str]:
-    """What huggingface_hub reads when it is imported."""
-    return {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_TELEMETRY": "1"}
-
-
-@pytest.fixture(scope="module")
-def python(variables) -> str:
-    """A warm interpreter that has imported huggingface_hub with the hub's address."""
-    return warm.warm(sys.executable, warm.MODULES, **variables)
-
-
 @pytest.fixture
-def pushing(project, variables, python) -> Pushing:
+def pushing(ready, hub) -> Pushing:
     """One cell whose model is to be pushed, though the study keeps none."""
-    project.study(factors=FACTORS)
-    project.config(
+    ready.study(factors=FACTORS)
+    ready.config(
         push_to_hub="me/models",
         winoground_sets={"generated": {"source": "generated", "examples": 3}},
     )
-    made = Pushing(project.root, python)
-    made.hub = variables
+    made = Pushing(ready.root)
+    made.hub = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_TELEMETRY": "1"}
     return made
 
 

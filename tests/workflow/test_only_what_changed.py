@@ -64,7 +64,7 @@ def test_a_failed_run_is_tried_again_and_out_of_memory_only_when_asked_for(edite
     assert TRAIN not in edited.planned()
     asked = ("--forcerun", str(outcome.relative_to(edited.root)))
     assert edited.planned(*asked)[TRAIN] == 1
-    done = edited.run("--quiet", *asked)
+    done = edited.call("snakemake", "--profile", "profiles/local", *asked)
     assert done.returncode == 0, done.stdout
     assert edited.record("workers=1~decode=host")["status"] == "ok"
     assert edited.planned() == {}

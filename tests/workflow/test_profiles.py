@@ -1,4 +1,5 @@
-"""Every profile with every study: a dry-run, and what each training job would ask for."""
+"""Every profile, and every study on each kind of device: dry-runs, and what each training job would
+ask for."""
 
 import functools
 import os
@@ -42,6 +43,9 @@ TOOLS = {
     ),
 }
 """What a server with eight cards says of itself."""
+PLANNED = {profile: tuple(STUDIES[:1] if profile in TOOLS else STUDIES) for profile in PROFILES}
+"""The studies of each profile's plan. A server plans what a cluster plans for the same device: no
+key of a profile is for one study."""
 
 DOWNLOADS = {"fetch_dataset", "fetch_checkpoint"}
 SHORT = {"parse_logs", "collect_results", "write_overview"}
@@ -164,10 +168,11 @@ def test_the_list_of_profiles_is_whole():
     assert sorted(DEVICES) == PROFILES
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    ("profile", "study"), [(profile, study) for profile in PROFILES for study in PLANNED[profile]]
+)
 def test_a_study_is_planned_for_the_profiles_device(planned, profile, study):
-    found = planned(profile, *STUDIES).said
+    found = planned(profile, *PLANNED[profile]).said
     trained = {
         job.rule
         for job in found.jobs
@@ -179,14 +184,14 @@ def test_a_study_is_planned_for_the_profiles_device(planned, profile, study):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_data_and_weights_are_those_that_the_profile_says(planned, profile):
-    found = planned(profile, STUDIES[0]).said
+    found = planned(profile, *PLANNED[profile]).said
     choices = ROOT / f"profiles/{profile}/choices.yaml"
     expected = yaml.safe_load(choices.read_text()) if choices.exists() else {"checkpoint": None}
     config = found.configuration.config
     assert {key: config[key] for key in expected} == expected
     fetched = {job.rule for job in found.jobs if job.rule.startswith("fetch_")}
     weights = {"fetch_checkpoint"} if expected["checkpoint"] else set()
-    assert fetched == {"fetch_dataset"} | weights
+    assert fetched - {"fetch_winoground"} == {"fetch_dataset"} | weights
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)

@@ -3,6 +3,7 @@
 import json
 import re
 
+PLAIN = ("snakemake", "--profile", "profiles/local")
 CELLS = [f"mini/cpu/workers={n}~decode=host" for n in (0, 1)]
 
 
@@ -13,35 +14,35 @@ def test_a_disturbed_run_is_repeated_once(edited):
     text = outcome.read_text()
     assert '"other_training_jobs": 0' in text
     outcome.write_text(text.replace('"other_training_jobs": 0', '"other_training_jobs": 1'))
-    told = edited.run("--quiet")
+    told = edited.call(*PLAIN)
     assert told.returncode != 0
     assert edited.record(run.parent.name)["status"] == "invalid"
     assert edited.planned()["train_cpu"] == 1
-    again = edited.run("--quiet")
+    again = edited.call(*PLAIN)
     assert again.returncode == 0, again.stdout
     assert json.loads(outcome.read_text())["attempt"] == 2
     assert other.read_text() == kept
     assert edited.planned() == {}
 
 
-def test_an_open_decision_gets_one_more_block_and_then_the_budget_is_spent(project):
+def test_an_open_decision_gets_one_more_block_and_then_the_budget_is_spent(edited):
     # With one repeat, rates within a factor of 6 may be equal: nothing is decided.
-    project.study(thresholds={"noise_share": 5.0})
-    project.config(repeats="auto", auto_repeats={"most": 2, "hours": 1})
-    shown = project.call("feedrate", "plan").stdout
+    edited.study(thresholds={"noise_share": 5.0})
+    edited.config(repeats="auto", auto_repeats={"most": 2, "hours": 1})
+    shown = edited.call("feedrate", "plan").stdout
     assert "Planned repeats of a cell: 1; then" in shown
     assert "up to 2, and in all 1 hours" in shown
-    done = project.run()
+    done = edited.run()
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("one more repeat of 2 cells") == 1
-    repeats = project.root / "results/repeats.json"
+    repeats = edited.root / "results/repeats.json"
     assert json.loads(repeats.read_text()) == dict.fromkeys(CELLS, 2)
-    assert all((project.root / "results" / cell / "rep2/record.json").exists() for cell in CELLS)
-    page = (project.root / "results/overview.html").read_text()
+    assert all((edited.root / "results" / cell / "rep2/record.json").exists() for cell in CELLS)
+    page = (edited.root / "results/overview.html").read_text()
     assert re.search(r"decision was open: <a [^>]*>2 runs</a>, ", page)
-    assert project.planned() == {}, "plain Snakemake plans the same runs"
-    project.config(repeats=None)
-    assert "train_cpu" not in project.planned()
-    project.config(repeats="auto")
+    assert edited.planned() == {}, "plain Snakemake plans the same runs"
+    edited.config(repeats=None)
+    assert "train_cpu" not in edited.planned()
+    edited.config(repeats="auto")
     repeats.unlink()
-    assert "train_cpu" not in project.planned(), "the runs are there, and no longer asked for"
+    assert "train_cpu" not in edited.planned(), "the runs are there, and no longer asked for"

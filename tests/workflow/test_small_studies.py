@@ -1,24 +1,23 @@
-"""Every study in its small form, cut to a few cells and steps: one call, from nothing to report."""
+"""Every study in its small form, cut to a few cells and steps: one call, from nothing to report.
+The search for the largest batch is in test_batch_search.py."""
 
 import csv
 import gzip
 import html
 import json
-import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import yaml
-from mini_project import DATA, Project, make_project
+from mini_project import DATA, Project, make_project, render_others
 
 from feedrate.config.spec import missing_packages
 from feedrate.core.paths import TRACE_NAME
 
 PROTOCOL = {"steps": 3, "warmup_steps": 1, "repeats": 1, "ceiling_s": 0.02}
-BATCH = (2, 80, 96)
-"""The first fits in the memory that the cut study gives; the second does not by far."""
 SMALL = 2
-"""The batch of all other runs."""
+"""The batch of all runs."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +27,13 @@ class Cut:
     kept: dict[str, tuple]
     cells: dict[str, str]
     pages: tuple[str, ...]
+    """The pages that the workflow makes. A test makes the others from the same results."""
 
 
 STUDIES = {
     "gaudi-accelerations": Cut(
-        kept={"technique": ("baseline", "eager", "last-batch-kept")},
-        cells={
-            "technique=baseline": "ok",
-            "technique=eager": "unsupported",
-            "technique=last-batch-kept": "ok",
-        },
+        kept={"technique": ("baseline", "eager")},
+        cells={"technique=baseline": "ok", "technique=eager": "unsupported"},
         pages=("tables/window.html", "figures/ladder.svg", "tables/training.html"),
     ),
     "bridgetower-speedups": Cut(
@@ -56,10 +52,9 @@ STUDIES = {
         pages=("figures/ladder.svg", "tables/window.html", "tables/published.html"),
     ),
     "vit-speedups": Cut(
-        kept={"size": ("tiny",), "technique": ("baseline", "pooled-head", "fp8")},
+        kept={"size": ("tiny",), "technique": ("baseline", "fp8")},
         cells={
             "size=tiny~technique=baseline": "ok",
-            "size=tiny~technique=pooled-head": "ok",
             "size=tiny~technique=fp8": "unsupported",
         },
         pages=("figures/ladder.svg", "tables/training.html", "tables/scaling.html"),
@@ -79,15 +74,6 @@ STUDIES = {
         },
         pages=("figures/sizes.svg", "figures/ladder.svg", "tables/training.html"),
     ),
-    "flava-batch-search": Cut(
-        kept={"size": ("tiny",), "strategy": ("ddp",), "batch": BATCH},
-        cells={
-            "size=tiny~strategy=ddp~batch=2": "ok",
-            "size=tiny~strategy=ddp~batch=80": "out_of_memory",
-            "size=tiny~strategy=ddp~batch=96": "out_of_memory",
-        },
-        pages=("figures/reach.svg", "tables/largest.html"),
-    ),
     "dataloading-levels": Cut(
         kept={"decode": ("host", "cache", "device"), "scaled": (False,), "workers": (0,)},
         cells={
@@ -95,7 +81,10 @@ STUDIES = {
             "decode=cache~scaled=false~workers=0": "ok",
             "decode=device~scaled=false~workers=0": "unsupported",
         },
-        pages=("figures/answer.svg", "tables/ceilings.html", "tables/speedup.html"),
+        pages=(
+            *("figures/answer.svg", "tables/ceilings.html", "tables/speedup.html"),
+            "tables/would_help.html",
+        ),
     ),
     "loader-claims": Cut(
         kept={"loader": ("torch", "torch-threads", "spdl", "webdataset"), "workers": (1,)},
@@ -112,38 +101,44 @@ STUDIES = {
 }
 
 
-def cut(project: Project, name: str) -> None:
-    """Leave out all other cells, and make batches small; all else stays as it is."""
+def cut(project: Project, name: str) -> dict:
+    """Leave out all other cells and pages, and make batches small; all else stays as it is. Returns
+    the whole study."""
     path = project.root / f"config/studies/{name}.yaml"
+    whole = yaml.safe_load(path.read_text())
     study = yaml.safe_load(path.read_text())
     own = study["adapt"]["cpu"]
     own["protocol"] = PROTOCOL
-    if kept := STUDIES[name].kept.get("batch"):
-        levels = study["factors"]["batch"]["levels"]
-        study["factors"]["batch"]["levels"] = sorted({*levels, *kept})
+    if "batch" in study["factors"]:
         study["baseline"]["batch"] = SMALL
+        study["factors"]["batch"]["levels"].append(SMALL)
     else:
         own["settings"].setdefault("train", {})["batch_size"] = SMALL
-    if name == "flava-batch-search":
-        own["settings"]["train"]["memory_gib"] = 1.75
-        del study["search"]  # test_batch_search.py runs one
-        study["claims"] = [c for c in study["claims"] if "largest" not in c["expression"]]
     for factor, kept in STUDIES[name].kept.items():
         for level in study["factors"][factor]["levels"]:
             if level not in kept:
                 left_out = {"levels": {factor: level}, "why": "The test is short."}
                 study["exclude"] = [*study.get("exclude", []), left_out]
+    for part in ("tables", "figures"):
+        shown = [Path(made).stem for made in STUDIES[name].pages if made.startswith(part)]
+        study[part] = [one for one in study[part] if one["name"] in shown]
     path.write_text(yaml.safe_dump(study, sort_keys=False))
+    return whole
 
 
 @pytest.fixture(scope="module")
-def studies(tmp_path_factory) -> Project:
+def whole() -> dict[str, dict]:
+    """The studies as they are committed, by name; filled when they are cut."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory, whole) -> Project:
     """A project in which the cut studies have been run by one call."""
     project = make_project(tmp_path_factory.mktemp("studies"))
     datasets = yaml.safe_load((project.root / "config/config.yaml").read_text())["datasets"]
     project.config(datasets=datasets | {"small": DATA | {"train": 100}})
-    for name in STUDIES:
-        cut(project, name)
+    whole |= {name: cut(project, name) for name in STUDIES}
     done = project.run(*(word for name in STUDIES for word in ("--study", name)))
     assert done.returncode == 0, done.stdout
     return project
@@ -181,17 +176,31 @@ def test_every_cell_ends_as_it_should(studies, name):
         assert all(check["passed"] for check in record["checks"])
 
 
+def shows_numbers(text: str) -> None:
+    assert text.startswith(("<!doctype html>", "<?xml"))
+    assert len(text) > 2000
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_its_pages_are_made_of_the_numbers(studies, name):
     folder = studies.root / "results" / name
-    for page in STUDIES[name].pages:
-        text = (folder / page).read_text()
-        assert text.startswith(("<!doctype html>", "<?xml"))
-        assert len(text) > 2000
+    for made in STUDIES[name].pages:
+        shows_numbers((folder / made).read_text())
     study = yaml.safe_load((studies.root / f"config/studies/{name}.yaml").read_text())
     overview = html.unescape((studies.root / "results/overview.html").read_text())
     assert study["question"].strip() in overview
     assert f"{study['title']}: all results" in overview
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_its_other_pages_can_be_made_of_them_too(studies, whole, monkeypatch, name):
+    monkeypatch.chdir(studies.root)
+    others = render_others(name, whole[name])
+    assert len(others) + len(STUDIES[name].pages) == sum(
+        len(whole[name][part]) for part in ("tables", "figures")
+    )
+    for text in others:
+        shows_numbers(text)
 
 
 def test_what_ran_was_what_was_asked_for(studies):
@@ -217,17 +226,5 @@ def test_a_device_without_a_peak_has_a_reason_in_place_of_a_prediction(studies):
     assert page.count("A sample of bridgetower-tiny, 32 tokens") == 1
 
 
-def test_out_of_memory_is_a_result(studies):
-    found = rows(studies, "flava-batch-search")
-    assert "can't allocate memory" in found["size=tiny~strategy=ddp~batch=80"]["cause"]
-    pruned = found["size=tiny~strategy=ddp~batch=96"]["cause"]
-    assert pruned.startswith("Not tried: size=tiny~strategy=ddp~batch=80 ran out of memory")
-    same = ("--config", f"studies=[{','.join(STUDIES)}]")
-    assert studies.planned(*same) == {}, (
-        "a cell that was not tried stays so while its reason stands"
-    )
-    page = (studies.root / "results/flava-batch-search/tables/largest.html").read_text()
-    assert page.index("<td>2<") < page.index("can&#x27;t allocate memory")
-    overview = (studies.root / "results/overview.html").read_text()
-    assert "CPU: a batch of 2 fits (size = tiny, strategy = ddp)." in overview
-    assert re.search(r"1 cell ran out of memory \([^)]*\), which counts as a result; 1 ", overview)
+def test_then_there_is_nothing_to_do(studies):
+    assert studies.planned("--config", f"studies=[{','.join(STUDIES)}]") == {}
