@@ -305,6 +305,22 @@ def test_too_few_cores_are_slow(project, monkeypatch):
     assert look(project, make_job("torchrun", 2))["cores"].outlook == SLOW
 
 
+@pytest.mark.parametrize(
+    ("flags", "precision", "slow"),
+    [
+        ("fpu avx2", "bf16", True),
+        ("fpu avx2", "fp32", False),
+        ("avx2 avx512bw", "bf16", False),
+        ("", "bf16", False),
+    ],
+)
+def test_bf16_without_instructions_for_it_is_slow(project, monkeypatch, flags, precision, slow):
+    monkeypatch.setattr(host, "processor_flags", flags.split)
+    found = look(project, with_python(sys.executable, train={"precision": precision}))
+    bf16 = [one for subject, one in found.items() if subject.endswith("bf16")]
+    assert [one.outlook for one in bf16] == [SLOW] * slow
+
+
 def test_unknown_numa_nodes_are_slow_where_there_are_several(project, machine):
     gpu_node(machine)
     for node in ("node0", "node1"):

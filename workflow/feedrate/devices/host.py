@@ -122,9 +122,13 @@ def cpu_mhz() -> float | None:
 
 def bf16_instructions() -> list[str]:
     """The processor's flags among `BF16_INSTRUCTIONS`; without any it computes bf16 in fp32."""
+    return [name for name in BF16_INSTRUCTIONS if name in processor_flags()]
+
+
+def processor_flags() -> list[str]:
+    """The instructions that an x86 processor has; empty for others."""
     lines = kernel_text(PROC / "cpuinfo").splitlines()
-    flags = next((line for line in lines if line.startswith("flags")), "").split()
-    return [name for name in BF16_INSTRUCTIONS if name in flags]
+    return next((line for line in lines if line.startswith("flags")), "").split()
 
 
 def other_training_jobs() -> int:

@@ -234,6 +234,7 @@ def _of_device(project: Project, device: Device, specs: list[RunSpec]) -> Iterat
     asked = Asked(specs, python, ask(spec, {**QUESTIONS, **questions}, environment))
     yield from _software(asked)
     yield from _trackers(asked, project.config.trackers)
+    yield from _bf16(asked)
     if questions and asked.answers:
         yield from plugins.load(__name__, spec.kind).findings(asked)
 
@@ -278,6 +279,16 @@ def _trackers(asked: Asked, wanted: Sequence[str]) -> Iterator[Finding]:
             f"package {name} ({allowed})",
             f"{asked.python} -m pip install --no-deps -r requirements/trackers.txt",
         )
+
+
+def _bf16(asked: Asked) -> Iterator[Finding]:
+    """Runs in bf16 on an x86 processor without AVX-512: torch's fast library for products of
+    matrices needs it for bf16 (aten/src/ATen/native/mkldnn/Utils.h)."""
+    studies = asked.studies({"train.precision": ("bf16", "bf16_full")})
+    flags = host.processor_flags()
+    if studies and asked.specs[0].kind == "cpu" and flags and "avx512bw" not in flags:
+        text = "without AVX-512, products of matrices in bf16 take many times as long as in fp32"
+        yield Finding(SLOW, "bf16", text, "expect long runs, or exclude the level", studies)
 
 
 def _software(asked: Asked) -> Iterator[Finding]:
