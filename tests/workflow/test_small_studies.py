@@ -156,7 +156,7 @@ def test_a_trace_lies_beside_its_record_and_the_page_links_it(studies):
         assert json.load(stream)["traceEvents"]
     assert (studies.root / run / "record.json").is_file()
     page = (studies.root / "results/vit-profile/tables/cells.html").read_text()
-    assert f">{run}/{TRACE_NAME}</a>" in page
+    assert f'href="../../../{run.replace("=", "%3D")}/{TRACE_NAME}">{TRACE_NAME}</a>' in page
 
 
 @pytest.mark.parametrize("name", STUDIES)
