@@ -183,7 +183,7 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
 
 
 def test_full_disk_is_reported_as_such(ready):
-    """A file system of 200 kB under results/: the job says what is wrong."""
+    """results/ is a file system of 200 kB: the job's error names the full disk."""
     ready.study(**ONE_RUN)
     target = ready.root / "results"
     target.mkdir(exist_ok=True)

@@ -334,3 +334,13 @@ def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_pa
 def test_reach_says_where_nothing_fitted(tmp_path):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
     assert "nothing to draw" in reach(tmp_path, bad)
+
+
+def test_a_figure_grows_with_its_notes():
+    heights_in = []
+    for words in ("", "Not supported on CPU.", "Not supported on CPU. " * 20):
+        figure, _ = canvas.new(2.0)
+        canvas.note(figure, [words])
+        heights_in.append(figure.get_figheight())
+    assert heights_in[0] == 2.0
+    assert heights_in == sorted(set(heights_in))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from report_samples import EVIL, STUDY, table
+from report_samples import EVIL, STUDY, make_project, study_of, table
 
 from feedrate.config.errors import ConfigError
 from feedrate.report import markup, overview, page
-from feedrate.report.rows import CellOf, Inputs
+from feedrate.report.rows import CellOf, CellRow, Inputs
 
 
 @given(st.text())
@@ -94,3 +94,16 @@ def test_a_noisy_cell_is_marked_and_a_note_says_what_that_means(project, inputs,
     page = table(project, inputs, kind)
     assert "<small>noisy</small>" not in page
     assert "<p>noisy: " not in page
+
+
+def test_many_unsupported_cells_are_named_by_their_levels():
+    names = [f"size={size}~batch={n}" for size in ("1.8B", "10B") for n in range(99)]
+    lacking = {"study": "s", "device": "cpu", "status": "unsupported", "cause": "No."}
+    many = [CellRow(cell=name, **lacking) for name in names]
+    page = markup.cell_table(study_of(make_project(("cpu",))), many, {})
+    assert "198 cells not supported" in page
+    assert "combinations of size = 1.8B and 10B; batch = 0, 1" in page
+
+
+def test_every_column_of_the_data_has_a_head(project, inputs):
+    assert '<th scope="col"></th>' not in table(project, inputs, "data")

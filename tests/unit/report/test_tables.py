@@ -10,15 +10,13 @@ from report_samples import (
     STUDY,
     TABLES,
     make_project,
-    study_of,
     table,
     with_study,
     write_results,
 )
 
 from feedrate.config.study import Table
-from feedrate.report.markup import cell_table
-from feedrate.report.rows import CellRow, ClaimRow, Inputs
+from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.report.tables import training
 from feedrate.results.columns import FIT, with_factors
 from feedrate.results.tables import read_csv, write_csv
@@ -392,12 +390,3 @@ def test_a_trace_is_linked_by_its_path_and_has_a_column_only_where_there_is_one(
     path = f"results/{STUDY}/cpu/{cells[one].cell}/rep1/trace.json.gz"
     assert f'<a href="../../../{path.replace("=", "%3D")}">trace.json.gz</a>' in page
     assert "<small>no events of HPU</small>" in page
-
-
-def test_many_unsupported_cells_are_named_by_their_levels():
-    names = [f"size={size}~batch={n}" for size in ("1.8B", "10B") for n in range(99)]
-    lacking = {"study": "s", "device": "cpu", "status": "unsupported", "cause": "No."}
-    many = [CellRow(cell=name, **lacking) for name in names]
-    page = cell_table(study_of(make_project(("cpu",))), many, {})
-    assert "198 cells not supported" in page
-    assert "combinations of size = 1.8B and 10B; batch = 0, 1" in page

@@ -47,8 +47,8 @@ _compile = torch.compile
 
 
 def compile_without_mode(model: Any = None, **options: Any) -> Any:
-    """`torch.compile`; a compiled module runs without `CpuBeneath`, of which the device has nothing
-    and which would be traced with every operation. No module here names a device."""
+    """`torch.compile`, whose modules run without `CpuBeneath`: it would be traced with every
+    operation, and a real device has no such mode. No module here names a device."""
     compiled = _compile(model, **options)
     if isinstance(compiled, torch.nn.Module):
         forward = compiled.forward
