@@ -162,7 +162,9 @@ def test_transformers_own_trainer_is_a_second_library(prepared, tmp_path, full_j
 def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_path):
     """CLIP: tracing has fewer layers to follow than in BridgeTower, which is compiled below."""
     compiled = {**STOCK, "mode": "compile"}
-    spec = make_spec(count=2, launcher="torchrun", hpu=compiled, model={"name": "clip"})
+    spec = make_spec(
+        count=2, launcher="torchrun", hpu=compiled, model={"name": "clip"}, ceiling_s=0.05
+    )
     job = Job(spec, prepared, tmp_path / "rep1")
     assert check_stock(job).measurement.samples == 12
     (ran,) = job.events("strategy")
@@ -206,7 +208,8 @@ COMPILED = {"mode": "compile", "use_compiled_autograd": True}
 def test_other_settings_train_too_and_learn_the_same(
     prepared, tmp_path, hpu, accumulation, full_job
 ):
-    spec = make_spec(hpu=hpu, train={"gradient_accumulation": accumulation})
+    train = {"gradient_accumulation": accumulation}
+    spec = make_spec(hpu=hpu, train=train, ceiling_s=0.05)
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0, job.stderr
     assert failed_checks(job.record()) == {}

@@ -32,7 +32,7 @@ def cut(study: dict) -> dict:
             "loader": {"max_tokens": 512, "workers": 0},
             "train": {"precision": "fp32", "memory_gib": LIMIT_GIB},
         },
-        "protocol": {"steps": STEPS, "warmup_steps": 1, "ceiling_s": 0.02},
+        "protocol": {"steps": STEPS, "warmup_steps": 1, "ceiling_s": 0},
     }
     batches = study["factors"]["batch"]["levels"]
     batches.insert(0, LISTED)

@@ -15,7 +15,14 @@ from mini_project import DATA, Project, make_project, render_others
 from feedrate.config.spec import missing_packages
 from feedrate.core.paths import TRACE_NAME
 
-PROTOCOL = {"steps": 3, "warmup_steps": 1, "repeats": 1, "ceiling_s": 0.02}
+PROTOCOL = {"steps": 3, "warmup_steps": 1, "repeats": 1}
+CEILINGS = {
+    "tables/ceilings.html",
+    "tables/would_help.html",
+    "figures/stages.svg",
+    "tables/stages.html",
+}
+"""Pages of what is measured after the timed steps."""
 SMALL = 2
 """The batch of all runs."""
 
@@ -108,7 +115,8 @@ def cut(project: Project, name: str) -> dict:
     whole = yaml.safe_load(path.read_text())
     study = yaml.safe_load(path.read_text())
     own = study["adapt"]["cpu"]
-    own["protocol"] = PROTOCOL
+    measured = CEILINGS.intersection(STUDIES[name].pages)
+    own["protocol"] = PROTOCOL | {"ceiling_s": 0.02 if measured else 0}
     if "batch" in study["factors"]:
         study["baseline"]["batch"] = SMALL
         study["factors"]["batch"]["levels"].append(SMALL)

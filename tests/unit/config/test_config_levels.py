@@ -119,6 +119,12 @@ def test_a_wrong_bundle_is_told(copy, old, new, said):
     assert f"config/{LADDER}: {said}" in error
 
 
+def test_what_needs_time_after_the_window_gets_some(copy):
+    copy.edit(LADDER, ("ceiling_s: 0.4}", "ceiling_s: 0, profile_steps: 3}"))
+    with pytest.raises(ConfigError, match="virtual and profile_steps need more than 0 s"):
+        make_plan(copy.load(studies=["gaudi-accelerations"]))
+
+
 def planned_cells(copy, device):
     plan = make_plan(copy.load(studies=["dataloading-levels"], devices=[device]))
     return plan, {spec.cell: spec for spec in plan.runs.values()}

@@ -174,7 +174,7 @@ def spec_of(**changes):
         "launcher": "bell",
         "model": {"name": "brightness", "size": "small"},
         "loader": {"decode": "device"},
-        "protocol": {"steps": 3, "ceiling_s": 0.05},
+        "protocol": {"steps": 3, "ceiling_s": 0},
     }
     return tiny_spec(**{**common, **changes})
 

@@ -42,7 +42,7 @@ def ranks(job):
 
 def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was_promised(start):
     """kill -9 of the supervisor while two data-loader workers run; then the same command."""
-    spec = make_spec(workers=2, evaluate=True, save_checkpoints=True, steps=6)
+    spec = make_spec(workers=2, evaluate=True, save_checkpoints=True, steps=6, ceiling_s=0.05)
     killed = start(msgspec.structs.replace(spec, protocol=make_spec(**ENDLESS).protocol), cold=True)
     below = killed.until_steps(2)
     assert len(below) >= 3  # the rank and its data-loader workers
@@ -163,7 +163,7 @@ def test_a_job_past_its_time_is_stopped_and_recorded(start):
 
 def test_two_ranks_under_torchrun_and_a_driver_on_another_host_is_not_looked_for(start):
     driver = f"{os.getpid()}@another-host"
-    job = start(make_spec(count=2, steps=3, workers=1), FEEDRATE_DRIVER_PID=driver)
+    job = start(make_spec(count=2, steps=3, workers=1, ceiling_s=0.05), FEEDRATE_DRIVER_PID=driver)
     exit_code, stderr = job.wait(200)
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "ok", outcome(job)["cause"]

@@ -146,14 +146,8 @@ def job(tiny_prepared, tmp_path, monkeypatch):
     return _run
 
 
-@pytest.fixture
-def without_rounds(monkeypatch):
-    """Jobs end with their evaluation; the rounds after it are most of the work of a tiny job."""
-    monkeypatch.setattr("feedrate.jobs.train.measure_ceilings", lambda *_: None)
-
-
 def test_accumulated_micro_steps_are_one_step(job):
-    _, events = job(accumulation=2, steps=3)
+    _, events = job(accumulation=2, steps=3, ceiling_s=0.05)
     assert [(e["step"], e["samples"]) for e in named(events, "step")] == [(1, 8), (2, 8), (3, 8)]
     (window,) = named(events, "window")
     assert (window["samples"], window["steps"]) == (16, 2)
@@ -170,7 +164,6 @@ def test_more_workers_than_the_rank_has_cores_are_refused_before_training(job):
         job(workers=2, oversubscribe=False)
 
 
-@pytest.mark.usefixtures("without_rounds")
 def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     """As a GPU would: what the libraries turn on while the Trainer is made is off in training."""
     told = ["tf32"]
@@ -203,7 +196,6 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "trainer/model/model.safetensors")
 
 
-@pytest.mark.usefixtures("without_rounds")
 def test_resuming_half_way_gives_the_weights_of_an_unbroken_run(job, tmp_path):
     protocol = {"steps": 6, "warmup_steps": 1, "save_checkpoints": True, "workers": 1}
     whole, events = job("whole", **protocol)
@@ -249,11 +241,16 @@ def test_a_split_smaller_than_a_step_is_told(tiny_prepared):
     check_rows(make_spec(batch_size=4, accumulation=6), tiny_prepared)
 
 
-@pytest.mark.usefixtures("without_rounds")
 def test_every_step_of_every_epoch_is_whole(job):
     """24 rows are 6 batches an epoch, which 4 micro-steps do not divide: 2 batches are left out."""
     _, events = job(accumulation=4, steps=3)
     assert [e["samples"] for e in named(events, "step")] == [16, 16, 16]
+
+
+def test_no_second_for_ceilings_is_none_measured(job):
+    _, events = job(ceiling_s=0)
+    assert named(events, "window")
+    assert named(events, "ceiling") + named(events, "stages") == []
 
 
 def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):
@@ -263,7 +260,7 @@ def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Session, "_alone", fail)
-    _, events = job()
+    _, events = job(ceiling_s=0.05)
     assert {e["kind"] for e in named(events, "ceiling")} == {"live", "loader"}
     (note,) = named(events, "note")
     assert (note["about"], note["out_of_memory"]) == ("ceiling model", True)
@@ -302,7 +299,7 @@ def test_epochs_are_shuffled_by_seed_and_epoch(tiny_prepared, tmp_path):
 
 
 def test_events_hold_what_the_contract_promises(job):
-    run, events = job(evaluate=True)
+    run, events = job(evaluate=True, ceiling_s=0.05)
     keys = {
         "start": "world_size pid host device_model driver cores_granted cores_of_host "
         "host_memory_gib intraop_threads packages python platform",
@@ -330,7 +327,6 @@ def test_events_hold_what_the_contract_promises(job):
     assert results["predict_loss"] > 0
 
 
-@pytest.mark.usefixtures("without_rounds")
 def test_training_again_is_the_same_training(job):
     first = [e["loss"] for e in named(job("one", workers=0, steps=3)[1], "step")]
     second = [e["loss"] for e in named(job("two", workers=2, steps=3)[1], "step")]

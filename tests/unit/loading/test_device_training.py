@@ -33,7 +33,7 @@ def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protoco
         levels={"decode": decode},
         loader={"decode": decode, "workers": workers, "max_tokens": 6, **(augmentation or {})},
         train={"gradient_accumulation": accumulation},
-        protocol={"steps": STEPS, "ceiling_s": 0.05, **protocol},
+        protocol={"steps": STEPS, "ceiling_s": 0, **protocol},
     )
 
 
@@ -69,7 +69,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     monkeypatch.setattr("feedrate.jobs.job_setup.distance", lambda *_: Distance(3.0, 25.0, 4.0))
     monkeypatch.setattr("feedrate.jobs.rounds.Session._alone", lambda _: Part(lambda: None))
     monkeypatch.setattr("feedrate.loading.decoders.reference.decode", watch)
-    device = run("device", make_spec("device", evaluate=True))[1]
+    device = run("device", make_spec("device", evaluate=True, ceiling_s=0.05))[1]
     assert not seen
     assert (host["data"][0]["decode"], device["data"][0]["decode"]) == ("host", "device")
     assert device["data"][0]["pixel_psnr_db"] == 25.0
@@ -100,7 +100,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
 
 
 def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
-    spec = make_spec("device", workers=2)
+    spec = make_spec("device", workers=2, ceiling_s=0.05)
     events = run("device", spec)[1]
     kinds = {kind: [e for e in events["ceiling"] if e["kind"] == kind] for kind in KINDS}
     assert sum(map(len, kinds.values())) == len(events["ceiling"]) >= 3 * 3
@@ -143,8 +143,6 @@ def test_a_resumed_run_goes_on_with_the_next_sample(
         return built
 
     monkeypatch.setattr(bridgetower, "build", without_dropout)
-    # Measuring changes no weights (test_rounds.py), and takes most of the time.
-    monkeypatch.setattr("feedrate.jobs.train.measure_ceilings", lambda *_: None)
     # 6 batches, or 3 steps, an epoch: the checkpoint lies in the middle of one.
     spec = make_spec(
         decode,

@@ -262,7 +262,10 @@ def _faults(spec: RunSpec) -> Iterator[str]:
     """Settings of a cell that do not work together."""
     yield from model_faults(spec.settings.model)
     yield from loader_faults(spec.settings.loader)
-    if library_of(spec.settings.loader) and spec.protocol.virtual:
+    protocol = spec.protocol
+    if not protocol.ceiling_s and (protocol.virtual or protocol.profile_steps):
+        yield "protocol.ceiling_s: virtual and profile_steps need more than 0 s"
+    if library_of(spec.settings.loader) and protocol.virtual:
         yield "protocol.virtual: delays reach only workers of loader.library: torch; leave it out"
     if spec.task == "inference":
         yield from inference_faults(spec)

@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from feedrate.config.errors import not_one_of
 from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
-from feedrate.config.values import Count, Level, Name, Natural, Positive, Strict, about
+from feedrate.config.values import (
+    Count,
+    Level,
+    Name,
+    Natural,
+    NotNegative,
+    Positive,
+    Strict,
+    about,
+)
 from feedrate.core import plugins, variables
 
 SPEC_SCHEMA = 1
@@ -61,7 +70,10 @@ class Protocol(Strict, kw_only=True):
     steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
     warmup_steps: Annotated[Count, about("Steps left out at the start, the first among them.")]
     ceiling_s: Annotated[
-        Positive, about("Seconds after the timed steps for training, loader and model each.")
+        NotNegative,
+        about(
+            "Seconds after the timed steps for training, loader and model each; 0: none of them."
+        ),
     ] = 2.0
     virtual: Annotated[
         list[Stage], about("Stages to make virtually faster after the timed steps (one device).")

@@ -73,7 +73,7 @@ def run_job(
             evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
     for tracker in trackers:  # nothing of them may run beside the ceilings
         tracker.close()
-    if options.measured:
+    if options.measured and spec.protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
 
 
