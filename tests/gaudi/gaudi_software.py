@@ -75,7 +75,7 @@ def make_spec(
         loader={"max_tokens": 6, **(loader or {})},  # as the texts: FLOPs are counted once
         train={"batch_size": 2, **(train or {})},
         hpu=hpu,
-        protocol={"ceiling_s": 0, **protocol},
+        protocol={"ceiling_s": 0.0, **protocol},
     )
 
 

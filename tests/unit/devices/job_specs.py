@@ -28,5 +28,5 @@ def make_job(
         cell="workers=0,decode=host",
         model={"checkpoint": checkpoint},
         hpu={"mode": mode},
-        protocol={"steps": 3, "ceiling_s": 0},
+        protocol={"steps": 3, "ceiling_s": 0.0},
     )

@@ -38,7 +38,7 @@ def make_spec(
         # As many tokens as the texts have: other FLOPs are not counted apart, which takes a second.
         loader={"workers": workers, "oversubscribe": oversubscribe, "max_tokens": 6},
         train={"batch_size": batch_size, "gradient_accumulation": accumulation},
-        protocol={"ceiling_s": 0, **protocol},
+        protocol={"ceiling_s": 0.0, **protocol},
     )
 
 

@@ -33,7 +33,7 @@ def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protoco
         levels={"decode": decode},
         loader={"decode": decode, "workers": workers, "max_tokens": 6, **(augmentation or {})},
         train={"gradient_accumulation": accumulation},
-        protocol={"steps": STEPS, "ceiling_s": 0, **protocol},
+        protocol={"steps": STEPS, "ceiling_s": 0.0, **protocol},
     )
 
 
