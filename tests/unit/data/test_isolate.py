@@ -26,6 +26,8 @@ def work(item):
             raise KeyError("fault")
         case "timeout":
             raise TimeoutError(110, "a file server did not answer")
+        case "unusable":
+            return Lost(str(os.getpid()))
         case "memory":
             try:
                 return len(bytearray(MEMORY_BYTES * 2))
@@ -56,6 +58,10 @@ def test_each_of_many_crashes_loses_its_own_item():
     results = run_isolated(work, [1, "crash"] * 4, workers=2, timeout_s=60)
     assert results[::2] == [2] * 4
     assert all(isinstance(lost, Lost) for lost in results[1::2])
+
+
+def test_an_item_that_the_task_gives_up_costs_no_new_process():
+    assert len(set(run_isolated(work, ["unusable"] * 3, workers=1, timeout_s=60))) == 1
 
 
 @pytest.mark.parametrize(("item", "error"), [("fault", KeyError), ("timeout", TimeoutError)])

@@ -54,16 +54,17 @@ def run_isolated(
                     outcome = worker.receive()
                 elif time.monotonic() > worker.deadline:
                     outcome = Lost(f"it took longer than {timeout_s:g} s")
+                    worker.usable = False
                 else:
                     continue
                 if worker.item is not None:
                     results[worker.item] = outcome
                     missing -= 1
-                if isinstance(outcome, Lost):
+                if worker.usable:
+                    worker.give(next(waiting, None), items, timeout_s)
+                else:
                     worker.stop()
                     team[place] = _Worker(task)
-                else:
-                    worker.give(next(waiting, None), items, timeout_s)
     finally:
         for worker in team:
             worker.stop()
@@ -77,6 +78,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.item: int | None = None
+        self.usable = True
         self.deadline = float("inf")
         self._process = context.Process(target=_serve, args=(task, theirs), daemon=True)
         # The process inherits the blocked signal, so Ctrl-C reaches the parent, which stops it.
@@ -103,6 +105,7 @@ class _Worker:
             result, error = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
+            self.usable = False
             code = self._process.exitcode or 0
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             if self.item is None:
