@@ -215,7 +215,7 @@ def test_a_rank_that_hangs_ends_with_its_launcher(tmp_path, monkeypatch):
     made = launch.Launch(command, dict(os.environ))
     monkeypatch.setattr(tuning.launch, "prepare", lambda *_: made)
     with pytest.raises(tuning.TuningError, match="physics took longer than"):
-        tuning.run_ranks(SPEC, "probe", folder, [], "physics", 15)
+        tuning.run_ranks(SPEC, "probe", folder, [], "physics", 6)
     rank = int((folder / "rank.pid").read_text())
     deadline_s = time.monotonic() + 10
     while psutil.pid_exists(rank) and is_alive(psutil.Process(rank)):

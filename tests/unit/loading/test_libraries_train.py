@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("counted_once")
 
 @pytest.fixture(scope="module")
 def run(tiny_prepared, tmp_path_factory):
-    """Run a job with this library; its events by name."""
+    """Run a job with this library, with one round after the window; its events by name."""
 
     def _run(**loader):
         folder = tmp_path_factory.mktemp(loader.get("library", "torch"))
@@ -26,7 +26,9 @@ def run(tiny_prepared, tmp_path_factory):
         )
         (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
         placement = Placement(2, [0, 1])
-        run_job(spec, tiny_prepared, folder, EventLog(folder, 0), placement, Options())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("feedrate.jobs.rounds.needs_more", lambda *_: False)
+            run_job(spec, tiny_prepared, folder, EventLog(folder, 0), placement, Options())
         events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
         return {e["event"]: [o for o in events if o["event"] == e["event"]] for e in events}
 

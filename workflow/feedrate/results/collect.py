@@ -198,11 +198,12 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     """
     cells = runs.drop_duplicates(KEY).set_index(KEY)
     states = outcomes(runs)
-    cells[states.columns] = states
+    # Rows in the cells' order first: or pandas orders each column by itself.
+    cells[states.columns] = states.reindex(cells.index)
     ok = runs[runs["status"] == "ok"].groupby(KEY)
     for word, function in OVER_REPEATS.items():
         names = [name for name, how in COMBINED.items() if how == word]
-        cells[names] = ok[names].agg(function)
+        cells[names] = ok[names].agg(function).reindex(cells.index)
     add_parts(cells, ok)
     cells = cells.copy()  # in few blocks again
     names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
@@ -228,7 +229,7 @@ def add_parts(cells: pd.DataFrame, ok: Any) -> None:
             ratios.setdefault(key, {}).update(told)
     if ratios:
         added = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
-        cells[added.columns] = added
+        cells[added.columns] = added.reindex(cells.index)
 
 
 def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
