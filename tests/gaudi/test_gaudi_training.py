@@ -100,7 +100,9 @@ def test_every_kind_of_output_is_read_alike(full_job, tmp_path):
     files = read_trainer(full_job.out / "trainer")
     for found in (board, text, files):
         for name in ("samples_per_s", "steps_per_s", "runtime_s", "loss", "peak_memory_gib"):
-            assert getattr(found, name) == pytest.approx(getattr(told, name), rel=1e-4), name
+            # Each output reads the peak itself, the last after the others.
+            off = {"abs": 0.05} if name == "peak_memory_gib" else {"rel": 1e-4}
+            assert getattr(found, name) == pytest.approx(getattr(told, name), **off), name
     events = (full_job.out / "trainer/runs").rglob("events.out.tfevents.*")
     board = [one.metrics for file in events for one in tensorboard.read(file)]
     (text,) = printed_text.read(tmp_path / "text/train.log")

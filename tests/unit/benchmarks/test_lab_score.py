@@ -122,7 +122,7 @@ def test_shorter_epochs_are_the_worse_fault():
         ({"verdict": "compute-bound", "disturbed": "Somebody else computed."}, "disturbed"),
         ({"status": "invalid", "failed_checks": "fp32;undisturbed"}, "disturbed"),
         ({"status": "invalid", "failed_checks": "fp32"}, "invalid"),
-        ({"status": "out_of_memory", "verdict": "memory-pressed"}, "memory-pressed"),
+        ({"status": "out_of_memory", "verdict": "memory-limited"}, "memory-limited"),
         ({}, "undecided"),
     ],
 )
@@ -151,13 +151,13 @@ def test_the_cost_is_against_clean_runs_of_the_setup_beside_it():
 
 def test_a_run_that_ran_out_of_memory_lost_everything():
     cell = {
-        **{"status": "out_of_memory", "verdict": "memory-pressed", "why": "Out.", "noisy": None},
+        **{"status": "out_of_memory", "verdict": "memory-limited", "why": "Out.", "noisy": None},
         **{"disturbed": "", "failed_checks": "", "samples_per_s": None},
         **{"run_samples_per_s": None, "run_wait_share": None},
     }
     cases = [Case("serial", LAB.fault("memory_cap"), 150)]
     (found,) = score.results(cases, {"memory_cap-150": cell}, {})
-    assert (found.cost, found.answer, found.half) == (1.0, "memory-pressed", "held_out")
+    assert (found.cost, found.answer, found.half) == (1.0, "memory-limited", "held_out")
     assert found.others == {"data-wait timer": "out_of_memory"}
 
 

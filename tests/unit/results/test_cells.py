@@ -128,7 +128,7 @@ def test_the_state_of_a_cell(tmp_path, statuses, expected):
         assert cell["samples_per_s"] is None
         assert cell["why"] == cell["cause"]
     assert (
-        cell["verdict"] == {"ok": "mixed", "out_of_memory": "memory-pressed"}.get(expected, "")
+        cell["verdict"] == {"ok": "mixed", "out_of_memory": "memory-limited"}.get(expected, "")
         or expected == "ok"
     )
 
@@ -138,7 +138,7 @@ def test_the_verdict_uses_medians_and_the_devices_memory(tmp_path):
     assert cells_of(tmp_path, records)[W1]["verdict"] == "input-bound"
     records = runs_of(1, [10.0], data_wait_share=0.01, model=10.0, peak_memory_gib=79.0)
     cells = cells_of(tmp_path, records, memory_gib={"cpu": 80.0})
-    assert cells[W1]["verdict"] == "memory-pressed"
+    assert cells[W1]["verdict"] == "memory-limited"
 
 
 def test_a_cell_that_is_not_supported_has_no_runs(tmp_path):

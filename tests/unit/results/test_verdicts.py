@@ -62,7 +62,7 @@ def name(lines=None, **changes):
         ({"model": 1.4}, "mixed"),
         ({"model": 1.4, "world_size": 8}, "communication-bound"),
         ({"model": 1.15, "world_size": 8}, "mixed"),
-        ({"peak_memory_gib": 78}, "memory-pressed"),
+        ({"peak_memory_gib": 78}, "memory-limited"),
         ({"peak_memory_gib": 70}, "compute-bound"),
         ({"loader_workers": 0, "loader": 1.1}, "compute-bound"),
         ({"loader_workers": 0, "loader": 1.1, "decodes_on_device": True}, "mixed"),
@@ -134,7 +134,7 @@ def test_full_memory_does_not_outrank_a_long_wait():
     full = {"peak_memory_gib": 76.5, "data_wait_share": 0.4}
     assert name(**full, model=1.6, loader=1.05) == "input-bound"
     assert name(**full, model=1.03) == "mixed"
-    assert name(**full | {"data_wait_share": 0.01}) == "memory-pressed"
+    assert name(**full | {"data_wait_share": 0.01}) == "memory-limited"
 
 
 def test_a_model_alone_that_is_slower_than_training_proves_nothing():
@@ -231,7 +231,7 @@ def test_memory_is_compared_with_what_the_card_really_has():
     assert cell_verdict(unknown, Thresholds(), 80).name == "compute-bound"
     assert cell_verdict(unknown, Thresholds(), None).name == "compute-bound"
     full = found(peak_memory_gib=74, device_memory_gib=76.0, reserved_memory_gib=75.24)
-    assert full.name == "memory-pressed"
+    assert full.name == "memory-limited"
     assert "97%" in full.why
     assert "99%" in full.why
 
@@ -326,7 +326,7 @@ def test_the_lines_are_the_studys():
 def test_out_of_memory_is_pressed_for_memory():
     cell = {"status": "out_of_memory", "cause": "The device ran out."}
     verdict = cell_verdict(cell, Thresholds(), None)
-    assert verdict == ("memory-pressed", "The device ran out.")
+    assert verdict == ("memory-limited", "The device ran out.")
 
 
 RATIO = st.none() | st.floats(0.01, 1e3)

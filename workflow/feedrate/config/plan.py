@@ -105,8 +105,8 @@ def runnable(
     project: Project, plan: Plan, has_ended: Callable[[RunSpec], bool] = lambda _: False
 ) -> Plan:
     """The plan without the runs whose loader library, or what its form loads, is not installed
-    here. Runs that have ended
-    stay: removing a library removes no result. A cell that has no run left is unsupported."""
+    here. Runs that have ended stay: removing a library removes no result. A cell that has no run
+    left is unsupported."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():

@@ -30,7 +30,7 @@ FEW = 4
 VERDICTS = {
     "input-bound": "This setting is input-bound: data loading limits it.",
     "compute-bound": "This setting is compute-bound: it hardly waits for data.",
-    "memory-pressed": "This setting is memory-limited: the device's memory is nearly full.",
+    "memory-limited": "This setting is memory-limited: the device's memory is nearly full.",
     "launch-bound": "This setting is launch-bound: the host launches work too slowly.",
     "core-bound": "This setting is core-bound: loader and model share too few CPU cores.",
     "rank-bound": "This setting is rank-bound: one rank holds up the others.",
@@ -40,7 +40,7 @@ VERDICTS = {
 TO_DO = {
     "input-bound": "Try faster loading before a faster device.",
     "compute-bound": "Keep the loader: the device hardly waits for it.",
-    "memory-pressed": "Free memory before you increase the batch size.",
+    "memory-limited": "Free memory before you increase the batch size.",
     "launch-bound": "Try compiling the model, or a larger batch.",
     "core-bound": "Try more CPU cores.",
     "rank-bound": "Find what slows that rank.",

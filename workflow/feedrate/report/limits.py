@@ -63,14 +63,15 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
 
 def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The settings with each verdict. Starts of epochs are named where a verdict rests on them."""
-    parts, words = [], {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
+    parts = []
     judged = [cell for cell in cells if cell.verdict]
     kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
     for (verdict, starts), group in kinds.items():
         of = {"starting epochs": "epoch_start_share"} if starts else {}
         of["waiting for data"] = "data_wait_share"
         spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
-        limited = text.with_remark(words.get(verdict, verdict), ", ".join(filter(None, spent)))
+        word = "limited by no single cause" if verdict == "mixed" else verdict
+        limited = text.with_remark(word, ", ".join(filter(None, spent)))
         parts.append(f"{limited.capitalize()}: {group_name(study, group, judged)}.")
     parts += [START_LESS] * (("input-bound", True) in kinds)
     return " ".join(parts), judged

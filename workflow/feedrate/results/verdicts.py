@@ -12,7 +12,7 @@ from feedrate.results.statistics import Estimate, Noises, median_interval, ratio
 from feedrate.results.tables import Row
 
 Name = Literal[
-    "input-bound", "compute-bound", "launch-bound", "memory-pressed", "communication-bound",
+    "input-bound", "compute-bound", "launch-bound", "memory-limited", "communication-bound",
     "core-bound", "rank-bound", "mixed", "undecided",
 ]  # fmt: skip
 
@@ -50,7 +50,7 @@ def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verd
     undecided. docs/results.md lists the rules.
     """
     if cell["status"] == "out_of_memory":
-        return Verdict("memory-pressed", cell["cause"])
+        return Verdict("memory-limited", cell["cause"])
     if cell["status"] != "ok":
         return Verdict("", cell["cause"])
     if cell["task"] == "inference":  # no loader runs in parallel, and no part is measured alone
@@ -153,7 +153,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if started is None:
         return "undecided", starts
     if memory_share >= lines.memory_pressed_share and not long:
-        return "memory-pressed", "The device's memory is nearly full"
+        return "memory-limited", "The device's memory is nearly full"
     if wait > lines.compute_bound_wait_share and not long:
         return "mixed", "Loading and computing both cost time"
     if faster is None and _nothing_else(cell, loader, lines):
