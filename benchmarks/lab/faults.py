@@ -100,8 +100,10 @@ class Case(NamedTuple):
 
 
 def read(path: Path = FILE) -> Laboratory:
-    """The faults, with today's name of a verdict: the file stays as it was committed before the rules.
-    Raises msgspec.ValidationError."""
+    """The faults, with today's name of a verdict: the file stays as it was committed.
+
+    Raises msgspec.ValidationError.
+    """
     text = path.read_text(encoding="utf-8").replace("memory-pressed", "memory-limited")
     return msgspec.convert(yaml.safe_load(text), Laboratory)
 
