@@ -1,6 +1,6 @@
 """Planning and a nothing-to-do call against a bare Snakefile with the same number of jobs.
 
-Its training rule has the usual parts: a log, a benchmark file, a thread count and one param.
+Its training rule has the parts of ours: a log, a thread count and one param.
 Without a param, Snakemake would not compare params, and would not load pandas for that.
 """
 
@@ -44,7 +44,6 @@ rule train:
     input: "resources/manifest.json"
     output: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/outcome.json"
     log: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/train.log"
-    benchmark: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/benchmark.tsv"
     threads: 2
     params: settings={{"steps": 10}}
     shell: "touch {{output}}"

@@ -1,5 +1,8 @@
 """Training: one rule per device, so that a profile can send each to its own partition."""
 
+# No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes twice a
+# second, on the cores that are measured (docs/measurement.md). The outcome has time and memory.
+
 ENVIRONMENTS = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
 
 for device, entry in VIEW.devices():
@@ -15,8 +18,6 @@ for device, entry in VIEW.devices():
             paths.OUTCOME.replace("{device}", device),
         log:
             paths.TRAIN_LOG.replace("{device}", device),
-        benchmark:
-            paths.RUN_BENCHMARK.replace("{device}", device)
         priority: signed(lambda wc, device=device: VIEW.order(wc.study, device, wc.cell, wc.repeat))
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"

@@ -140,7 +140,7 @@ class Thresholds(Strict, kw_only=True):
     compute_bound_wait_share: Annotated[Share, about("Compute-bound up to this data wait.")] = 0.02
     headroom: Annotated[Positive, about("Loader rate over consumption that shows headroom.")] = 1.3
     replay_gain: Annotated[Positive, about("Model-only to measured rate that shows a loss.")] = 1.1
-    memory_pressed_share: Annotated[Share, about("Memory-limited from this share of it.")] = 0.95
+    memory_limited_share: Annotated[Share, about("Memory-limited from this share of it.")] = 0.95
     noise_share: Annotated[Positive, about("Noisy if two runs may differ by more.")] = 0.10
     smallest_effect: Annotated[Share, about("A lesser gain is worth no other setting.")] = 0.03
     confidence: Annotated[float, Meta(description="Level of all intervals.", gt=0, lt=1)] = 0.95

@@ -152,7 +152,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         return by_wait
     if started is None:
         return "undecided", starts
-    if memory_share >= lines.memory_pressed_share and not long:
+    if memory_share >= lines.memory_limited_share and not long:
         return "memory-limited", "The device's memory is nearly full"
     if wait > lines.compute_bound_wait_share and not long:
         return "mixed", "Loading and computing both cost time"
