@@ -232,6 +232,21 @@ def test_storage_that_is_slower_is_named(study, inputs):
     assert "no setting here hides workers = 16." in of_storage(study, inputs)
 
 
+@pytest.mark.parametrize(
+    ("others", "words"), [((16,), "no setting here hides"), ((1, 2, 16), "cannot rank")]
+)
+def test_of_many_storages_one_more_easily_seems_slower(study, inputs, others, words):
+    """In single runs, whose assumed noise is compared with as many storages as there are."""
+    kept = [c for c in inputs.cells(STUDY) if c.levels["workers"] in (0, *others)]
+    cells = [
+        replace(one, samples_per_s=11.2 * (0.9 if one.levels["workers"] else 1), ci_low=None)
+        for one in kept
+        if one.status == "ok"
+    ]
+    inputs.cells = lambda _: cells
+    assert words in of_storage(study, inputs)
+
+
 def test_scaling_needs_several_numbers_of_devices(study, inputs):
     scaling = Table(name="s", kind="scaling", title="S", caption="c")
     one = replace(study, tables=[scaling])

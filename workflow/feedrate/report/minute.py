@@ -171,7 +171,9 @@ def _slower_storages(
     factor: str, base: CellRow, best: Mapping[str, CellRow], noise_share: float
 ) -> str:
     """What to do about the storages whose best cell is slower than that of the baseline's."""
-    near = {level: cell for level, cell in best.items() if base.rivals([cell], noise_share)}
+    # All at once: of many storages, one more easily seems slower.
+    alike_cells = base.rivals(best.values(), noise_share)
+    near = {level: cell for level, cell in best.items() if cell in alike_cells}
     if slower := [level for level in best if level not in near]:
         return f"Bring the files nearer: no setting here hides {factor} = {text.listed(slower)}."
     if alike := [level for level, cell in near.items() if cell.rivals([base], noise_share)]:
