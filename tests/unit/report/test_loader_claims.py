@@ -59,7 +59,7 @@ def test_ratios_are_of_the_same_repeat_and_range_over_them():
         ({1: (1.0, 1.1)}, "", "Does not hold with 1 worker. More workers were not measured."),
         ({1: (2.0, 2.0)}, "", "Holds with 1 worker, from single runs. More workers were not"),
         ({1: (2.0, 2.1), 2: (3.0, 3.1)}, "", "Holds with 1 and 2 workers. More workers were not"),
-        ({1: (2.0, 2.1), 2: (1.0, 1.1)}, "", "Holds with 1 worker, not with 2. More workers"),
+        ({1: (2.0, 2.1), 2: (1.0, 1.1)}, "", "Holds only with 1 worker, not with 2. More workers"),
         ({1: (1.0, 3.0), 2: (1.0, 1.1)}, "", "Cannot tell: the repeats disagree."),
     ],
 )

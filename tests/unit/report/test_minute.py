@@ -12,6 +12,7 @@ from feedrate.core.files import write_json
 from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs
+from feedrate.report.tables.loader_claims import where_it_holds
 from feedrate.results.verdicts import UNSURE
 
 
@@ -282,7 +283,7 @@ def test_a_gain_has_its_interval_or_says_why_not(scaled):
     assert f"{gain} (no interval: single runs)" in said(study, inputs), "single on the other device"
 
 
-def test_statements_of_loaders_authors_are_counted(study, inputs):
+def test_statements_of_loaders_authors_are_counted(study, inputs, monkeypatch):
     claim = {"text": "T", "source": "S", "edition": "E", "ratio": 2.0, "id": "one"}
     claim |= dict.fromkeys(("workers", "cores", "storage"), "not stated")
     loaders = [LoaderClaim(loader="a", over="b", rates="loader", **claim)]
@@ -296,6 +297,11 @@ def test_statements_of_loaders_authors_are_counted(study, inputs):
     words = said(study, inputs)
     assert " authors: 0 of 1 confirmed here, 0 refuted. Undecided" in words
     assert "number" not in words.partition("Undecided")[2].partition(".")[0], "why: storage, runs"
+    partly = where_it_holds(loaders[0], {1: (2.0, 2.0), 2: (1.0, 1.0)}, cells)
+    monkeypatch.setattr("feedrate.report.minute.outcome", lambda *_: partly)
+    words = said(study, inputs)
+    assert "0 of 1 confirmed here, 1 with some numbers of workers only, 0 refuted" in words
+    assert "none of them fails" not in words
 
 
 def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, project):

@@ -1,12 +1,12 @@
 """The limits of a study's settings (memory, the loader, noise), in sentences from result rows."""
 
+import re
 from collections.abc import Sequence
 from statistics import median
 
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
-from feedrate.report.answers import name_of
-from feedrate.report.groups import each_name, group_name
+from feedrate.report.groups import each_name, group_name, several
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
@@ -16,6 +16,7 @@ from feedrate.results.verdicts import START_LESS, STARTS
 
 Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
+SHARE = re.compile(r"\d+(?:\.\d+)?%")
 
 
 def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
@@ -100,14 +101,27 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
 def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """Cells that may have been disturbed, and cells whose repeats differ by more than allowed."""
     disturbed = [cell for cell in cells if cell.disturbed]
-    words = "A run with {} may have been disturbed: {}".format
-    found = [words(name_of(study, cell), cell.disturbed) for cell in disturbed]
+    found = []
+    for alike in text.grouped(disturbed, lambda cell: SHARE.sub("", cell.disturbed)).values():
+        named = several(study, [cell.levels for cell in alike])
+        runs = f"{'A run' if len(alike) == 1 else 'Runs'} with {named}"
+        found.append(f"{runs} may have been disturbed. {_cause([c.disturbed for c in alike])}")
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
         named = zip(each_name(study, wide), wide, strict=True)
         names = text.listed(f"{name} ({text.share(cell.spread)})" for name, cell in named)
         found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
     return " ".join(found), [*disturbed, *wide]
+
+
+def _cause(causes: Sequence[str]) -> str:
+    """Sentences that differ only in their shares, as one: `busy 12% to 17% of the time`."""
+    ranges = []
+    for shares in zip(*(SHARE.findall(cause) for cause in causes), strict=True):
+        ends = sorted(dict.fromkeys(shares), key=lambda share: float(share[:-1]))
+        ranges.append(" to ".join(dict.fromkeys((ends[0], ends[-1]))))
+    rest = iter(ranges)
+    return SHARE.sub(lambda _: next(rest), causes[0])
 
 
 def short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:

@@ -186,13 +186,15 @@ def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], d
     """How many statements of loaders' authors hold on a device."""
     runs = [run for run in inputs.runs(study.study) if (run.device, run.status) == (device, "ok")]
     found = [outcome(claim, runs, list(mine)) for claim in study.loaders]
-    hold, fail = (sum(one.startswith(word) for one in found) for word in ("Holds", "Does not hold"))
+    words = ("Holds with", "Holds only", "Does not hold")
+    hold, partly, fail = (sum(one.startswith(word) for one in found) for word in words)
     to_do = "Nothing to do: none of them fails here."
-    if fail:
+    if fail or partly:
         to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
     elif not hold:
         to_do = "Undecided: the table of these statements gives the reasons."
-    value = f"{hold} of {len(found)} confirmed here, {fail} refuted"
+    some = f", {partly} with some numbers of workers only" * bool(partly)
+    value = f"{hold} of {len(found)} confirmed here{some}, {fail} refuted"
     value += ", from single runs" * any("single runs" in one for one in found)
     about = f"{study.label(device)}, statements of loaders' authors"
     return Line(about, value, mine, f". {to_do}")

@@ -208,7 +208,7 @@ class _Claims:
         """What may have disturbed the runs behind a ratio."""
         runs = (run for ref in refs for run in self._runs(ref) if run["status"] == "ok")
         causes = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
-        return f" A run may have been disturbed: {causes}" if causes else ""
+        return f" A run may have been disturbed. {causes}" if causes else ""
 
     def _absent(self, ref: CellRef, metric: str) -> str:
         """Why a cell has no number: why the study leaves it out, how its runs ended, or that they

@@ -105,7 +105,8 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
     losing = [workers for workers, (_, high) in found.items() if high < wanted]
     if not holding and len(losing) < len(found):
         return "Cannot tell: the repeats disagree."
-    said = f"{'Holds' if holding else 'Does not hold'} with {_workers(holding or losing)}"
+    word = ("Holds only" if losing else "Holds") if holding else "Does not hold"
+    said = f"{word} with {_workers(holding or losing)}"
     if holding and losing:
         said += f", not with {text.listed(map(str, losing))}"
     single = all(low == high for low, high in found.values())
