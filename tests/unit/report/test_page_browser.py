@@ -329,3 +329,11 @@ def test_paper_is_white_and_cuts_no_table(open_page):
     assert page.evaluate(color) == "rgb(255, 255, 255)"
     assert not page.locator(".mark").first.is_visible()
     assert page.pdf(format="A4").count(b"/Type /Page\n") > 3
+
+
+def test_heads_of_tables_are_repeated_on_paper(open_page):
+    """Chromium does not repeat a head on the next page if it contains the box of a button."""
+    page = open_page(viewport=PAPER)
+    page.emulate_media(media="print")
+    displays = "buttons => buttons.map(button => getComputedStyle(button).display)"
+    assert set(page.locator("thead button").evaluate_all(displays)) == {"contents"}
