@@ -103,8 +103,8 @@ def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     disturbed = [cell for cell in cells if cell.disturbed]
     found = []
     for alike in text.grouped(disturbed, lambda cell: SHARE.sub("", cell.disturbed)).values():
-        named = several(study, [cell.levels for cell in alike])
-        runs = f"{'A run' if len(alike) == 1 else 'Runs'} with {named}"
+        where = several(study, [cell.levels for cell in alike])
+        runs = f"{'A run' if len(alike) == 1 else 'Runs'} with {where}"
         found.append(f"{runs} may have been disturbed. {_cause([c.disturbed for c in alike])}")
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
