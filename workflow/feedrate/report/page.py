@@ -133,9 +133,8 @@ STYLE = """
  .feedrate :is(thead,tr,figure,.answer,.caption){break-inside:avoid}
  .feedrate :is(h2,h3,.caption,thead,.group){break-after:avoid}
  .feedrate img{width:auto;max-width:30rem;max-height:18cm}
- .feedrate :is(nav,.mark,.filter,dialog){display:none}
+ .feedrate :is(nav,.mark,.filter,dialog),.feedrate thead button::after{display:none}
  .feedrate thead button{display:contents}
- .feedrate thead button::after{content:none}
  .feedrate .minute{break-after:page}
 }
 """
