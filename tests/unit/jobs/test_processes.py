@@ -126,7 +126,7 @@ WINDOW = Window(rank=0, first_step=6, last_step=45, steps=40, samples=320, wall_
 def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    line = ProgressLine(make_spec(workers=2, count=2, steps=45, warmup_steps=5), quiet=False)
+    line = ProgressLine(make_spec(workers=2, count=2, steps=45, warmup_steps=5, ceiling_s=1), quiet=False)
     line.update([step(1, warmup=True)])
     assert capsys.readouterr().err == ""
     now[0] = 5.0
@@ -142,6 +142,10 @@ def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monke
     now[0] = 15.0
     line.update([WINDOW])
     assert "loader and model alone" in capsys.readouterr().err
+    line = ProgressLine(make_spec(ceiling_s=0), quiet=False)
+    now[0] = 20.0
+    line.update([WINDOW])
+    assert "alone" not in capsys.readouterr().err, "nothing is measured after the window"
 
 
 def test_quiet_progress_says_nothing(monkeypatch, capsys):

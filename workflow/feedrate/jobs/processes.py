@@ -130,7 +130,8 @@ class ProgressLine:
                     self._time_s += event.step_s
                 self._state = self._rate()
             elif isinstance(event, Window) and self._spec.task == "training":
-                self._state = "measuring loader and model alone"
+                alone = self._spec.protocol.ceiling_s > 0
+                self._state = "measuring loader and model alone" if alone else "finishing"
         if time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + PROGRESS_EVERY_S
             self.report(self._state)
