@@ -126,7 +126,9 @@ WINDOW = Window(rank=0, first_step=6, last_step=45, steps=40, samples=320, wall_
 def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    line = ProgressLine(make_spec(workers=2, count=2, steps=45, warmup_steps=5, ceiling_s=1), quiet=False)
+    line = ProgressLine(
+        make_spec(workers=2, count=2, steps=45, warmup_steps=5, ceiling_s=1), quiet=False
+    )
     line.update([step(1, warmup=True)])
     assert capsys.readouterr().err == ""
     now[0] = 5.0
