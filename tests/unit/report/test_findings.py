@@ -367,34 +367,6 @@ def test_runs_that_do_not_count_are_failures(project, inputs):
     assert failure.cells == cells
 
 
-def test_disturbed_cells_say_by_what(project, inputs):
-    said = "Other processes were on the device."
-    cells = [
-        msgspec.structs.replace(cell, noisy=True, disturbed=said * (cell.levels["workers"] == 1))
-        for cell in inputs.cells(STUDY)
-    ]
-    noise = found_in(project, inputs, cells=cells)["Noise"]
-    assert f"A run with workers = 1 may have been disturbed. {said}" in noise
-    wide = noise.partition("Two runs of one setting")[2]
-    assert "workers = 2" in wide
-    assert "workers = 1 (" not in wide
-
-
-def test_cells_that_the_same_disturbed_share_a_sentence(project, inputs):
-    shares = {0: "13%", 1: "9.5%", 2: "17%"}
-    cells = [
-        msgspec.structs.replace(
-            cell, disturbed=f"Others kept the cores busy {shares[workers]} of the time."
-        )
-        for cell in inputs.cells(STUDY)
-        if (workers := cell.levels["workers"]) in shares
-    ]
-    noise = found_in(project, inputs, cells=cells)["Noise"]
-    assert noise.count("may have been disturbed") == 1
-    assert "Runs with workers = 0, 1 and 2 may" in noise
-    assert "busy 9.5% to 17% of the time." in noise
-
-
 def test_short_epochs_are_told_and_compared_with_no_rate(tmp_path):
     project = make_project(("gaudi2",))
     inputs = Inputs(write_results(tmp_path, project))

@@ -1,4 +1,4 @@
-"""Running out of memory: the limit that a study sets, and the cells that were not tried."""
+"""The limit of memory that a study sets, cells that were not tried, and disturbed cells."""
 
 import pytest
 from msgspec.structs import replace
@@ -6,6 +6,7 @@ from report_samples import STUDY, study_of, table, with_study, write_results
 
 from feedrate.report import provenance
 from feedrate.report.findings import findings
+from feedrate.report.limits import noise
 from feedrate.report.rows import Inputs
 
 CAUSE = "Not tried: workers=2 ran out of memory, and this cell needs at least as much."
@@ -61,3 +62,30 @@ def test_a_noisy_cell_says_why_without_a_spread(project, inputs, monkeypatch):
     page = table(project, inputs, "cells")
     assert "noisy: disturbed<" in page
     assert "noisy: <" not in page
+
+
+def test_disturbed_cells_say_by_what(project, inputs):
+    said = "Other processes were on the device."
+    cells = [
+        replace(cell, noisy=True, disturbed=said * (cell.levels["workers"] == 1))
+        for cell in inputs.cells(STUDY)
+        if cell.status == "ok"
+    ]
+    words, _ = noise(study_of(project), cells)
+    assert f"A run with workers = 1 may have been disturbed. {said}" in words
+    wide = words.partition("Two runs of one setting")[2]
+    assert "workers = 2" in wide
+    assert "workers = 1 (" not in wide
+
+
+def test_cells_that_the_same_disturbed_share_a_sentence(project, inputs):
+    shares = {0: "13%", 1: "9.5%", 2: "17%"}
+    cells = [
+        replace(cell, disturbed=f"Others kept the cores busy {shares[workers]} of the time.")
+        for cell in inputs.cells(STUDY)
+        if cell.status == "ok" and (workers := cell.levels["workers"]) in shares
+    ]
+    words, _ = noise(study_of(project), cells)
+    assert words.count("may have been disturbed") == 1
+    assert "Runs with workers = 0, 1 and 2 may" in words
+    assert "busy 9.5% to 17% of the time." in words

@@ -105,10 +105,12 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
     losing = [workers for workers, (_, high) in found.items() if high < wanted]
     if not holding and len(losing) < len(found):
         return "Cannot tell: the repeats disagree."
-    word = ("Holds only" if losing else "Holds") if holding else "Does not hold"
-    said = f"{word} with {_workers(holding or losing)}"
-    if holding and losing:
-        said += f", not with {text.listed(map(str, losing))}"
+    if not holding:
+        said = f"Does not hold with {_workers(losing)}"
+    elif losing:
+        said = f"Holds only with {_workers(holding)}, not with {text.listed(map(str, losing))}"
+    else:
+        said = f"Holds with {_workers(holding)}"
     single = all(low == high for low, high in found.values())
     return said + ", from single runs" * single + more
 
