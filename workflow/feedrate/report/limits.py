@@ -6,7 +6,7 @@ from statistics import median
 
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
-from feedrate.report.groups import each_name, group_name, several
+from feedrate.report.groups import each_name, group_name
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
@@ -103,7 +103,7 @@ def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     disturbed = [cell for cell in cells if cell.disturbed]
     found = []
     for alike in text.grouped(disturbed, lambda cell: SHARE.sub("", cell.disturbed)).values():
-        where = several(study, [cell.levels for cell in alike])
+        where = group_name(study, alike, cells)
         runs = f"{'A run' if len(alike) == 1 else 'Runs'} with {where}"
         found.append(f"{runs} may have been disturbed. {_cause([c.disturbed for c in alike])}")
     wide = [c for c in cells if c.noisy and not c.disturbed]
