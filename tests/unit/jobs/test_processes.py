@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 from training_jobs import make_spec, processes_below, survivors
 
 from feedrate.core.errors import Masker
@@ -144,10 +145,17 @@ def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monke
     now[0] = 15.0
     line.update([WINDOW])
     assert "loader and model alone" in capsys.readouterr().err
-    line = ProgressLine(make_spec(ceiling_s=0), quiet=False)
-    now[0] = 20.0
-    line.update([WINDOW])
-    assert "alone" not in capsys.readouterr().err, "nothing is measured after the window"
+
+
+def test_progress_says_nothing_of_ceilings_that_are_not_measured(capsys):
+    measured = make_spec(ceiling_s=1)
+    for spec in (make_spec(ceiling_s=0), replace(measured, task="inference"), measured):
+        line = ProgressLine(spec, quiet=False)
+        line._due_s = 0.0
+        line.update([WINDOW])
+    *without, with_ceilings = capsys.readouterr().err.splitlines()
+    assert "alone" in with_ceilings
+    assert not any("alone" in text for text in without)
 
 
 def test_quiet_progress_says_nothing(monkeypatch, capsys):

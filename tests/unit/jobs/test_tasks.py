@@ -11,7 +11,6 @@ from training_jobs import make_spec, window
 from feedrate.config.settings import Task
 from feedrate.jobs.events import End, Error, EventLog
 from feedrate.jobs.outcome import ProcessExit, classify_exit
-from feedrate.jobs.processes import ProgressLine
 from feedrate.jobs.worker import JOBS, SCORING
 
 
@@ -40,13 +39,3 @@ def test_out_of_memory_is_out_of_memory_in_inference_too(tmp_path):
     spec = replace(make_spec(), task="inference")
     result = classify_exit(spec, tmp_path, ProcessExit(exit_code=1))
     assert (result.status, result.cause) == ("out_of_memory", "X: full")
-
-
-def test_progress_says_nothing_of_ceilings_that_are_not_measured(capsys, monkeypatch):
-    for task in ("training", "inference"):
-        line = ProgressLine(replace(make_spec(), task=task), quiet=False)
-        line._due_s = 0.0
-        line.update([window()])
-    first, second = capsys.readouterr().err.splitlines()
-    assert "alone" in first
-    assert "alone" not in second
