@@ -72,7 +72,7 @@ class Feed:
 
 pipe_module = importlib.import_module("feedrate.loading.decoders._gaudi_pipe")
 statistics = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
-pipe = pipe_module.ImageTextPipe(Feed(), *statistics, image_px=64, ready_batches=3)
+pipe = pipe_module.ImageTextPipe(Feed(), *statistics, image_px=64)
 ran = []
 outputs = pipe.definegraph()
 pipe.definegraph = lambda: outputs

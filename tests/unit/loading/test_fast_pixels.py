@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile
 
+from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.loading.decoders import Source, host
 from feedrate.loading.pixels import (
@@ -28,7 +29,7 @@ ImageFile.MAXBLOCK = 2**22  # Pillow writes a progressive file at once, noise ne
 
 
 def read_pixels(path, side, *, scaled):
-    return host.read(Source([path], side, scaled, None), 0, NOTHING)
+    return host.read(Source([path], side, LoaderSettings(scaled_decode=scaled), None), 0, NOTHING)
 
 
 def read_levels(path, *shrink):

@@ -62,7 +62,7 @@ def make_trainer(
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
     kind.fills, kind.numbered = loader.last_batch == "fill", bool(dataset.augmentation)
-    kind.path = open_path(adapter, loader, held_batches=HELD_BATCHES + train.gradient_accumulation)
+    kind.path = open_path(adapter, loader, held=HELD_BATCHES + train.gradient_accumulation)
     kind.finish = staticmethod(dataset.finish)
     kind.scalars = give_shapes(model) if kind.plugin else []
     # The meter comes last: it begins when trackers have begun.

@@ -65,7 +65,7 @@ class PairDataset(Dataset[Sample]):
         )
         self._tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
         self.paths = [prepared / image for image in self.images]
-        source = Source(self.paths, image_px, loader.scaled_decode, opened, loader.storage)
+        source = Source(self.paths, image_px, loader, opened)
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if loader.decode == "device" else loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))

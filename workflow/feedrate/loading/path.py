@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import Decode, LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of
@@ -79,16 +79,15 @@ class HostPath(LoadingPath):
     """Batches from worker processes, or from the rank's own; the dataset reads the pixels."""
 
     def __init__(
-        self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
+        self, settings: LoaderSettings, *, pin_memory: bool, held: int = HELD_BATCHES
     ) -> None:
-        """`pin_memory`: batches are in page-locked memory; `held_batches`: see `open_path`."""
+        """`pin_memory`: batches are in page-locked memory; `held`: see `open_path`."""
         self.decode, self.round_size = settings.decode, max(1, settings.workers)
-        self._settings, self._pin_memory = settings, pin_memory
-        self._held_batches = held_batches
+        self._settings, self._pin_memory, self._held = settings, pin_memory, held
 
     def adopt(self, loader: Any, done: Done | None = None) -> Any:  # noqa: ARG002
         """The same loader, with our worker start-up and reused memory for its batches."""
-        return equip(loader, self._settings, held=self._held_batches)
+        return equip(loader, self._settings, held=self._held)
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the host, from the number of workers in the settings."""
@@ -102,7 +101,7 @@ class HostPath(LoadingPath):
             prefetch_factor=self._settings.prefetch_factor if workers else None,
         )
         # A generator, so that the loader and its memory live as long as its batches.
-        yield from equip(loader, self._settings, held=self._held_batches)
+        yield from equip(loader, self._settings, held=self._held)
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """The pixels of `rows`, read here and not normalised, which would round them."""
@@ -119,10 +118,8 @@ class FedPath(LoadingPath):
     maker: str
     """The part that hangs if it makes no batch for `timeout_s`; the process then ends."""
     timeout_s: float
-
-    @abstractmethod
-    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
-        """Makes the batches of `dataset`, none of which is larger than `batch_size`."""
+    feed: Callable[[PairDataset, int], Feed]
+    """Makes the batches of a dataset, none of which is larger than this number of samples."""
 
     def adopt(self, loader: Any, done: Done | None = None) -> Any:
         """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
@@ -166,7 +163,7 @@ class ThreadPath(FedPath, HostPath):
         """The batches in the order given, `round_size` of them ahead."""
         dataset, numbers = copy.copy(dataset), itertools.count(1)
         whole = fetch_of(self._settings) == "batch"
-        slots = make_slots(dataset, size, self._settings, self._held_batches) if whole else None
+        slots = make_slots(dataset, size, self._settings, self._held) if whole else None
         dataset.slots, threads = slots, worker_threads(self._settings, cores_granted())
 
         def start() -> None:
@@ -178,13 +175,11 @@ class ThreadPath(FedPath, HostPath):
         return in_order(pool, partial(self._make, dataset), order, self.round_size)
 
     def _make(self, dataset: PairDataset, rows: list[int]) -> Batch:
-        """One batch, in a thread."""
         whole = dataset.__getitems__
         batch = collate(whole(rows) if whole else [dataset[row] for row in rows])
         if not self._pin_memory:
             return batch
-        tensors = {name: value for name, value in batch.items() if torch.is_tensor(value)}
-        return batch | {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        return {n: v.pin_memory() if torch.is_tensor(v) else v for n, v in batch.items()}
 
 
 def in_order(
@@ -210,28 +205,20 @@ class DevicePath(FedPath):
     setting = "loader.decode: device"
     maker = f"{setting}: the decoder on the device"
 
-    def __init__(
-        self, make: Callable[[PairDataset, int], Feed], *, ready_batches: int, timeout_s: float
-    ) -> None:
-        """`make`: a decoder for a dataset and the size of its largest batch, shared by no two
+    def __init__(self, feed: Callable[..., Feed], *, ready_batches: int, timeout_s: float) -> None:
+        """`feed`: a decoder for a dataset and the size of its largest batch, shared by no two
         loaders, which prepares `ready_batches` ahead: batches on the device, as of `collate`, that
         later ones do not change."""
-        self.round_size, self.timeout_s = ready_batches, timeout_s
-        self._make = make
-
-    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
-        """From a decoder of their own."""
-        return self._make(dataset, batch_size)
+        self.feed, self.round_size, self.timeout_s = feed, ready_batches, timeout_s
 
 
 class FedLoader(DataLoader[Any]):
     """Batches that something else makes, in the order of the loader that it replaces."""
 
-    def __init__(
-        self, replaced: DataLoader[Any], setting: str, feed: Feed, done: Done | None
-    ) -> None:
-        undecoded = Undecoded(replaced.dataset, setting)
-        super().__init__(undecoded, batch_sampler=replaced.batch_sampler)
+    def __init__(self, replaced: Any, setting: str, feed: Feed, done: Done | None) -> None:
+        # A library that makes a loader of its own from this one must not decode unnoticed.
+        refuse = partial(_refuse, setting)
+        super().__init__(replaced.dataset, batch_sampler=replaced.batch_sampler, collate_fn=refuse)
         self._feed, self._done = feed, done
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
@@ -244,27 +231,16 @@ class FedLoader(DataLoader[Any]):
         return self._feed(order[done:])
 
 
-class Undecoded(Dataset[Any]):
-    """Rows that raise an error on the host, so that no library decodes there unnoticed."""
-
-    def __init__(self, dataset: Any, setting: str) -> None:
-        self._rows, self._setting = len(dataset), setting
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __getitem__(self, index: int) -> Any:
-        raise UnsupportedError(
-            f"{self._setting}: row {index} was requested on the host by the Trainer's own loader, "
-            "which must not decode; use host"
-        )
+def _refuse(setting: str, _samples: Any) -> None:
+    raise UnsupportedError(
+        f"{setting}: rows were requested on the host by the Trainer's own loader, which must not "
+        "decode; use host"
+    )
 
 
-def open_path(
-    device: Adapter, loader: LoaderSettings, *, held_batches: int = HELD_BATCHES
-) -> LoadingPath:
+def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCHES) -> LoadingPath:
     """The loading path of a run; it takes resources with its first batch. A rank holds up to
-    `held_batches` at a time. Raises UnsupportedError for a path that this device, or the software
+    `held` batches at a time. Raises UnsupportedError for a path that this device, or the software
     on this host, does not have; no other path replaces it."""
     transfer_of(loader)
     on_device, library = loader.decode == "device", library_of(loader)
@@ -278,7 +254,7 @@ def open_path(
     if not on_device:
         threads = loader.workers and loader.start_method == "thread"
         kind = ThreadPath if threads else HostPath
-        return kind(loader, pin_memory=pin_memory, held_batches=held_batches)
+        return kind(loader, pin_memory=pin_memory, held=held)
     names = decoders("device", device.kind)
     if not names:
         raise UnsupportedError(

@@ -35,6 +35,8 @@ LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in grey (ITU-R BT.601), as in Pillow and torchvision."""
 
 Statistics = tuple[float, float, float]
+Size = tuple[int, int]
+"""Height and width, px."""
 Batch = dict[str, Any]
 """Tensors by the names of the model's arguments, and `return_loss`."""
 
@@ -47,7 +49,7 @@ class Box(NamedTuple):
     height: int
     width: int
 
-    def scaled(self, full: tuple[int, int], here: tuple[int, int]) -> "Box":
+    def scaled(self, full: Size, here: Size) -> "Box":
         """The same part if the picture has the size `here` instead of `full` (height, width)."""
         if full == here:
             return self
@@ -109,9 +111,8 @@ class Augmentation:
         seed = (self.seed, epoch, row)
         rng = np.random.default_rng((*seed, 0))
         flip = bool(rng.random() < 0.5) and self.flip
-        brightness, contrast, saturation = 1 + self.jitter * rng.uniform(-1, 1, 3)
-        colour = (float(brightness), float(contrast), float(saturation))
-        return Draw(seed, self.min_area, flip, colour)
+        brightness, contrast, saturation = (1 + self.jitter * rng.uniform(-1, 1, 3)).tolist()
+        return Draw(seed, self.min_area, flip, (brightness, contrast, saturation))
 
 
 @contextmanager
@@ -180,9 +181,7 @@ def _resize_rows(levels: torch.Tensor, width: int, scale: float) -> torch.Tensor
     return resized.reshape(-1, width)[:height]
 
 
-def _upsample(
-    pixels: torch.Tensor, size: tuple[int, int], scales: tuple[float, float]
-) -> torch.Tensor:
+def _upsample(pixels: torch.Tensor, size: Size, scales: tuple[float, float]) -> torch.Tensor:
     """The first `size` px of (n, c, h, w) resized by `scales`, with torch's kernel."""
     # torch skips a side that keeps its size; a part may do so by chance, so it gets a px more.
     grown = [
@@ -224,9 +223,7 @@ def crop(pixels: torch.Tensor, side_px: int, draw: Draw) -> torch.Tensor:
     return crop_centre(resize_to(pixels, resized), side_px)
 
 
-def crop_levels(
-    levels: torch.Tensor, size: tuple[int, int], side_px: int, draw: Draw
-) -> torch.Tensor:
+def crop_levels(levels: torch.Tensor, size: Size, side_px: int, draw: Draw) -> torch.Tensor:
     """`crop` of uint8 (c, h, w), which may be smaller than the picture's `size` in its file."""
     box = draw.box(*size)
     if box is None:

@@ -144,9 +144,7 @@ class Process:
         shared numpy arrays."""
         # numpy is slow for single numbers.
         self._log = memoryview(log).cast("B")
-        self._counts, self.switch = (
-            memoryview(one).cast("B").cast("d") for one in (counts, switch)
-        )
+        self._counts, self.switch = memoryview(counts), memoryview(switch)
         self._caused_s = caused_s
         self._places = count(int(counts[0]))  # threads that load beside others count together
         self.turns = cycle(range(EVERY))

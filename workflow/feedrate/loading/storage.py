@@ -66,8 +66,7 @@ def resident_bytes(path: Path) -> int:
     mapped = np.memmap(path, mode="r")
     pages = np.zeros(-(-size // os.sysconf("SC_PAGESIZE")), np.uint8)
     libc = ctypes.CDLL(None, use_errno=True)
-    where = [ctypes.c_void_p(array.ctypes.data) for array in (mapped, pages)]
-    if libc.mincore(where[0], ctypes.c_size_t(size), where[1]):
+    if libc.mincore(mapped.ctypes, ctypes.c_size_t(size), pages.ctypes):
         raise OSError(ctypes.get_errno(), f"mincore failed on {path}")
     return min(size, int((pages & 1).sum()) * os.sysconf("SC_PAGESIZE"))
 

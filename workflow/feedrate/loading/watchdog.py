@@ -35,14 +35,11 @@ def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item
 
     threading.Thread(target=look, name="watch", daemon=True).start()
     try:
-        while True:
-            deadline_s = monotonic() + timeout_s
-            try:
-                item = next(items)
-            except StopIteration:
-                return
+        deadline_s = monotonic() + timeout_s
+        for item in items:
             deadline_s = inf
             yield item
+            deadline_s = monotonic() + timeout_s
     finally:
         over.set()
 

@@ -183,10 +183,8 @@ def _cell_rows(
             yield wide_row(name, reason, width, of=[cell])
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
-        count = text.count(len(group), "cell")
-        yield wide_row(
-            "/", noted(word(f"{count} not supported"), f"{_names(group)}: {cause}"), width
-        )
+        reason = noted(word(text.STATUS_WORDS["unsupported"]), f"{_names(group)}: {cause}")
+        yield wide_row(text.count(len(group), "cell"), reason, width)
 
 
 def _names(cells: Sequence[CellRow]) -> str:

@@ -22,9 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from msgspec import UNSET
-
-from feedrate.config.settings import Decode, LoaderSettings, Storage
+from feedrate.config.settings import Decode, LoaderSettings
 from feedrate.config.spec import DECODERS, Kind
 from feedrate.core import plugins
 from feedrate.core.errors import tell
@@ -42,11 +40,8 @@ class Source(NamedTuple):
     paths: list[Path]
     side_px: int
     """Side of the square that it returns."""
-    scaled: bool
-    """`loader.scaled_decode`."""
+    loader: LoaderSettings
     store: "Store | None"
-    storage: Storage = UNSET
-    """`loader.storage`."""
 
 
 def decoders(level: Decode, kind: Kind | None = None) -> list[str]:

@@ -24,7 +24,7 @@ from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
     media_ext_reader_op_tensor_info,
 )
 
-from feedrate.loading.decoders.gaudi import Feed, Read
+from feedrate.loading.decoders.gaudi import READY_BATCHES, Feed, Read
 from feedrate.loading.pixels import LEVELS, Statistics
 
 MODE = "legacy"
@@ -71,15 +71,13 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Reads, decodes, crops, resizes and normalises `ready_batches` ahead; tokens pass through. The
+    """Reads, decodes, crops, resizes and normalises READY_BATCHES ahead; tokens pass through. The
     reader runs in the thread that asks for a batch; `num_threads` reach only other operators."""
 
-    def __init__(
-        self, feed: Feed, mean: Statistics, std: Statistics, *, image_px: int, ready_batches: int
-    ) -> None:
+    def __init__(self, feed: Feed, mean: Statistics, std: Statistics, *, image_px: int) -> None:
         super().__init__(
             device=MODE,
-            prefetch_depth=ready_batches,
+            prefetch_depth=READY_BATCHES,
             batch_size=feed.batch_size,
             pipe_name=f"{type(self).__name__}:{next(_numbers)}",
         )

@@ -1,5 +1,6 @@
 """Pictures decoded once, read from a store (`data/manifest.py` describes its files)."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ class Store:
         self._pixels_path = folder / PIXELS
         index = read_store(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
-        self._map()
         if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:
             raise DataError(f"{folder} is not as its index says; delete it and run again")
         rows: NDArray[np.int32] = np.load(folder / f"{split}.npy", allow_pickle=False)
@@ -66,15 +66,11 @@ class Store:
             return picture
         return crop_levels(picture, (full_height, full_width), side_px, draw)
 
-    def _map(self) -> None:
+    @cached_property
+    def _pixels(self) -> torch.Tensor:
         # Nothing is written, but torch warns about read-only arrays, so the mode is copy-on-write.
-        mapped = np.load(self._pixels_path, mmap_mode="c", allow_pickle=False)
-        self._pixels = torch.from_numpy(mapped)
+        return torch.from_numpy(np.load(self._pixels_path, mmap_mode="c", allow_pickle=False))
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the mapped file: workers that are not forked map it themselves."""
         return {name: value for name, value in self.__dict__.items() if name != "_pixels"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state
-        self._map()

@@ -6,7 +6,8 @@ the vendor's software when a run decodes.
 
 import operator
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,8 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
             "loader.decode: device: the package habana-media-loader of the Gaudi software cannot "
             f"be imported ({error}); install it where the training processes run, or use host"
         ) from error
-    return DevicePath(
-        lambda dataset, size: MediaDecoder(device, dataset, size).batches,
-        ready_batches=READY_BATCHES,
-        timeout_s=loader.timeout_s,
-    )
+    make = partial(MediaDecoder, device)
+    return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
 class MediaDecoder:
@@ -86,7 +84,7 @@ class MediaDecoder:
         self._pipeline: Any = None
         self._count = 0
 
-    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
+    def __call__(self, order: Iterable[list[int]]) -> Iterator[Batch]:
         """One epoch of batches on the device. Raises UnsupportedError if the pipeline does not
         start, MediaError if it ends too early or too late."""
         true_sizes = self._feed.begin(order)
@@ -97,7 +95,7 @@ class MediaDecoder:
         for given in self._pipeline:
             if not true_sizes:
                 raise MediaError("the media pipeline gave a batch that it was not asked for")
-            yield self._own(true_sizes.popleft(), *given)
+            yield self._own(true_sizes.popleft(), given)
         if true_sizes:
             raise MediaError(f"the media pipeline ended with {len(true_sizes)} batches outstanding")
 
@@ -111,8 +109,7 @@ class MediaDecoder:
 
             from feedrate.loading.decoders._gaudi_pipe import ImageTextPipe
 
-            sizes: dict[str, Any] = {"image_px": data.image_px, "ready_batches": READY_BATCHES}
-            pipe = ImageTextPipe(self._feed, *statistics, **sizes)
+            pipe = ImageTextPipe(self._feed, *statistics, image_px=data.image_px)
             return iterator_pytorch.HPUGenericPytorchIterator(mediapipe=pipe)
         except Exception as error:
             raise UnsupportedError(
@@ -120,30 +117,23 @@ class MediaDecoder:
                 f"({type(error).__name__}: {error}); use host"
             ) from error
 
-    def _own(
-        self,
-        rows: int,
-        pixels: torch.Tensor,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        changes: torch.Tensor | None = None,
-    ) -> Batch:
-        """A batch in the types of the host's batches; `changes` as in `Read`.
+    def _own(self, rows: int, given: Sequence[torch.Tensor]) -> Batch:
+        """A batch in the types of the host's batches; `given` are the pipeline's, as in `Read`.
 
         It needs no copy: the bridge allocates new tensors for every batch and gives them away
         (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge). What is computed here is submitted now:
         in the training step it would change the graph of an epoch's last step, because the Trainer
         requests a batch ahead, and compiling that takes minutes.
         """
-        own = pixels[:rows]
-        if changes is not None:
-            flipped = changes[:rows, 0].view(-1, 1, 1, 1) > 0
-            colour = changes[:rows, 1:] if self._dataset.augmentation.jitter else None
+        own, input_ids, attention_mask, *changes = (one[:rows] for one in given)
+        if changes:
+            flipped = changes[0][:, 0].view(-1, 1, 1, 1) > 0
+            colour = changes[0][:, 1:] if self._dataset.augmentation.jitter else None
             own = self._finish.pixels(torch.where(flipped, own.flip(-1), own), colour)
         batch = {
             "pixel_values": own,
-            "input_ids": input_ids[:rows].to(torch.int64),
-            "attention_mask": attention_mask[:rows].to(torch.int64),
+            "input_ids": input_ids.to(torch.int64),
+            "attention_mask": attention_mask.to(torch.int64),
             "return_loss": True,
         }
         self._device.end_of_step()
@@ -177,15 +167,13 @@ class Feed:
 
     def __iter__(self) -> Iterator[Read]:
         """The epoch's batches; a smaller one is filled with its last sample."""
-        return self._read(self._order, self._true_sizes)
-
-    def _read(self, order: Iterable[list[int]], true_sizes: deque[int]) -> Iterator[Read]:
-        data = self._dataset
-        for numbers in order:
+        data, true_sizes = self._dataset, self._true_sizes
+        for numbers in self._order:
             filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))
             rows, draws = data.rows(filled), list(map(data.draw, filled))
-            more = [_floats((d.flip, *d.colour) for d in draws)] if self.changes else []
-            more += [_floats(map(self._part, rows, draws))] if self.crops else []
+            drawn: list[Any] = [[(d.flip, *d.colour) for d in draws]] if self.changes else []
+            drawn += [list(map(self._part, rows, draws))] if self.crops else []
+            more = [np.array(values, np.float32) for values in drawn]
             true_sizes.append(len(numbers))
             paths = [str(data.paths[row]) for row in rows]
             yield paths, self._input_ids[rows], self._attention_mask[rows], *more
@@ -199,10 +187,6 @@ class Feed:
         box = draw.box(*self._sizes[row])
         assert box is not None
         return share(box, self._sizes[row], self._dataset.image_px)
-
-
-def _floats(values: Iterable[Iterable[float]]) -> Floats:
-    return np.array([tuple(row) for row in values], dtype=np.float32)
 
 
 def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, float, float]:

@@ -13,15 +13,12 @@ import torch
 from PIL import Image
 
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import NOTHING, Draw, crop_levels, decoding
+from feedrate.loading.pixels import NOTHING, Draw, Size, crop_levels, decoding
 from feedrate.loading.stages import span
 from feedrate.loading.storage import fetch
 
 LEVEL = "host"
 ORDER = 1
-
-Size = tuple[int, int]
-"""Height and width, px."""
 
 _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
 """File's colour space to that of the decoded pixels; Pillow decodes CMYK and YCCK."""
@@ -31,8 +28,8 @@ def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: uint8 (1 or 3, side, side). Raises DataError, which names the file."""
     path = source.paths[row]
     with decoding(path):
-        data = fetch(path, source.storage)
-    return crop_of(path, data, source.side_px, draw, scaled=source.scaled)
+        data = fetch(path, source.loader.storage)
+    return crop_of(path, data, source.side_px, draw, scaled=source.loader.scaled_decode)
 
 
 def crop_of(

@@ -7,7 +7,7 @@ any (A100 and later). All this runs on its own stream, at the same time as the t
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import DevicePath, Feed, in_order
+from feedrate.loading.path import DevicePath, in_order
 from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undecodable
 
 LEVEL = "device"
@@ -47,10 +47,7 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
         ) from error
 
     decode_all = partial(decode_jpeg, mode=ImageReadMode.RGB, device=device.device)
-
-    def make(dataset: PairDataset, _size: int) -> Feed:
-        return GpuDecoder(device.device, decode_all, max(1, loader.workers), dataset).batches
-
+    make = partial(GpuDecoder, device.device, decode_all, max(1, loader.workers))
     return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
@@ -60,9 +57,13 @@ class SideStream:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def __call__(self) -> AbstractContextManager[Any]:
-        """A context whose work goes to this stream."""
-        return torch.cuda.stream(self._stream) if self._stream else nullcontext()
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """A context whose work goes to this stream, and has ended when it is left."""
+        with torch.cuda.stream(self._stream) if self._stream else nullcontext():
+            yield
+        if self._stream:
+            self._stream.synchronize()
 
     def take_thread(self) -> None:
         """Make this stream's GPU the calling thread's: a new thread would open a context on the
@@ -70,32 +71,25 @@ class SideStream:
         if self._stream:
             torch.cuda.set_device(self._stream.device)
 
-    def finish(self) -> None:
-        """Wait for this stream's work."""
-        if self._stream:
-            self._stream.synchronize()
-
     def hand_over(self, tensors: Iterable[torch.Tensor]) -> None:
         """Give finished `tensors` to the caller's stream."""
-        if self._stream is None:
-            return
-        current = torch.cuda.current_stream(self._stream.device)
-        for tensor in tensors:
-            tensor.record_stream(current)  # its memory is not reused too early
+        for tensor in tensors if self._stream else ():
+            # Its memory is not reused too early.
+            tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
 
 class GpuDecoder:
     """Threads read files, and one more thread decodes batches, `READY_BATCHES` ahead."""
 
     def __init__(
-        self, device: torch.device, decode: DecodeAll, threads: int, pairs: PairDataset
+        self, device: torch.device, decode: DecodeAll, threads: int, pairs: PairDataset, _size: int
     ) -> None:
         self._device, self._dataset = device, pairs
         self._decode_all, self._threads = decode, threads
         self._finish = Finish(pairs.mean, pairs.std)  # its own, with tensors on the device
         self._stream = SideStream(device)
 
-    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
+    def __call__(self, order: Iterable[list[int]]) -> Iterator[Batch]:
         """One epoch of batches on the device. Raises DataError, which names an unusable file."""
         readers = ThreadPoolExecutor(self._threads, "read")
         decoder = ThreadPoolExecutor(1, "decode", self._stream.take_thread)
@@ -108,7 +102,6 @@ class GpuDecoder:
                 yield batch
 
     def _read(self, row: int) -> torch.Tensor:
-        """A file's bytes."""
         path = self._dataset.paths[row]
         with decoding(path):
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
@@ -137,30 +130,22 @@ class GpuDecoder:
                 "attention_mask": data.attention_mask[rows].to(self._device),
                 "return_loss": True,
             }
-            self._stream.finish()
-            return batch
+        return batch
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
         """Decode all files at once; if that fails, one by one, to name the file at fault, unless
-        the error is the device's own."""
+        the error is the device's own, such as a lack of memory."""
         try:
             return self._decode_all(encoded)
+        except (torch.OutOfMemoryError, torch.AcceleratorError):
+            raise
         except RuntimeError as error:
             if NO_MEMORY.search(str(error)):
                 raise torch.OutOfMemoryError(f"nvJPEG is out of memory: {error}") from error
-            if of_device(error):
+            if "out of memory" in str(error).lower():
                 raise
+            if len(rows) == 1:
+                raise undecodable(self._dataset.paths[rows[0]], error) from error
             for row, file in zip(rows, encoded, strict=True):
-                try:
-                    self._decode_all([file])
-                except RuntimeError as alone:
-                    if of_device(alone):
-                        raise
-                    raise undecodable(self._dataset.paths[row], alone) from alone
+                self._decode([row], [file])
             raise
-
-
-def of_device(error: RuntimeError) -> bool:
-    """Whether an error is the device's own, such as a lack of memory."""
-    kinds = (torch.OutOfMemoryError, torch.AcceleratorError)
-    return isinstance(error, kinds) or "out of memory" in str(error).lower()

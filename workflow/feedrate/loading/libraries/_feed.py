@@ -202,14 +202,13 @@ class LibraryPath(FedPath):
         if (first := next(left, None)) is None:
             return
 
-        def noted() -> Iterator[list[int]]:
-            for numbers in itertools.chain([first], left):
-                asked.append(numbers)
-                yield numbers
+        def note(numbers: list[int]) -> list[int]:
+            asked.append(numbers)
+            return numbers
 
-        wanted, workers, ahead = noted(), self._settings.workers, self.round_size
+        wanted, workers = map(note, itertools.chain([first], left)), self._settings.workers
         length = len(order) if isinstance(order, Sized) else None
-        work = Work(dataset, wanted, len(first), workers, ahead, first[0], length)
+        work = Work(dataset, wanted, len(first), workers, self.round_size, first[0], length)
         own, epoch = self._own_order, self._own_order and length is not None
         threads, seen = torch.get_num_threads(), set[int]()
         batches = itertools.starmap(Made, self._batches(work))

@@ -43,7 +43,7 @@ def best(work: Work) -> Iterator[Made]:
     """Decoding with the exact IDCT, antialiased bicubic resizing, a centre crop; in our order."""
     side = work.dataset.image_px
     asked: deque[list[int]] = deque()
-    gpu = _gpu() if work.dataset.loader.decode == "device" else None
+    gpu = _gpu() if work.dataset.loader.decode == "device" else None  # of this rank
 
     def files() -> Iterator[list[np.ndarray]]:
         for numbers in work.order:
@@ -74,7 +74,6 @@ def best(work: Work) -> Iterator[Made]:
 
 
 def _gpu() -> torch.device:
-    """The GPU of this rank."""
     return torch.device("cuda", torch.cuda.current_device())
 
 
@@ -91,8 +90,7 @@ def _run(
             (made,) = pipeline.run()
         except StopIteration:
             return
-        with stream():
+        with stream():  # until the copy has ended: the library writes to its memory again
             pixels = from_dlpack(made.as_tensor()).clone()
-        stream.finish()  # the library writes to its memory again
         stream.hand_over([pixels])
         yield pixels

@@ -12,8 +12,7 @@ FORMS = {"same": ("reference", "host", "cache")}
 
 def same(work: Work) -> Iterator[Made]:
     """Each thread makes a batch with the run's decode function; without workers, this one does."""
-    batches = ParallelMapper(
-        IterableWrapper(work.order), work.make, num_workers=work.workers, method="thread"
-    )
+    order = IterableWrapper(work.order)
+    batches = ParallelMapper(order, work.make, num_workers=work.workers, method="thread")
     ready = Prefetcher(batches, prefetch_factor=work.ahead) if work.workers else batches
     yield from Loader(ready)
