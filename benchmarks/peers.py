@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.drain import BATCH, PX, Order, open_level, show
 from benchmarks.readers import (
     DECODERS,
+    PARTS,
     READERS,
     Read,
     stored,
@@ -184,9 +185,8 @@ def decode(name: str, paths: list[Path], readers: dict[str, Read]) -> None:
             twice_ms, made = spent_ms(read, paths * 2)
             spent[reader] = 2 * twice_ms - spent[reader]
         pixels[reader] = torch.stack(made[: len(paths)]).float()
-    for part in ("decoding alone", "floor"):
-        pixels.pop(part, None)
-    off = {reader: float((one - pixels["feedrate"]).abs().mean()) for reader, one in pixels.items()}
+    whole = pixels.keys() - set(PARTS)
+    off = {one: float((pixels[one] - pixels["feedrate"]).abs().mean()) for one in whole}
     show("decode", group=name, ms=spent, off=off)
 
 

@@ -1,6 +1,7 @@
 """Readers of JPEG files: ours, those of other libraries, and the parts of the work alone."""
 
 import importlib
+import io
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -21,6 +22,10 @@ from feedrate.loading.pixels import crop_centre, resize_to, resized_size
 
 NO_GPU = -99999
 """nvImageCodec's number of the device: none."""
+TINY_PX = 8
+"""Side of a picture that has hardly any pixels."""
+PARTS = ("decoding alone", "floor", "calls")
+"""Readers that do only a part of the work."""
 
 Read = Callable[[list[Path]], list[torch.Tensor]]
 """A reader of pictures: uint8 (1 or 3, PX, PX) each."""
@@ -86,6 +91,20 @@ def floor(path: Path) -> torch.Tensor:
     return torch.nn.functional.interpolate(pixels, size=size, mode="bicubic", antialias=True)[0]
 
 
+@cache
+def tiny(mode: str) -> tuple[Path, bytes]:
+    """A file of TINY_PX x TINY_PX in the colours of `mode`."""
+    file = io.BytesIO()
+    Image.new(mode, (TINY_PX, TINY_PX), "grey").save(file, "JPEG")
+    return Path(f"tiny {mode}"), file.getvalue()
+
+
+def calls(path: Path) -> torch.Tensor:
+    """Our work on hardly any pixels, in the file's colours: the time of the calls themselves."""
+    grey = simplejpeg.decode_jpeg_header(path.read_bytes())[2] == "Gray"
+    return crop_of(*tiny("L" if grey else "RGB"), TINY_PX)
+
+
 def one_by_one(read: Callable[[Path], torch.Tensor]) -> Read:
     """A reader of several pictures from one of a single picture."""
     return lambda paths: [read(path) for path in paths]
@@ -96,6 +115,7 @@ READERS: dict[str, Read] = {
     # Nothing is kept: each picture is decoded to the memory of the one before, as in whole readers.
     "decoding alone": one_by_one(lambda path: decoded_only(path)[:1, :1].clone()),
     "floor": one_by_one(floor),
+    "calls": one_by_one(calls),
     "simplejpeg and torch": one_by_one(usual),
     "Pillow": one_by_one(pillow),
     "torchvision": one_by_one(torchvision),

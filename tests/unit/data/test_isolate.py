@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from feedrate.core.processes import is_alive
+from feedrate.data import isolate
 from feedrate.data.isolate import MEMORY_BYTES, Lost, run_isolated
 
 
@@ -68,6 +69,19 @@ def test_an_item_that_the_task_gives_up_costs_no_new_process():
 def test_an_exception_of_the_task_is_raised(item, error):
     with pytest.raises(error, match=r"fault|file server"):
         run_isolated(work, [1, item, 2], workers=1, timeout_s=60)
+
+
+def test_a_lost_process_is_replaced_only_while_items_are_waiting(monkeypatch):
+    started = []
+
+    class Counted(isolate._Worker):
+        def __init__(self, task):
+            started.append(self)
+            super().__init__(task)
+
+    monkeypatch.setattr(isolate, "_Worker", Counted)
+    assert run_isolated(work, ["crash", 1, "crash"], workers=1, timeout_s=60)[1] == 2
+    assert len(started) == 2
 
 
 def test_no_items_need_no_process():

@@ -236,6 +236,25 @@ def test_our_cells_are_fitted_and_held_against_their_ceilings(tmp_path):
     assert rows[1]["ceiling_residual"] == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("alone", [50.0, 500.0])
+def test_nothing_is_concluded_where_the_loader_alone_contradicts_the_fit(tmp_path, alone):
+    """Of a fast loader the rates show little: here the fit says 46 samples/s."""
+    cells, _ = cells_of(tmp_path, [14.0, 20.0, 20.4], loader=(alone, 600.0, 900.0))
+    for cell in cells:
+        cell["verdict"] = "compute-bound" if cell["loader_workers"] else "input-bound"
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert 1 / rows[0]["td_s"] == pytest.approx(46, rel=0.02)
+    assert all(row["reading"] for row in rows) == (alone == 50.0)
+
+
+def test_a_fit_names_its_settings_although_the_others_have_too_few_rates():
+    rows = following(a=FOLLOWING["a"])
+    rows.append(published("a", 20, workers=2, levels={"workers": 2, "decode": "cache"}))
+    found = fitted(rows)
+    assert {row["series"] for row in found} == {"decode = host"}
+    assert "a (decode = host) looks compute-bound" in found[0]["reading"]
+
+
 def test_a_loader_that_binds_bounds_the_prediction_from_ceilings(tmp_path):
     cells, _ = cells_of(tmp_path, [1 / 0.24, 5.0, 10.0], loader=(5.0, 6.0, 12.0))
     rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
@@ -270,7 +289,7 @@ def test_nothing_is_said_of_a_poor_fit_and_of_one_that_is_exact_by_construction(
 
 def test_a_measured_rate_within_its_interval_of_the_limit_refutes_nothing(tmp_path):
     records = [
-        make_record(rate, spec=make_spec(w, repeat=k))
+        make_record(rate, spec=make_spec(w, repeat=k), loader=45.0)
         for w, rates in enumerate(((14.0, 14.1), (20.0, 20.2), (20.1, 20.5)))
         for k, rate in enumerate(rates, start=1)
     ]

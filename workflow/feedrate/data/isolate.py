@@ -8,6 +8,7 @@ import multiprocessing
 import resource
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
@@ -37,11 +38,12 @@ def run_isolated(
 ) -> list[Result | Lost]:
     """Compute `task` of every item in `workers` new processes; return the results in order.
 
-    An exception of `task` is raised here. A process that dies, or takes longer than `timeout_s` for
-    one item, is replaced, and the item is Lost. No process is left when this returns.
+    An exception of `task` is raised here. The item of a process that dies, or takes longer than
+    `timeout_s` for it, is Lost; while items are waiting, the process is replaced. No process is
+    left when this returns.
     """
     results: list[Any] = [None] * len(items)
-    waiting = iter(range(len(items)))
+    waiting = deque(range(len(items)))
     team = [_Worker(task) for _ in range(min(workers, len(items)))]
     missing = len(items)
     try:
@@ -49,7 +51,7 @@ def run_isolated(
             remaining_s = min(worker.deadline for worker in team) - time.monotonic()
             timeout = min(max(remaining_s, 0.0), _POLL_S)
             ready = wait([worker.connection for worker in team], timeout)
-            for place, worker in enumerate(team):
+            for worker in list(team):
                 if worker.connection in ready:
                     outcome = worker.receive()
                 elif time.monotonic() > worker.deadline:
@@ -61,10 +63,11 @@ def run_isolated(
                     results[worker.item] = outcome
                     missing -= 1
                 if worker.usable:
-                    worker.give(next(waiting, None), items, timeout_s)
+                    worker.give(waiting.popleft() if waiting else None, items, timeout_s)
                 else:
                     worker.stop()
-                    team[place] = _Worker(task)
+                    team.remove(worker)
+                    team += [_Worker(task)] if waiting else []
     finally:
         for worker in team:
             worker.stop()

@@ -22,6 +22,8 @@ from feedrate.results.tables import Row, read_csv, write_result
 HERE = "here"
 POOR_FIT = 0.10
 """A fit whose largest residual is above this share omits an effect."""
+AGREES = 1.5
+"""Factor by which a fitted constant may differ from the one measured alone."""
 CONSTANTS = 2
 """Tc and Td: so many points are explained exactly, whatever they are."""
 
@@ -154,7 +156,7 @@ class Series(NamedTuple):
     """The rate that cells which compute the same reach at least, however they load, samples/s: by
     the lower ends of their intervals."""
     apart: str = ""
-    """The words that distinguish it from the other fitted series of its device."""
+    """The words that distinguish it from the other series of its device."""
 
     def called(self, labels: Mapping[str, str]) -> str:
         """Its name for people: `CPU`, or `CPU (decode = device)` where the device has several."""
@@ -183,25 +185,25 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
             continue
         for origins in (_published(study), _ours(name, study, cells)):
             series = list(_series(name, study, study.workers_factor, origins))
-            fitted = [(s, f) for s in series if (f := fit(s.points()))]
-            named = [(_set_apart(s, fitted, study), f) for s, f in fitted]
-            rows += [row for s, f in named for row in _rows(s, f, s.called(settings.labels))]
+            named = [_set_apart(one, series, study) for one in series]
+            fitted = [(s, f) for s in named if (f := fit(s.points()))]
+            rows += [row for s, f in fitted for row in _rows(s, f, s.called(settings.labels))]
     return rows
 
 
 def is_conclusive(series: Series, fitted: Fit) -> bool:
-    """Whether a fit allows a conclusion: it explains more points than it has constants, none badly;
-    no cell that computes the same is faster than its limit 1 / Tc; no verdict contradicts it."""
+    """Whether a fit allows a conclusion: it explains more points than constants, none badly; no
+    cell that computes the same exceeds its limit 1 / Tc; no verdict or ceiling contradicts it."""
     limit = series.world_size / fitted.tc_s * (1 + 1e-6)  # for rounding
     explains = len(series.cells) > CONSTANTS and fitted.max_error <= POOR_FIT
     bounds = [bound(p.workers, fitted.tc_s, fitted.td_s) for p in series.points()]
     loading = ("input-bound", "core-bound", "mixed", "undecided")
     agree = {"compute": ("compute-bound",), "loader": loading}
-    denied = any(
-        cell.get("verdict") and one in agree and cell["verdict"] not in agree[one]
-        for one, cell in zip(bounds, series.cells, strict=True)
-    )
-    return explains and series.fastest <= limit and not denied
+    both = zip(bounds, (cell.get("verdict") for cell in series.cells), strict=True)
+    denied = any(verdict and one in agree and verdict not in agree[one] for one, verdict in both)
+    constants = zip((fitted.tc_s, fitted.td_s), _ceilings(series), strict=True)
+    measured = all(1 / AGREES <= own / known <= AGREES for own, known in constants if known)
+    return explains and series.fastest <= limit and not denied and measured
 
 
 def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") -> str:
@@ -329,11 +331,9 @@ def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> 
             yield Series(name, *key, factor, ordered, fastest)
 
 
-def _set_apart(
-    series: Series, fitted: Iterable[tuple[Series, Fit]], study: PublishedStudy
-) -> Series:
+def _set_apart(series: Series, others: Iterable[Series], study: PublishedStudy) -> Series:
     """`series`, with the words that distinguish it from the others of its device and origin."""
-    alike = [s for s, _ in fitted if (s.origin, s.device) == (series.origin, series.device)]
+    alike = [s for s in others if (s.origin, s.device) == (series.origin, series.device)]
     words = [
         f"{f} = {level_text(series.cells[0][f])}"
         for f in study.factors
