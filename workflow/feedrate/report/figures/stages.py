@@ -61,9 +61,9 @@ def _panel(axes: canvas.Axes, cells: Sequence[CellRow]) -> None:
         missing = [stage.replace("_", " ") for stage in cell.stage_not_split.split(";") if stage]
         words = text.seconds(total) + (f"; step {text.seconds(step_s)}" if step_s else "")
         words += f"; not split: {', '.join(missing)}" if missing else ""
-        canvas.label(axes, textwrap.fill(words, 22), (end, place), fontsize=8)
+        canvas.label(axes, textwrap.fill(words, 30), (end, place), fontsize=8)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
-    axes.set_xlim(0, 1.65 * scale * longest)
+    axes.set_xlim(0, 1.85 * scale * longest)
     axes.set_xlabel(f"time of a step's samples in each stage ({unit})")
 
 
