@@ -41,7 +41,6 @@ def become(
         equip(environment, at_once="-u" in flags or bool(environment.get("PYTHONUNBUFFERED")))
         own = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
         sys.path[:] = [*own, *base]
-        sys.path_importer_cache.clear()
         sys.executable, sys.orig_argv = executable, [executable, *asked["argv"][1:]]
         finish(run(words))
     finally:
