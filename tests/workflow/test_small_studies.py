@@ -51,7 +51,7 @@ STUDIES = {
             "recipe=bucket-view~batch=2": "unsupported",
             "recipe=fp8~batch=2": "unsupported",
         },
-        pages=("figures/ladder.svg", "tables/roofline.html", "tables/ceilings.html"),
+        pages=("figures/ladder.svg", "tables/roofline.html", "tables/training.html"),
     ),
     "bridgetower-command": Cut(
         kept={"command": ("printed", "fp8")},
@@ -69,7 +69,7 @@ STUDIES = {
     "vit-profile": Cut(
         kept={"precision": ("fp32", "fp16")},
         cells={"precision=fp32": "ok", "precision=fp16": "unsupported"},
-        pages=("tables/cells.html", "tables/stages.html", "figures/step_time.svg"),
+        pages=("tables/cells.html", "tables/window.html", "figures/step_time.svg"),
     ),
     "flava-scaling": Cut(
         kept={"size": ("tiny", "10B"), "strategy": ("ddp", "fsdp", "ac-offload")},
@@ -103,7 +103,10 @@ STUDIES = {
                 for library in ("spdl", "webdataset")
             },
         },
-        pages=("tables/loader_claims.html", "tables/ceilings.html", "figures/stages.svg"),
+        pages=(
+            *("tables/loader_claims.html", "tables/ceilings.html"),
+            *("tables/stages.html", "figures/stages.svg"),
+        ),
     ),
 }
 
