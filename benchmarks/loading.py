@@ -163,10 +163,8 @@ def cache(workers: int, pairs: list[dict[str, float]]) -> Figure:
     )
     # The second and the last but one of nine enclose the median with 96%.
     note = f"{shares[1]:.2f} to {shares[-2]:.2f} (96%); a batch takes {wall_ms:.2f} ms, "
-    note += (
-        f"{cpu_ms:.2f} ms of CPU time, the index_select {limit_ms:.2f} ms, the cache's own copy "
-    )
-    note += f"{copy_ms:.2f} ms: the rest is tokens, order and hand-over"
+    note += f"{cpu_ms:.2f} ms of CPU time, the index_select {limit_ms:.2f} ms, "
+    note += f"the cache's own copy {copy_ms:.2f} ms: the rest is tokens, order and hand-over"
     if workers:
         note += f"; {ahead_ms:.2f} ms into {pairs[0]['buffers']:.0f} buffers in turn, as batches "
         note += "made ahead need: they leave the processor's cache"
