@@ -232,6 +232,8 @@ def gather(dataset: PairDataset, seed: int) -> None:
     cache's own copies into one buffer, without tokens, order and hand-over."""
     source = torch.randint(0, 255, (len(dataset), 3 * PX * PX), dtype=torch.uint8)
     chosen = [torch.tensor(rows) for rows in Order(len(dataset), BATCHES, seed)]
+    store = dataset._store
+    assert store is not None
 
     def select(buffers: torch.Tensor) -> None:
         for number, rows in enumerate(chosen):
@@ -239,7 +241,7 @@ def gather(dataset: PairDataset, seed: int) -> None:
 
     def copy(buffers: torch.Tensor) -> None:
         for rows in chosen:
-            dataset._store.gather(rows.tolist(), buffers[0].view(BATCH, 3, PX, PX))
+            store.gather(rows.tolist(), buffers[0].view(BATCH, 3, PX, PX))
 
     for workers in (0, 1, 2):
         under_way = 1 + workers * LoaderSettings().prefetch_factor
