@@ -69,7 +69,7 @@ STUDIES = {
     "vit-profile": Cut(
         kept={"precision": ("fp32", "fp16")},
         cells={"precision=fp32": "ok", "precision=fp16": "unsupported"},
-        pages=("tables/cells.html", "tables/window.html", "figures/step_time.svg"),
+        pages=("tables/cells.html", "tables/stages.html", "figures/step_time.svg"),
     ),
     "flava-scaling": Cut(
         kept={"size": ("tiny", "10B"), "strategy": ("ddp", "fsdp", "ac-offload")},
