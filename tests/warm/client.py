@@ -1,7 +1,7 @@
 """The executable of the warm interpreter: asks the server to fork, and stands in for that process.
 
 `make_folder` appends the call of `main`. It runs without `site` and imports little, to start fast:
-the C modules below `signal` and `socket` take a tenth of their time.
+of `signal` and `socket` only the C modules.
 """
 
 import _signal as signal
@@ -29,7 +29,7 @@ def cold(words):
     pattern = os.environ.get("COLD")
     if pattern is None:
         return False
-    import re  # slow
+    import re
 
     found = re.search(pattern, " ".join(words)) is not None
     if found:

@@ -175,8 +175,8 @@ def leave_little_to_do() -> None:
 
 
 def use_huge_pages() -> None:
-    """Collect the heap in huge pages, whose tables a fork copies in a third of the time; kernels
-    before Linux 6.1 refuse."""
+    """Collect the heap in huge pages: a fork copies fewer page tables. Kernels before Linux 6.1
+    refuse, and the pages stay small."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         place, access, _, _, _, *name = line.split(maxsplit=5)
         if access == "rw-p" and name in ([], ["[heap]"]):

@@ -119,7 +119,7 @@ class FedPath(LoadingPath):
     """The part that hangs if it makes no batch for `timeout_s`; the process then ends."""
     timeout_s: float
     feed: Callable[[PairDataset, int], Feed]
-    """Makes the batches of a dataset, none of which is larger than this number of samples."""
+    """Makes the batches of a dataset; the number is the size of the largest batch, in samples."""
 
     def adopt(self, loader: Any, done: Done | None = None) -> Any:
         """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
