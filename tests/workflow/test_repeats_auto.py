@@ -31,7 +31,7 @@ def test_an_open_decision_gets_one_more_block_and_then_the_budget_is_spent(edite
     edited.config(repeats="auto", auto_repeats={"most": 2, "hours": 1})
     shown = edited.call("feedrate", "plan").stdout
     assert "Planned repeats of a cell: 1; then" in shown
-    assert "up to 2, and in all 1 hours" in shown
+    assert "up to 2 per cell, planned ones included, and 1 hours in total" in shown
     done = edited.run()
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("one more repeat of 2 cells") == 1

@@ -82,7 +82,7 @@ def test_its_files_are_held_against_what_was_fetched(hub_cache, fetch):
     with pytest.raises(DataError, match=f"^{weights} cannot be read .*: delete the folder"):
         check_fetched(out)
     weights.write_text("others")
-    with pytest.raises(DataError, match=f"^{weights} has other contents than recorded: delete"):
+    with pytest.raises(DataError, match=f"^{weights} does not match its recorded checksum: delete"):
         check_fetched(out)
     weights.write_text("weights")
     check_fetched(out)

@@ -52,10 +52,10 @@ def count_otherwise(folder):
     ("damage", "named"),
     [
         (change_size, ".jpg has another size"),
-        (change_bytes, ".jpg has other contents"),
+        (change_bytes, ".jpg does not match its recorded checksum"),
         (remove_image, ".jpg cannot be read (No such file"),
         (add_image, "images/zz.jpg is not in the manifest"),
-        (change_samples, "samples.parquet has other contents"),
+        (change_samples, "samples.parquet does not match its recorded checksum"),
         (remove_tokenizer, "tokenizer/tokenizer.json cannot be read"),
         (count_otherwise, "checksums.json does not match the manifest"),
     ],

@@ -60,7 +60,9 @@ def test_a_run_that_did_not_end_well_has_no_model(status, tiny_prepared, tmp_pat
     assert jobs.run("score", arguments(make_spec(), tiny_prepared, tmp_path)) == 0
     quality = read_quality(tmp_path / "quality.json")
     assert quality.status == "no_model"
-    assert quality.cause == f"The run ended in {status.replace('_', ' ')}: The loss exploded."
+    assert (
+        quality.cause == f"The run ended with status {status.replace('_', ' ')}: The loss exploded."
+    )
     assert quality.scores == []
     assert "The loss exploded." in capsys.readouterr().err
 

@@ -202,13 +202,13 @@ def test_parameters_without_a_dimension_get_one(labelled):
     ("kind", "count", "train", "message"),
     [
         ("cpu", 1, {"strategy": "fsdp"}, "needs several devices, or train.cpu_offload"),
-        ("cuda", 2, {"limit_all_gathers": False}, "a choice of fsdp, not of ddp"),
-        ("cuda", 2, {"cpu_offload": True}, "train.cpu_offload: it is a choice of fsdp, not of ddp"),
+        ("cuda", 2, {"limit_all_gathers": False}, "only strategy fsdp has it, not ddp"),
+        ("cuda", 2, {"cpu_offload": True}, "train.cpu_offload: only strategy fsdp has it"),
         (
             "cuda",
             2,
             {"strategy": "fsdp", "cpu_offload": True, "limit_all_gathers": True},
-            "train.cpu_offload: it needs PyTorch's second FSDP",
+            "train.cpu_offload: true needs PyTorch's second FSDP",
         ),
     ],
 )

@@ -251,7 +251,7 @@ def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
     assert jobs.run("train", ["--spec", repr(msgspec.to_builtins(make_spec())), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
-    assert ".jpg has other contents than recorded" in stderr
+    assert ".jpg does not match its recorded checksum" in stderr
     assert not out.exists()
 
 
@@ -282,7 +282,7 @@ def test_fetched_weights_that_were_changed_are_no_outcome(
     assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
-    assert f"{weights} has other contents than recorded: delete the folder" in stderr
+    assert f"{weights} does not match its recorded checksum: delete the folder" in stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -226,7 +226,7 @@ def test_pictures_that_were_changed_are_told(examples, tiny_prepared, tmp_path):
     image = copy / read_winoground(copy / "examples.json").examples[2].image_1
     image.write_bytes(image.read_bytes() + b"!")
     chosen = settings(name="clip")
-    with pytest.raises(DataError, match="has other contents than recorded: delete the folder"):
+    with pytest.raises(DataError, match="does not match its recorded checksum: delete the folder"):
         winoground_quality(copy / "examples.json", made(chosen, tiny_prepared), chosen)
 
 

@@ -122,7 +122,7 @@ def test_a_missing_a_foreign_and_a_cut_store_are_refused(own, tokenizer, tmp_pat
     folder = make(own, tokenizer)
     pixels = np.load(folder / PIXELS)
     np.save(folder / PIXELS, pixels[:-10])
-    with pytest.raises(DataError, match="is not as its index says"):
+    with pytest.raises(DataError, match="does not match its index"):
         Store(folder, "train")
     (folder / STORE_INDEX).write_text('{"version": 9}')
     with pytest.raises(DataError, match="not of this version"):
@@ -136,7 +136,7 @@ def test_checksums_find_a_changed_and_a_missing_file(own, tokenizer):
     pixels[1000] ^= 1  # the size stays: only the checksum sees it
     np.save(folder / PIXELS, pixels)
     Store(folder, "train")
-    told = r"pixels\.npy has other contents than recorded: delete the folder .* and run again"
+    told = r"pixels\.npy does not match its recorded checksum: delete the folder .* and run again"
     with pytest.raises(DataError, match=told):
         check_store(folder)
     (folder / PIXELS).unlink()

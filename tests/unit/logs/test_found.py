@@ -143,7 +143,7 @@ def test_bytes_of_another_encoding_cost_only_themselves(tmp_path):
         (LFS + b"v1\noid sha256:0\nsize 9\n", "Git LFS pointer"),
         (b"", "empty"),
         (b'{"train_runtime": 1', "truncated"),
-        (b"[1]", "no JSON object"),
+        (b"[1]", "not a JSON object"),
     ],
 )
 @pytest.mark.parametrize("name", ["all_results.json", "benchmark.json", "bert.json"])

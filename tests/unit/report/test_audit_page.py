@@ -55,7 +55,7 @@ def test_the_audit_tells_what_does_not_fit_together(page):
 def test_a_rate_above_the_peak_is_flagged_beside_its_value(page):
     remarks, rows = page("vit-speedups", without="cuda").split("<thead>")
     assert "technique = baseline: 52.3 TFLOP/s per device would be" in remarks
-    assert remarks.count("another precision than") == 1
+    assert remarks.count("a precision other than") == 1
     before, after = (
         rows.split(f"{rate} samples/s")[1].split("</tr>")[0] for rate in (547.5, 827.6)
     )
@@ -67,7 +67,7 @@ def test_a_rate_above_the_peak_is_flagged_beside_its_value(page):
 
 def test_in_tf32_the_baseline_of_vit_is_possible_and_agrees_with_nothing_of_its_own(page):
     remarks, rows = page("vit-speedups").split("<thead>")
-    assert "another precision than" not in remarks
+    assert "a precision other than" not in remarks
     assert "printed ratios" not in remarks
     before = rows.split("547.5 samples/s")[1].split("</tr>")[0]
     assert "33%" in before

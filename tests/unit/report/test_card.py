@@ -290,7 +290,7 @@ def test_a_run_without_a_model_gets_one_line_instead_of_a_card(run, tmp_path):
 
 def test_weights_of_a_run_that_has_no_model_get_no_card(run, tmp_path):
     record = make_record(rate=None, status="failed", cause="its node was lost")
-    why = "The run ended in failed: its node was lost"
+    why = "The run ended with status failed: its node was lost"
     assert run(record=record, scores=Quality(status="no_model", cause=why)) == 0
     assert (tmp_path / "card.md").read_text() == "No model (failed): its node was lost\n"
     assert not (tmp_path / "trainer/model/README.md").exists()

@@ -39,7 +39,7 @@ def test_each_finding_comes_from_the_rows(project, inputs):
     assert f"{TIMES}1.28 on Gaudi2 and {TIMES}1.79 on H100" in published
     assert "model: bridgetower-large in the source, bridgetower-tiny here" in published
     assert "devices: 8 in the source, 1 here" in published
-    assert "H100 looks compute-bound from 2 workers on." in found["Published numbers"]
+    assert "H100 looks compute-bound with 2 or more workers." in found["Published numbers"]
 
 
 def test_each_finding_names_the_cells_that_it_rests_on(project, inputs):
@@ -286,7 +286,7 @@ def test_only_the_first_fit_of_a_device_is_shown(project, inputs):
     ]
     found = found_in(project, inputs, fits=fits + other)
     assert found["Measured numbers"] == "cpu: a worker hides 10.5 ms of loading."
-    said = "H100 and H100 (decode = device) look compute-bound from 2 workers on."
+    said = "H100 and H100 (decode = device) look compute-bound with 2 or more workers."
     assert said in found["Published numbers"]
 
 

@@ -146,7 +146,7 @@ def test_a_model_goes_with_its_card(hub, model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        ("no_model", "The run ended in failed: its node was lost"),
+        ("no_model", "The run ended with status failed: its node was lost"),
         ("failed", "the device ran out of memory"),
     ],
 )

@@ -66,7 +66,7 @@ def test_the_baseline_of_vit_is_tf32_because_in_fp32_it_would_exceed_its_peak(pr
     said = audit.excess("ViT", before, peaks)
     for words in ("52.3 TFLOP/s", "268% of the peak in fp32", "17% of the peak in fp16"):
         assert words in said
-    assert "so another precision than fp32 or more devices were used" in said
+    assert "so the source used a precision other than fp32, or more devices" in said
     assert audit.excess("ViT", after, peaks) == ""
 
 

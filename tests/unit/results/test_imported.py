@@ -76,7 +76,7 @@ def test_the_rate_of_a_resumed_run_is_invalid_and_its_own_rate_is_told(tmp_path)
     (folder / "a.log").write_text("Continuing training from global step 324\n" + foreign.TRAINING)
     found = record(folder)
     assert failed(found) == ["whole_run_timed"]
-    assert "of the 325 steps since, it is 424.2 samples/s" in found.cause
+    assert "over the 325 steps since: 424.2 samples/s" in found.cause
 
 
 @pytest.mark.parametrize("loss", [float("nan"), 0.0])

@@ -141,7 +141,7 @@ def following(**others):
 def test_fits_that_stand_are_put_in_words_with_the_labels_of_their_devices():
     study = published_study(published=following(**FOLLOWING))
     rows = fit_rows([], FitSettings(studies={"x": study}, labels={"a": "Ay", "b": "Bee"}))
-    assert "From 2 workers per rank on, Ay looks compute-bound" in rows[0]["reading"]
+    assert "With 2 or more workers per rank, Ay looks compute-bound" in rows[0]["reading"]
     assert "Two constants explain the 3 rates within 0.0%" in rows[0]["reading"]
     assert rows[-1]["reading"].startswith("Loading limits Bee at every worker count tried")
 

@@ -51,7 +51,7 @@ def test_a_row_for_each_score_and_one_for_a_run_without(tmp_path):
     scores = [SCORE, {**SCORE, "moment": "before", "value": None, "low": None, "high": None}]
     files = (
         quality(tmp_path, "a", scores=scores),
-        quality(tmp_path, "b", status="no_model", cause="The run ended in failed: so."),
+        quality(tmp_path, "b", status="no_model", cause="The run ended with status failed: so."),
     )
     out = tmp_path / "quality.csv"
     assert run("collect-quality", ["--settings", settings(*files), "--out", str(out)]) == 0
@@ -59,7 +59,10 @@ def test_a_row_for_each_score_and_one_for_a_run_without(tmp_path):
     assert (after["value"], after["low"], after["chance"], after["n"]) == (0.5, 0.4, 0.2, 60)
     assert (after["workers"], after["repeat"], after["job_s"]) == (0, 1, 9.5)
     assert (before["moment"], before["value"]) == ("before", None)
-    assert (absent["status"], absent["cause"]) == ("no_model", "The run ended in failed: so.")
+    assert (absent["status"], absent["cause"]) == (
+        "no_model",
+        "The run ended with status failed: so.",
+    )
     assert (absent["metric"], absent["value"], absent["workers"]) == ("", None, 1)
 
 

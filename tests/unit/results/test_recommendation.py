@@ -41,8 +41,8 @@ def test_a_difference_that_does_not_matter_costs_no_worker(tmp_path):
     cells = cells_of(tmp_path, records)
     assert chosen(cells) == [W0]
     assert (
-        "less than 3% below the best, 2 workers (100 samples/s) (the best of 2 that may be equal, "
-        "by chance about 0.0% too high); " in cells[W0]["recommendation"]
+        "less than 3% below the best, 2 workers (100 samples/s) (the best of 2 that may be equal; "
+        "if they are, about 0.0% too high); " in cells[W0]["recommendation"]
     )
 
 
@@ -322,7 +322,7 @@ def test_without_workers_the_smallest_change_is_recommended(tmp_path):
     assert [name for name, cell in cells.items() if cell["recommended"]] == [W0]
     assert cells[W0]["recommendation"] == (
         "Use workers = 0: 9.985 samples/s, less than 3% below the best, "
-        "workers = 1 (10 samples/s) (the best of 2 that may be equal, by chance about 0.0% too "
+        "workers = 1 (10 samples/s) (the best of 2 that may be equal; if they are, about 0.0% too "
         "high)."
     )
 

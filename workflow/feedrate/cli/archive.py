@@ -115,7 +115,7 @@ class Campaign:
         text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
         clean = self._clean(text)
         if clean != text:
-            why = "is no text" if "\0" in text and path.suffix != ".parquet" else ""
+            why = "is not text" if "\0" in text and path.suffix != ".parquet" else ""
             if str(path) == paths.LEDGER:
                 why = "has hashes, which would not hold without them"
             if why:

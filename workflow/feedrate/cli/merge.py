@@ -123,8 +123,8 @@ def device_names(sites: Sequence[Site]) -> dict[tuple[str, str], str]:
             names[site.name, device] = f"{device}-{site.name}" if taken else device
     if len({*names.values()}) < len(names):
         raise UsageError(
-            "a device's name with its site would be the name of another device: choose other names "
-            "for the sites"
+            "two devices would have the same name in the merged results, because a repeated name "
+            "becomes DEVICE-SITE: give the sites other names, as in NAME=SITE"
         )
     return names
 

@@ -57,8 +57,9 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
         most, hours = project.config.auto_repeats.most, project.config.auto_repeats.hours
         numbers = {str(p.repeats) for of in protocols(project).values() for p in of.values()}
         output().print(
-            f"Planned repeats of a cell: {', '.join(sorted(numbers))}; then one at a time while a "
-            f"decision is open, up to {most}, and in all {hours:g} hours (repeats: auto)."
+            f"Planned repeats per cell: {', '.join(sorted(numbers))}. While a decision is open, "
+            f"repeats are added one at a time: up to {most} per cell, planned ones included, and "
+            f"{hours:g} hours in total (repeats: auto)."
         )
     return 0
 

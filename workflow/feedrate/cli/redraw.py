@@ -50,7 +50,7 @@ def measured(project: Project) -> tuple[Project, Plan]:
     runs = {key: spec for key, spec in plan.runs.items() if has[key]}
     if not runs:
         none = f"there is no record of a planned run in {paths.RESULTS}/"
-        raise ExpectedError(", but of ".join([none, *unplanned(plan)]))
+        raise ExpectedError("; it has records of ".join([none, *unplanned(plan)]))
     for study in {one.study for one in project.config.imports} & {key[0] for key in runs}:
         if not (file := Path(paths.IMPORTED.format(study=study))).is_file():
             raise ExpectedError(f"there is no {file} of the imported runs yet: `run` makes it")

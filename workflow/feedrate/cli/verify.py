@@ -61,7 +61,8 @@ def verify(options: argparse.Namespace) -> int:
         given, made = Path(folder, "given"), Path(folder, "made")
         unpack(options.archive, given)
         found += check_documents(given)
-        print(f"{options.archive}: {'no' if not found else len(found)} defects in files")
+        number = counted(len(found), "defect") if found else "no defects"
+        print(f"{options.archive}: {number} in files")
         try:
             project = read_project(given, options.archive)
             _tell_versions(given)
@@ -77,7 +78,9 @@ def verify(options: argparse.Namespace) -> int:
                 print(f"taken as they are, because {why}: {kept} {name}")
     for line in found:
         print(line)
-    print(f"not verified: {counted(len(found), 'fault')}" if found else "verified: nothing differs")
+    print(
+        f"not verified: {counted(len(found), 'defect')}" if found else "verified: nothing differs"
+    )
     return 1 if found else 0
 
 

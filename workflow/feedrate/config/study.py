@@ -96,7 +96,9 @@ class Claim(Strict, kw_only=True):
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
     more_than: Annotated[float | None, about("In words: the ratio is above this.")] = None
-    no_less_than: Annotated[float | None, about("Below this by less than smallest_effect.")] = None
+    no_less_than: Annotated[
+        float | None, about("In words: the ratio is at least this; margin: smallest_effect.")
+    ] = None
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
@@ -142,7 +144,7 @@ class Thresholds(Strict, kw_only=True):
     replay_gain: Annotated[Positive, about("Model-only to measured rate that shows a loss.")] = 1.1
     memory_limited_share: Annotated[Share, about("Memory-limited from this share of it.")] = 0.95
     noise_share: Annotated[Positive, about("Noisy if two runs may differ by more.")] = 0.10
-    smallest_effect: Annotated[Share, about("A lesser gain is worth no other setting.")] = 0.03
+    smallest_effect: Annotated[Share, about("A smaller gain does not justify a change.")] = 0.03
     confidence: Annotated[float, Meta(description="Level of all intervals.", gt=0, lt=1)] = 0.95
     claim_tolerance: Annotated[Positive, about("A claimed ratio holds within this share.")] = 0.05
 

@@ -126,7 +126,9 @@ class AutoRepeats(Strict, kw_only=True):
 
     most: Annotated[Count, about("Repeats that a cell may have, planned ones included.")] = 12
     hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
-    gate: Annotated[str, about("Accepted results: cells whose comparison with them is open.")] = ""
+    gate: Annotated[
+        str, about("Accepted results; cells not yet decided against them get repeats.")
+    ] = ""
 
 
 class WorkflowConfig(Strict, kw_only=True):
@@ -166,7 +168,7 @@ class WorkflowConfig(Strict, kw_only=True):
     push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     trackers: Annotated[
         list[Literal["mlflow", "trackio", "wandb"]],
-        about("Trackers of experiments that training jobs report to, beside TensorBoard."),
+        about("Experiment trackers that training jobs report to, in addition to TensorBoard."),
     ] = msgspec.field(default_factory=list)
     on_driver: Annotated[
         list[Literal["short", "downloads"]],

@@ -250,9 +250,9 @@ def check_file(folder: Path, name: str, sha256: str, size: int | None = None) ->
     path = folder / name
     try:
         if size is not None and path.stat().st_size != size:
-            raise _different(folder, name, f"has another size than the {size} bytes recorded")
+            raise _different(folder, name, f"does not have the recorded {size} bytes")
         if digest_file(path) != sha256:
-            raise _different(folder, name, "has other contents than recorded")
+            raise _different(folder, name, "does not match its recorded checksum")
     except OSError as error:
         raise _different(folder, name, f"cannot be read ({error.strerror})") from None
 

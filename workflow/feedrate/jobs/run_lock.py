@@ -296,7 +296,7 @@ def acquire(
             if not holder.identity.serves(me.identity):
                 raise RunConflict(
                     f"another job ({holder}) trains this run with other settings, code or data: "
-                    "wait for it to end, or end what an earlier driver left with "
+                    "wait for it to end, or cancel the jobs that an earlier driver left: run "
                     "`python -m feedrate cancel`"
                 )
             seen.add(holder.token)

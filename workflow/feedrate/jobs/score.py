@@ -68,7 +68,7 @@ def without_model(outcome: Path, model: Path, out: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{outcome}: not an outcome ({type(error).__name__}: {error})") from None
     if status != "ok":
-        cause = f"The run ended in {status.replace('_', ' ')}: {cause}"
+        cause = f"The run ended with status {status.replace('_', ' ')}: {cause}"
         return {"status": "no_model", "cause": cause}
     if not any(model.glob("*.safetensors")):
         return {"status": "no_model", "cause": f"The run kept no weights in {model}."}

@@ -31,7 +31,7 @@ def check_strategy(spec: RunSpec) -> None:
         for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
             if asked:
                 raise UnsupportedError(
-                    f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
+                    f"train.{name}: only strategy fsdp has it, not {train.strategy}; leave it out"
                 )
     elif spec.count == 1 and not train.cpu_offload:
         raise UnsupportedError(
@@ -39,8 +39,8 @@ def check_strategy(spec: RunSpec) -> None:
         )
     elif limited and train.cpu_offload:
         raise UnsupportedError(
-            "train.cpu_offload: it needs PyTorch's second FSDP, and train.limit_all_gathers asks "
-            "for the first; leave that null"
+            "train.cpu_offload: true needs PyTorch's second FSDP, but train.limit_all_gathers "
+            "selects the first; set train.limit_all_gathers: null"
         )
 
 

@@ -167,7 +167,7 @@ def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], R
             told = "; ".join(dict.fromkeys(one.note for one in found if one.note))
             read = ReadFile(file=name, format=name_of_format, note=told)
             return [replace(one, files=(name,)) for one in found], read
-        notes.append("no figures of a training and no end of one in it")
+        notes.append("it has neither training metrics nor the end of a training run")
     return [], ReadFile(file=name, note="; ".join(dict.fromkeys(notes)))
 
 
@@ -247,7 +247,7 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a text file without control characters; a progress bar's steps are lines.
 
     UTF-16 is recognised by its mark or by its zeros; other bytes that are not UTF-8 are replaced.
-    Raises LogError for a file that is no text.
+    Raises LogError for a file that is not text.
     """
     with path.open("rb") as stream:
         head = stream.read(4096)
@@ -272,7 +272,7 @@ def _encoding(path: Path, head: bytes) -> str:
     if max(zeros) > 0.3 and min(zeros) < 0.1:  # Latin letters in UTF-16
         return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     if max(zeros) > 0.1 and not re.search(rb"[\r\n]", head):
-        raise LogError(f"{path.name}: not a text")
+        raise LogError(f"{path.name}: not text")
     return "utf-8"
 
 
@@ -298,5 +298,5 @@ def load_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise LogError(f"{path.name}: truncated or not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise LogError(f"{path.name}: no JSON object")
+        raise LogError(f"{path.name}: not a JSON object")
     return value

@@ -26,7 +26,7 @@ from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.settings import STORAGE, apart, trains_the_same
 
-LOSSES = "Losses beside the baseline's"
+LOSSES = "Losses compared with the baseline's"
 
 
 class Finding(NamedTuple):
@@ -283,8 +283,8 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
             name = fit.called(study.label(fit.device))
             fewest[name] = min(fit.loader_workers, fewest.get(name, fit.loader_workers))
     parts = [
-        f"{text.listed(group)} {'look' if len(group) > 1 else 'looks'} compute-bound from "
-        f"{text.count(workers, 'worker')} on."
+        f"{text.listed(group)} {'look' if len(group) > 1 else 'looks'} compute-bound "
+        f"with {workers} or more workers."
         for workers, group in text.grouped(fewest, fewest.__getitem__).items()
     ]
     here = (fit for fit in fits if fit.ours and fit.reading)

@@ -175,7 +175,8 @@ def _slower_storages(
     alike_cells = base.rivals(best.values(), noise_share)
     near = {level: cell for level, cell in best.items() if cell in alike_cells}
     if slower := [level for level in best if level not in near]:
-        return f"Bring the files nearer: no setting here hides {factor} = {text.listed(slower)}."
+        slow = f"{factor} = {text.listed(slower)}"
+        return f"Use faster storage: no setting here hides the delay of {slow}."
     if alike := [level for level, cell in near.items() if cell.rivals([base], noise_share)]:
         usual = level_text(base.levels[factor])
         return f"Undecided: the runs cannot rank {text.listed(alike)} against {usual}. {REPEAT}"

@@ -51,8 +51,8 @@ def excess(name: str, found: Rate, peaks: Peaks) -> str:
     known = ((one, found.tflops / peak) for one, peak in peaks.items() if peak)
     shares = [f"{share:.0%} of the peak in {one}" for one, share in known]
     return (
-        f"{name}: {found.tflops:.1f} TFLOP/s per device would be {', '.join(shares)}, so another "
-        f"precision than {found.precision} or more devices were used."
+        f"{name}: {found.tflops:.1f} TFLOP/s per device would be {', '.join(shares)}, so the "
+        f"source used a precision other than {found.precision}, or more devices."
     )
 
 

@@ -44,6 +44,7 @@ OVER_REPEATS: dict[str, Any] = {
     "median": "median",
     "largest": "max",
     "smallest": "min",
+    "pooled": "median",  # until `add_parts`
     "same": lambda values: values.iloc[0] if values.nunique(dropna=False) == 1 else None,
 }
 """How the values of a cell's ok runs combine: the aggregation in pandas by the schema's word."""

@@ -15,6 +15,7 @@ OVER_REPEATS = {
     "largest": "Largest over the ok runs",
     "smallest": "Smallest over the ok runs",
     "same": "If it is the same in all ok runs",
+    "pooled": "Over the ok runs, with the pooled noise between runs",
 }
 
 
@@ -100,7 +101,7 @@ RUNS = (
     _text("library", "Library that trained, with its version."),
     _text("dataset", "The dataset, an entry of config/config.yaml."),
     *_of_runs("commit", "attempt"),
-    _text("failed_checks", "Names of the checks that the run failed, by `;`."),
+    _text("failed_checks", "Names of the checks that the run failed, separated by `;`."),
     _text("disturbed", "What may have disturbed the run, in sentences."),
     _text("record", "Path of the run's record.json."),
 )
@@ -132,7 +133,7 @@ CELLS = (
     _flag("loss_departs", "Whether loss_shift exceeds loss_seeds: a warning, not a test."),
     _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
-    _text("below_rate", "Parts that are no ceilings: slower than a rate reached, by `;`."),
+    _text("below_rate", "Parts below a rate that was reached, so no ceilings; separated by `;`."),
     *_of_cells("device_busy_share", "slow_rank_ratio_low"),
     *_of_cells("steps_per_epoch", "steps_per_epoch"),
     _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
@@ -141,7 +142,7 @@ CELLS = (
     _integer("batch_size", "samples", "Samples per device and micro-step."),
     *_of_cells("cores_granted", "trace"),
     _number("speedup", "Throughput over that of the study's baseline cell on the same device."),
-    _number("speedup_ci_low", "Lower end of its interval; a device's intervals hold together."),
+    _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
     _text("verdict", "What limits the cell: one of the names under Verdicts below."),
     _text("why", "The figures behind the verdict, in a sentence."),
@@ -155,13 +156,13 @@ CLAIMS = (
     _text("study", "Study that the claim belongs to."),
     _text("claim", "Name of the claim in the study."),
     _text("of", "Whose statement it is: source, advice (the source's, to everybody) or ours."),
-    _text("device", "Device or devices that the expression compares, by `;`."),
+    _text("device", "Device or devices that the expression compares, separated by `;`."),
     _text("source", "Title of the source."),
     _text("edition", "Edition of the source that the published numbers are from."),
     _text("statement", "The claim in words."),
     _text("expression", "The claim as a ratio of cells."),
     _text("metric", "Column of results.csv that the ratio compares; empty: whether a cell fits."),
-    _text("cells", "The cells of the expression, as `device/cell`, by `;`."),
+    _text("cells", "The cells of the expression, as `device/cell`, separated by `;`."),
     _number("published_value", "The ratio that the source prints."),
     _number("recomputed_from_published", "The same ratio, computed from the source's own table."),
     _text("published_verdict", "Whether both agree as far as printed: consistent, or not."),
@@ -184,7 +185,7 @@ FIT = (
     _number("residual", "share", "predicted / samples_per_s - 1."),
     _number("tc_s", "s", "Tc, fitted: the device's time for one sample, per device."),
     _number("td_s", "s", "Td, fitted: one worker's time to load one sample."),
-    _number("r2", "Share of the variance between the fit's cells that it explains."),
+    _number("r2", "Share of the variance between its cells that the fit explains."),
     _number("max_error", "share", "Largest absolute residual of the fit."),
     _text("bound", "What limits this cell: serial, compute or loader; empty: fit not accepted."),
     _number("tc_measured_s", "s", "Model-only time per sample and device (median of cells)."),
@@ -235,8 +236,8 @@ COMPARISON = (
     _number("ratio", "samples_per_s_after over samples_per_s_before: below 1 means slower."),
     _number("ratio_ci_low", "Lower end of the ratio's interval."),
     _number("ratio_ci_high", "Upper end of the interval."),
-    _text("differs", "Which of spec, data, code, machine and commit differ, by `;`."),
-    _text("software", "Versions that differ, for example `torch 2.8.0 to 2.9.0`, by `;`."),
+    _text("differs", "Which of spec, data, code, machine and commit differ, separated by `;`."),
+    _text("software", "Versions that differ, separated by `;`, such as `torch 2.8.0 to 2.9.0`."),
 )
 
 LEADERBOARD = (

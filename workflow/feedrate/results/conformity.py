@@ -89,8 +89,8 @@ def decode_path(e: Evidence) -> Judgement:
 
 
 def library(e: Evidence) -> Judgement:
-    """The loader library that was asked for made the batches, in the form that was asked for. It
-    compares each batch with its order: rows, type, layout; another one ends the run."""
+    """The loader library that was asked for made the batches, in the form that was asked for. Each
+    batch is compared with the request (rows, type, layout); a different one ends the run."""
     loader, data = e.spec.settings.loader, e.first.data
     asked, form = library_of(loader) or "torch", loader.form or "same"
     if data is None or data.library is None:
@@ -108,7 +108,7 @@ pictures at 294 px it is up to 4.5 with `scaled_decode`, and at least 46 for ano
 
 def pixels(e: Evidence) -> Judgement:
     """No compared picture differs from `decode: reference` by more than 20 of 255 levels on
-    average: it would be damaged, or another one."""
+    average: a larger difference means a damaged or a different picture."""
     data = e.first.data
     worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
     if worst is None:
@@ -265,7 +265,7 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
 def undisturbed(e: Evidence) -> Judgement:
     """In the window nobody else computed on the device, neither heat nor the power supply lowered
     its clocks, a hypervisor gave less than 10% of the CPU time to others, and other processes used
-    less than 25% of the time of the job's cores, or left them idle."""
+    less than 25% of the time of the job's cores, or at least 10% of that time was idle."""
     certain, possible = disturbances(e.ranks)
     perhaps = ["The run may have been disturbed.", *possible] if possible else []
     found = " ".join(certain or perhaps)

@@ -179,7 +179,7 @@ def whole_run_timed(e: Evidence) -> Judgement:
     text = f"The job was resumed at step {first}, but its rate includes the steps before"
     if steps and steps > first and e.figures.samples_per_s:
         own = e.figures.samples_per_s * (1 - first / steps)
-        return False, f"{text}; of the {steps - first:.0f} steps since, it is {own:.4g} samples/s."
+        return False, f"{text}; over the {steps - first:.0f} steps since: {own:.4g} samples/s."
     return False, f"{text}."
 
 
@@ -204,7 +204,7 @@ def samples_identity(e: Evidence) -> Judgement:
     if not rate or not steps or not batch:
         return True, "Rates of samples and steps, or the batch, are not known."
     expected, seen = batch * e.device.count, rate / steps
-    text = f"{seen:.4g} samples in a step, {batch} x {e.device.count} devices are {expected}."
+    text = f"{seen:.4g} samples per step; batch {batch} x {e.device.count} devices = {expected}."
     return EMPTIEST <= seen / expected <= FULLEST, text
 
 

@@ -215,7 +215,7 @@ def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") 
     else:
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
-            f"From {free} worker{'s' * (free != 1)} per rank on, {device} looks compute-bound: "
+            f"With {free} or more workers per rank, {device} looks compute-bound: "
             f"the loader could deliver {_rate(can)} samples/s, and the device's fitted limit is "
             f"{_rate(takes)}"
         )

@@ -177,8 +177,10 @@ class _Choice:
         """How far noise alone raises the best of the settings that may be equal."""
         equal = sum(self._over(self._best, c)[0] <= 1 for c in self._cells if c is not self._best)
         bias = selection_bias(self._noise, len(self._best[RATES]), 1 + equal)
-        text = f" (the best of {1 + equal} that may be equal, by chance about {bias:.1%} too high)"
-        return text * bool(equal)
+        if not equal:
+            return ""
+        maybe = f"the best of {1 + equal} that may be equal"
+        return f" ({maybe}; if they are, about {bias:.1%} too high)"
 
     def _with_rate(self, cell: Row) -> str:
         """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""

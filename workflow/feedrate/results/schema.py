@@ -25,7 +25,7 @@ _DTYPES = "object", "Int64", "float64", "boolean"
 DTYPES: dict[Kind, str] = dict(zip(get_args(Kind), _DTYPES, strict=True))
 """How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
-Repeats = Literal["median", "largest", "smallest", "same", ""]
+Repeats = Literal["median", "largest", "smallest", "same", "pooled", ""]
 Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
 
 
@@ -35,8 +35,9 @@ def value(
     """The annotation of a measured value.
 
     `repeats`: how the ok runs of a cell combine in cells.csv; `same`: a value only where they have
-    the same; empty: they do not. `ranks`: how the values of this name in the ranks' `window` events
-    combine; empty: `measure` computes it. `extra`: heading of a column of tables of cells.
+    the same; `pooled`: an end of an interval (`add_parts`); empty: they do not. `ranks`: how the
+    values of this name in the ranks' `window` events combine; empty: `measure` computes it.
+    `extra`: heading of a column of tables of cells.
     """
     told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
     return Meta(description=meaning, extra=told, extra_json_schema={"unit": unit} if unit else None)
@@ -66,7 +67,7 @@ class Measurement(Strict, kw_only=True):
     ] = None
     epoch_start_share: Annotated[
         Number,
-        value("share", "Time of epochs' first steps beyond usual steps; empty: none starts."),
+        value("share", "Extra time of epochs' first steps; empty: no epoch starts in the window."),
     ] = None
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest", "largest")
@@ -139,7 +140,7 @@ class Measurement(Strict, kw_only=True):
     ] = None
     slow_rank: Annotated[int | None, value("", "Rank that takes longest by itself.", "same")] = None
     slow_rank_ratio_low: Annotated[
-        Number, value("", "Its time over the others' median: lower end of the interval.")
+        Number, value("", "The slow rank's time over the others' median: lower end.")
     ] = None
     # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]
@@ -153,9 +154,9 @@ class Measurement(Strict, kw_only=True):
     rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
 
 
-Ratio = Annotated[Number, value("", "That rate divided by training's in the same rounds.")]
-Low = Annotated[Number, value("", "Lower end of the ratio's 95% interval.")]
-High = Annotated[Number, value("", "Upper end of the ratio's 95% interval.")]
+Ratio = Annotated[Number, value("", "The part's rate over that of the same rounds' live blocks.")]
+Low = Annotated[Number, value("", "Lower end of the 95% interval of the ratio.", "pooled")]
+High = Annotated[Number, value("", "Upper end of the 95% interval of the ratio.", "pooled")]
 
 
 class Ceilings(Strict, kw_only=True):
@@ -225,7 +226,8 @@ class Stages(Strict, kw_only=True):
     fetch_s: Annotated[Number, value("s", "Loader: open and read, if known apart.")] = None
     prepare_s: Annotated[Number, value("s", "Loader: stages after read, if known apart.")] = None
     not_split: Annotated[
-        list[str], value("", "Stages that the loader cannot separate from others, by `;`.", "same")
+        list[str],
+        value("", "Stages that the loader cannot split from others, separated by `;`.", "same"),
     ] = []
     spans: dict[str, dict[str, Any]] = {}  # of the rank whose p95 is longest, in the record only
 
@@ -257,7 +259,8 @@ class Provenance(Strict, kw_only=True):
     ] = ""
     device_model: Annotated[str, value("", "Device model as the driver reports it.", "")] = ""
     bf16_instructions: Annotated[
-        list[str], value("", "The CPU's bf16 instructions: amx_bf16, avx512_bf16, by `;`.", "")
+        list[str],
+        value("", "The CPU's bf16 instructions: amx_bf16, avx512_bf16, separated by `;`.", ""),
     ] = []
     host: Annotated[str, value("", "Host that the job ran on.", "")] = ""
     commit: Annotated[str, value("", "Commit of the project at the run.", "")] = ""

@@ -73,9 +73,9 @@ def ratios(row: Row) -> dict[str, Estimate | None]:
 
 
 def below_rate(cell: Row, others: Iterable[Estimate] = ()) -> str:
-    """The ceilings of a cell that lie below its rate by more than their interval, by `;`. The model
-    alone must not lie below a cell that computes the same either: `others` has their rates over
-    this cell's, and the two intervals count together."""
+    """The ceilings of a cell that lie below its rate by more than their interval, separated by
+    `;`. The model alone must not lie below a cell that computes the same either: `others` has their
+    rates over this cell's, and the two intervals count together."""
     found = {n for n in PARTS if (high := cell.get(f"{n}_ratio_high")) and high < 1}
     model = ratios(cell)["model"]
     found |= {"model" for other in others if model and _exceeds(other, model)}
@@ -312,7 +312,8 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
         of = "training in the same rounds" if rounds else "the window"
         found.append(f"{' and '.join(alone)} the rate of {of}")
     if parts["model"] and _outrun(cell, parts["model"]):
-        found.append("the model alone is not a ceiling: another setting trains the same faster")
+        faster = "another setting that computes the same trains faster"
+        found.append(f"the model alone is not a ceiling: {faster}")
     if _serial(cell):
         found.append("without workers the loader is serial, so its time adds to the model's")
     if cell["oversubscribed"]:

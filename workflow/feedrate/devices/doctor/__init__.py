@@ -295,7 +295,9 @@ def _software(asked: Asked) -> Iterator[Finding]:
     """Python and the packages that all kinds need."""
     if not asked.answers:
         text = f"{asked.python} did not answer within {ANSWER_S} s, or its image is not here yet"
-        yield Finding(UNKNOWN, "Python", text, "start it by hand, in the same software")
+        yield Finding(
+            UNKNOWN, "Python", text, "start it by hand, with the same modules and container"
+        )
         return
     text = f"{'.'.join(map(str, asked.answers['python']))} ({asked.python})"
     if tuple(asked.answers["python"]) < vendor.OLDEST:

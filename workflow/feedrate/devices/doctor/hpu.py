@@ -61,8 +61,8 @@ def _packages(asked: Asked) -> Iterator[Finding]:
         yield asked.package("Open MPI", ("mpirun",), "install it, or use `launcher: torchrun`")
     if studies := asked.studies({"loader.decode": ["device"]}):
         use = (
-            "install habana-media-loader of your Gaudi software's version (Intel's licence), or "
-            "remove decode_device from the device's capabilities in config/devices.yaml"
+            "install habana-media-loader for your version of the Gaudi software (Intel's licence), "
+            "or remove decode_device from the device's capabilities in config/devices.yaml"
         )
         yield asked.package("media loader", ("media",), use, studies)
 

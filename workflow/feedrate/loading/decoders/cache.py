@@ -36,7 +36,7 @@ class Store:
         index = read_store(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
         if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:
-            raise DataError(f"{folder} is not as its index says; delete it and run again")
+            raise DataError(f"{folder} does not match its index; delete it and run again")
         rows: NDArray[np.int32] = np.load(folder / f"{split}.npy", allow_pickle=False)
         self._of_row = rows[:, 0].tolist()
         tokens = torch.from_numpy(rows[:, 1:].astype(np.int64))

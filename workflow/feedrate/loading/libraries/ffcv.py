@@ -55,8 +55,8 @@ def best(work: Work) -> Iterator[Made]:
 def _batches(work: Work, form: str) -> Iterator[Made]:
     if work.workers > cores_granted():
         raise UnsupportedError(
-            f"loader.workers: {work.workers}: ffcv has no more threads than cores, which are "
-            f"{cores_granted()} here"
+            f"loader.workers: {work.workers}: ffcv starts at most one thread per core, and this "
+            f"job has {cores_granted()}: use fewer workers"
         )
     loader = _loader(work.dataset, form, work.batch_size, work.workers, work.ahead)
     epoch = Epoch(loader, work.order)
