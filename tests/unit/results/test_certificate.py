@@ -59,6 +59,15 @@ def test_a_page_says_how_many_are_fed_and_what_more_need():
     assert "differ" not in text
 
 
+def test_a_page_names_no_number_that_was_too_many():
+    nearly = msgspec.structs.replace(HOST, runs=[HOST.runs[0], feeding(4, 0.895, 240.0)])
+    (found,) = judge(answer(nearly), PACE)
+    assert found.feeds == pytest.approx(3.98, abs=0.01)
+    assert "This host feeds 3.9 H100s" in page(certificate(nearly))
+    whole = msgspec.structs.replace(HOST, runs=[HOST.runs[0], feeding(4, 0.72, 240.0)])
+    assert "This host feeds 3.2 H100s" in page(certificate(whole))
+
+
 def test_a_page_says_at_least_where_no_number_was_too_many():
     """The search ends at 64 accelerators, whatever the host could feed."""
     limit = feeding(60, 0.0, 6750.0)
