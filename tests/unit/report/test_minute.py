@@ -230,7 +230,9 @@ def test_storage_that_is_slower_is_named(study, inputs):
         for one in inputs.cells(STUDY)
     ]
     inputs.cells = lambda _: cells
-    assert "no setting here hides workers = 16." in of_storage(study, inputs)
+    assert "no setting here hides the delay of workers = 16." in of_storage(study, inputs)
+    single = of_storage(study, inputs, ci_low=None)
+    assert "the delay of workers = 16, from single runs." in single
 
 
 @pytest.mark.parametrize(

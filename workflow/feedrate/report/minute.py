@@ -175,7 +175,8 @@ def _slower_storages(
     alike_cells = base.rivals(best.values(), noise_share)
     near = {level: cell for level, cell in best.items() if cell in alike_cells}
     if slower := [level for level in best if level not in near]:
-        slow = f"{factor} = {text.listed(slower)}"
+        basis = max(one.basis for one in (base, *(best[level] for level in slower)))
+        slow = f"{factor} = {text.listed(slower)}{basis}"
         return f"Use faster storage: no setting here hides the delay of {slow}."
     if alike := [level for level, cell in near.items() if cell.rivals([base], noise_share)]:
         usual = level_text(base.levels[factor])
