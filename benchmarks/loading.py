@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.default_study import ROOT, default_spec, job_environment, prepare_default
-from benchmarks.drain import PX
+from benchmarks.drain import BATCH, PX
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
@@ -189,6 +189,8 @@ def beside_transports(transports: dict[str, list[dict[str, float]]]) -> Iterator
         first_s = sorted(one["first_s"] for one in transports[name])
         note = f"{mine['first_s']:.2f} s ({first_s[0]:.2f} to {first_s[-1]:.2f}); {firsts}"
         later_s = mine["first_s"] - middle["thread"]["first_s"]
+        if value > 1:
+            note += f"; once running, they make a batch in {BATCH / mine['per_s']:.2f} s"
         if value > 1 and later_s > 0:
             note += f"; our threads start {later_s:.2f} s sooner: they need no processes"
         yield Figure(f"first batch, {name}: of {first}'s time", value, 1, "x", note)
