@@ -51,7 +51,7 @@ def count_otherwise(folder):
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (change_size, ".jpg has another size"),
+        (change_size, ".jpg does not have the recorded"),
         (change_bytes, ".jpg does not match its recorded checksum"),
         (remove_image, ".jpg cannot be read (No such file"),
         (add_image, "images/zz.jpg is not in the manifest"),
