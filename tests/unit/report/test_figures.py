@@ -298,6 +298,19 @@ def test_a_ladder_shows_each_gain_and_its_memory(project, inputs):
     assert any("peak memory" in word for word in words)
 
 
+def test_only_the_baseline_itself_is_drawn_without_a_gain(project, inputs, monkeypatch):
+    """The same level with other settings has a gain over it."""
+    cells = [one for one in inputs.cells(STUDY) if one.status == "ok"]
+    other = [
+        replace(one, cell=one.cell.replace("host", "device"), speedup=(one.speedup or 1) + 0.5)
+        for one in cells
+    ]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: [*cells, *other])
+    words = said(figure(project, inputs, "ladder"))
+    assert text.ratio(1.5) in words
+    assert sum("samples/s" in word for word in words) == 1
+
+
 def test_a_failed_level_of_a_ladder_is_labelled(many):
     words = " ".join(said(figure(*many, "ladder")))
     assert "failed" in words

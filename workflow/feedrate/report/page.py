@@ -25,12 +25,12 @@ STYLE = """
 .feedrate h2{font-size:1.35rem;line-height:1.25;font-weight:700;margin:2.6rem 0 .6rem;
  padding-top:.9rem;border-top:3px solid var(--ink)}
 .feedrate h3{font-size:1.08rem;line-height:1.3;font-weight:700;margin:2rem 0 .35rem}
-.feedrate p,.feedrate li{max-width:44rem}
-.feedrate p{margin:0 0 .7rem}
+.feedrate p,.feedrate li{max-width:44rem} .feedrate p{margin:0 0 .7rem}
 .feedrate ul{margin:0 0 .9rem;padding-left:1.15rem;list-style:disc}
 .feedrate li{margin:.22rem 0;padding:0}
 .feedrate li::marker{color:inherit}
 .feedrate a{color:var(--blue);text-decoration:underline}
+.feedrate a small{display:inline-block;width:100%;text-decoration:none}
 .feedrate code,.feedrate pre{font:0.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
  color:inherit;overflow-wrap:anywhere;background:var(--code);padding:.05em .25em;border-radius:3px}
 .feedrate code::before,.feedrate code::after{content:none}

@@ -33,7 +33,8 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         canvas.row_axis(speed, names)
         canvas.row_axis(memory, names)
         memory.set_yticks([])
-        _speedups(speed, points, level_text(settings.baseline[factor]), names)
+        base = [point.levels == settings.baseline_of(point.levels) for point in points]
+        _speedups(speed, points, base, names)
         _memories(memory, points)
     speed.set_xlabel(f"throughput relative to baseline, by {settings.factor_label(factor)}")
     memory.set_xlabel("peak memory (GiB)")
@@ -46,13 +47,15 @@ def _tried(line: Line) -> list[Point]:
     return [point for point in line.points if point.tried]
 
 
-def _speedups(axes: canvas.Axes, points: Sequence[Point], base: str, names: Sequence[str]) -> None:
+def _speedups(
+    axes: canvas.Axes, points: Sequence[Point], base: Sequence[bool], names: Sequence[str]
+) -> None:
     axes.axvline(1, color=canvas.GREY, linewidth=1)
     gains = [_gain(point.row) for point in points]
     reach = max((abs(end - 1) for gain in gains if gain for end in gain), default=0.1)
     axes.set_xlim(min(0.9, 1 - 1.15 * reach), max(1.1, 1 + 1.6 * reach))
     for place, (point, gain) in enumerate(zip(points, gains, strict=True)):
-        if gain is None or names[place] == base:
+        if gain is None or base[place]:
             word = text.STATUS_WORDS[point.status] if point.failed else text.rate(point.value)
             axes.text(1.01, place, word, va="center", fontsize=8.5, bbox=canvas.PAPER)
             continue
