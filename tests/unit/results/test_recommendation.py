@@ -176,7 +176,7 @@ def test_settings_are_recommended_within_each_storage(tmp_path):
     study = collect_study(factors=factors)
     cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
     assert chosen(cells) == [W1, "workers=1~decode=device"]
-    assert cells[W1]["recommendation"].startswith("Use decode = host, 1 worker")
+    assert cells[W1]["recommendation"].startswith("With decode = host, use 1 worker per rank: ")
     assert cells["workers=1~decode=device"]["speedup"] == 5, "the baseline's storage stays"
 
 

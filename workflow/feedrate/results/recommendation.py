@@ -73,7 +73,8 @@ class _Choice:
         self._best = max(cells, key=lambda cell: cell["samples_per_s"])
         self._matters = 1 + lines.smallest_effect
         varied = {f for f in study.factors if len({level_text(cell[f]) for cell in cells}) > 1}
-        self._named = varied.union(apart(study.factors, study.within)) - {self._workers}
+        self._given = [f for f in apart(study.factors, study.within) if f != self._workers]
+        self._named = varied.union(self._given) - {self._workers}
 
     def make(self) -> None:
         """Recommend the simplest cell that no other may beat by the smallest effect or more.
@@ -155,8 +156,10 @@ class _Choice:
         return MOST_REPEATS
 
     def _sentence(self, cell: Row) -> str:
-        use = self._name(cell) + " per rank" * bool(self._workers) or "the baseline"
-        text = f"Use {use}: {cell['samples_per_s']:.4g} samples/s"
+        given = ", ".join(f"{factor} = {level_text(cell[factor])}" for factor in self._given)
+        use = self._name(cell, self._given) + " per rank" * bool(self._workers) or "the baseline"
+        text = f"With {given}, use {use}" if given else f"Use {use}"
+        text += f": {cell['samples_per_s']:.4g} samples/s"
         if len(self._cells) == 1:
             text += ", the only setting with data"
         elif cell is self._best:
@@ -186,9 +189,10 @@ class _Choice:
         """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""
         return f"{self._name(cell) or 'the baseline'} ({cell['samples_per_s']:.4g} samples/s)"
 
-    def _name(self, cell: Row) -> str:
-        """The levels that distinguish a cell, and the workers: `decode = host, 2 workers`."""
-        named = self._named.union(self._changed(cell))
+    def _name(self, cell: Row, known: Iterable[str] = ()) -> str:
+        """The levels that distinguish a cell, except `known` ones, and the workers: `decode = host,
+        2 workers`."""
+        named = self._named.union(self._changed(cell)).difference(known)
         levels = [f"{f} = {level_text(cell[f])}" for f in self._study.factors if f in named]
         if self._workers:
             few = cell[self._workers]
