@@ -30,7 +30,7 @@ def test_an_open_decision_gets_one_more_block_and_then_the_budget_is_spent(edite
     edited.study(thresholds={"noise_share": 5.0})
     edited.config(repeats="auto", auto_repeats={"most": 2, "hours": 1})
     shown = edited.call("feedrate", "plan").stdout
-    assert "Planned repeats of a cell: 1; then" in shown
+    assert "Planned repeats per cell: 1. While a decision is open" in shown
     assert "up to 2 per cell, planned ones included, and 1 hours in total" in shown
     done = edited.run()
     assert done.returncode == 0, done.stdout
