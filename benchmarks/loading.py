@@ -191,8 +191,8 @@ def beside_transports(transports: dict[str, list[dict[str, float]]]) -> Iterator
         later_s = mine["first_s"] - middle["thread"]["first_s"]
         if value > 1:
             note += f"; once running, they make a batch in {BATCH / mine['per_s']:.2f} s"
-        if value > 1 and later_s > 0:
-            note += f"; our threads start {later_s:.2f} s sooner: they need no processes"
+            if later_s > 0:
+                note += f"; our threads start {later_s:.2f} s sooner: they need no processes"
         yield Figure(f"first batch, {name}: of {first}'s time", value, 1, "x", note)
         if "spdl" in others:
             value = mine["tree_mib"] / others["spdl"]["tree_mib"]

@@ -151,10 +151,8 @@ def _lines(one: Certified, pace: Pace, host: Answer) -> Iterator[str]:
         further = f"; {whole} need {missing} more core{'s' * (missing != 1)}"
         if one.limited_by != "cores" or missing <= 0:
             further = f"; its limit is {one.limited_by}, and more cores may not help"
-    # Rounded down: 3.96 is not 4, which are not fed.
-    feeds = (
-        f"at least {one.fed}" if one.at_least else f"{math.floor(round(one.feeds * 10, 6)) / 10}"
-    )
+    tenths = math.floor(round(one.feeds * 10, 6))  # 3.96 is not 4, which are not fed
+    feeds = f"at least {one.fed}" if one.at_least else f"{tenths / 10}"
     yield (
         f"This host feeds {feeds} {pace.label}s (emulated) of {pace.model} at {BUSY:.0%} "
         f"utilisation with `{name}`{further}."
