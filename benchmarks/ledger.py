@@ -31,8 +31,8 @@ from feedrate.core.files import canonical_json
 from feedrate.core.paths import RECORD_NAME
 from feedrate.data.manifest import STORE_INDEX, store_folder
 from feedrate.results.assemble import update_records
-from feedrate.results.ledger import BATCH, TOKENS, Outcome, WouldHelp, predict_changes
-from feedrate.results.settings import DECODE, WORKERS, DeviceFacts
+from feedrate.results.ledger import Outcome, WouldHelp, predict_changes
+from feedrate.results.settings import BATCH, DECODE, TOKENS, WORKERS, DeviceFacts
 
 LEVELS: dict[str, list[Level]] = {
     DECODE: ["reference", "host", "cache"],

@@ -10,6 +10,7 @@ from feedrate.config.study import Published
 RATE = "samples_per_s"
 PRINTED = 0.005
 """Share by which a printed count of three digits may differ from the exact one."""
+
 Names = Callable[[Published], str]
 """Gives the device and the cell of a published number in words."""
 
@@ -18,11 +19,8 @@ Peaks = Mapping[str, float | None]
 
 
 class Rate(NamedTuple):
-    """The time and the work behind a rate; None where they are not known.
-
-    `tflops` of a device are FLOPs per sample x samples/s / devices; `mfu` is their share of the
-    peak in the `precision` of the study's settings.
-    """
+    """The time and the work behind a rate, as far as known: `tflops` of a device are FLOPs per
+    sample x samples/s / devices, `mfu` their share of the peak in the settings' `precision`."""
 
     timed_s: float | None
     tflops: float | None
@@ -34,7 +32,7 @@ def rate(row: Published, precision: str, peaks: Peaks) -> Rate:
     """The time and the work behind a published rate; `peaks` are its device's."""
     timed_s = row.timed_samples / row.value if row.timed_samples else None
     flops, peak = row.flops_per_sample, peaks.get(precision)
-    tflops = flops * row.value / row.count / 1e12 if flops else None
+    tflops = flops and flops * row.value / row.count / 1e12
     return Rate(timed_s, tflops, tflops / peak if tflops and peak else None, precision)
 
 
@@ -48,8 +46,8 @@ def excess(name: str, found: Rate, peaks: Peaks) -> str:
     """The conclusion from a rate above the peak of its precision; empty for a possible rate."""
     if not (found.tflops and found.mfu and found.mfu > 1):
         return ""
-    known = ((one, found.tflops / peak) for one, peak in peaks.items() if peak)
-    shares = [f"{share:.0%} of the peak in {one}" for one, share in known]
+    known = {one: found.tflops / peak for one, peak in peaks.items() if peak}
+    shares = (f"{share:.0%} of the peak in {one}" for one, share in known.items())
     return (
         f"{name}: {found.tflops:.1f} TFLOP/s per device would be {', '.join(shares)}, so the "
         f"source used a precision other than {found.precision}, or more devices."
@@ -57,13 +55,13 @@ def excess(name: str, found: Rate, peaks: Peaks) -> str:
 
 
 def miscounts(rows: Iterable[Published], name: Names) -> Iterator[str]:
-    """A sentence for each number that differs by more than 0.5% from that of the model as built
-    here: sources round to three digits, or cut."""
+    """A sentence for each count that differs from ours by more than rounding to three digits."""
     for row in rows:
         if row.counted and abs(row.value / row.counted - 1) > PRINTED:
-            printed, counted = f"{row.value:,.0f} printed ({row.edition})", f"{row.counted:,.0f}"
-            apart = f"{row.value / row.counted - 1:+.1%}"
-            yield f"{name(row)}: {printed}, {counted} counted on the model as built here: {apart}."
+            yield (
+                f"{name(row)}: {row.value:,.0f} printed ({row.edition}), {row.counted:,.0f} "
+                f"counted on the model as built here: {row.value / row.counted - 1:+.1%}."
+            )
 
 
 def drift(rows: Iterable[Published], name: Names) -> Iterator[str]:

@@ -184,8 +184,7 @@ def read_certificates(root: Path) -> list[Certificate]:
 def shortfalls(
     specs: Iterable[RunSpec], cores: Mapping[str, int], certificates: Sequence[Certificate]
 ) -> Iterator[str]:
-    """Warnings of planned cells that cannot be fed by a job's `cores`, by device; a worker uses no
-    more than one of them."""
+    """Warnings of planned cells that a job's `cores`, by device, cannot feed; a worker uses one."""
     known = {
         (made.pace.device, made.pace.model, one.measured.level): (made, one)
         for made in certificates

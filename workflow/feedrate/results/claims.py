@@ -28,11 +28,8 @@ def judge_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
 
 
 def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
-    """A row for each claim. A claim with `*` has a row for each measured device, and one that does
-    not name a factor of `within` a row for each level that was measured.
-
-    `runs` are the rows of results.csv.
-    """
+    """A row for each claim, from the rows of results.csv. A claim with `*` has a row for each
+    measured device, and one that names no level of a factor of `within` one for each measured."""
     return [
         {"study": name, **row}
         for name, study in settings.studies.items()
@@ -43,28 +40,25 @@ def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
 def recompute(
     ratio: Ratio, study: ClaimStudy, edition: str, metric: str = "samples_per_s"
 ) -> float | None:
-    """The ratio of the published numbers themselves; None where a cell was not published.
-
-    Rows of `edition` count, or where it is empty those of the headline.
-    """
+    """The ratio of the published numbers themselves; None where a cell was not published."""
     above, below = (
-        next((row.value for row in published_of(ref, study, edition) if row.metric == metric), None)
+        [row.value for row in published_of(ref, study, edition) if row.metric == metric]
         for ref in ratio
     )
-    return above / below if above and below else None
+    return above[0] / below[0] if above and below else None
 
 
 def published_of(ref: CellRef, study: ClaimStudy, edition: str = "") -> list[PublishedFacts]:
-    """The published numbers of a cell, those that their source puts forward first."""
+    """The published numbers of a cell in an edition, those that the source puts forward first;
+    without an edition, these alone. A number that names no level belongs to no cell."""
     wanted = cell_levels(ref, study.factors, study.baseline)
-
-    def is_cell(row: PublishedFacts) -> bool:
-        """A published number that names no level belongs to no cell."""
+    rows = []
+    for row in study.published:
         texts = {name: level_text(level) for name, level in study.levels_of(row).items()}
-        return bool(row.device == ref.device and row.levels and texts == wanted)
-
-    rows = [row for row in study.published if (row.edition == edition if edition else row.headline)]
-    return sorted(filter(is_cell, rows), key=lambda row: not row.headline)
+        told = row.edition == edition if edition else row.headline
+        if told and row.device == ref.device and row.levels and texts == wanted:
+            rows.append(row)
+    return sorted(rows, key=lambda row: not row.headline)
 
 
 def agrees(recomputed: float, printed: float) -> bool:
@@ -75,12 +69,8 @@ def agrees(recomputed: float, printed: float) -> bool:
 
 
 def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> tuple[str, str]:
-    """Verdict and reason of a ratio.
-
-    A claim holds if the whole interval is where the claim puts the ratio, and is refuted if none of
-    it is: within `tolerance` (a share) of a printed value; above `more_than`; not below
-    `no_less_than` by `margin` (a share) or more. Without an interval we cannot tell.
-    """
+    """Verdict and reason of a ratio: the claim holds if the whole interval is where the claim puts
+    the ratio, and is refuted if none of it is. `tolerance` and `margin` are shares."""
     if claim.published is not None:
         least, most = (claim.published * (1 + sign * tolerance) for sign in (-1, 1))
         claimed = f"{claim.published:g}, within {tolerance:.0%}"
@@ -116,8 +106,7 @@ class _Claims:
             self._cells.setdefault((run["device"], *levels), []).append(run)
 
     def rows(self) -> Iterator[Row]:
-        headlines = (row.edition for row in self._study.published if row.headline)
-        headline = ";".join(dict.fromkeys(headlines))
+        editions = dict.fromkeys(row.edition for row in self._study.published if row.headline)
         for claim in self._study.claims:
             ratio = parse(claim.expression, fits=claim.fits is not None)
             devices = self._study.measured
@@ -127,7 +116,7 @@ class _Claims:
                         "claim": claim.id,
                         "of": claim.of,
                         "source": self._study.source,
-                        "edition": claim.edition or headline,
+                        "edition": claim.edition or ";".join(editions),
                         "statement": claim.text,
                         "device": ";".join(each.devices),
                         **self._checked(claim, each),
@@ -169,7 +158,9 @@ class _Claims:
             measured, why = self._measure(claim, ratio)
             limits = self._study.tolerance, self._study.smallest_effect
             verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
-            why += self._disturbed(refs)
+            good = (run for ref in refs for run in self._runs(ref) if run["status"] == "ok")
+            if causes := dict.fromkeys(c for run in good if (c := run.get("disturbed"))):
+                why += f" A run may have been disturbed. {' '.join(causes)}"
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
@@ -204,16 +195,9 @@ class _Claims:
             return (REFUTED if claimed else HOLDS), reason
         return NO_DATA, self._absent(cell, "")
 
-    def _disturbed(self, refs: Sequence[CellRef]) -> str:
-        """What may have disturbed the runs behind a ratio."""
-        runs = (run for ref in refs for run in self._runs(ref) if run["status"] == "ok")
-        causes = " ".join(dict.fromkeys(filter(None, (run.get("disturbed") for run in runs))))
-        return f" A run may have been disturbed. {causes}" if causes else ""
-
     def _absent(self, ref: CellRef, metric: str) -> str:
-        """Why a cell has no number: why the study leaves it out, how its runs ended, or that they
-        lack the metric. Levels that not every device supports are named, also those of the
-        baseline."""
+        """Why a cell has no number. Levels that not every device supports are named, also those of
+        the baseline."""
         factors, runs, own = self._study.factors, self._runs(ref), self._levels(ref)
         needy = {name: level for name, level in own.items() if level in factors[name].requires}
         named = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
@@ -236,9 +220,9 @@ class _Claims:
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
             for runs in map(self._runs, ratio)
         ]
-        refs = [ref for ref, good in zip(ratio, rates, strict=True) if not good]
-        if missing := [self._absent(ref, claim.metric) for ref in refs]:
-            return None, " ".join(dict.fromkeys(missing))
+        both = zip(ratio, rates, strict=True)
+        if missing := dict.fromkeys(self._absent(r, claim.metric) for r, good in both if not good):
+            return None, " ".join(missing)
         above, below = rates
         if claim.metric in COUNTED:
             value = above[0] / below[0]

@@ -12,32 +12,21 @@ from feedrate.config.values import Level, level_text
 from feedrate.results.settings import PublishedFacts
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
-"""The kind of comparison: of a rate (or two devices'), two settings of a device, memory, or
-losses."""
+"""Comparisons: of a rate (or two devices'), two settings of a device, memory, or losses."""
 
 RATES = ("samples_per_s", "tflops_per_device")
 """Metrics that the ends of epochs lower."""
 
 
-class Needs(NamedTuple):
-    """Items that the source must state and that must be the same; and those that must not differ,
-    as far as the source states them."""
-
-    same: frozenset[Item]
-    alike: frozenset[Item]
-
-
-_RUN: frozenset[Item] = frozenset({"device", "devices", "model", "precision"})
-NEEDS: dict[Kind, Needs] = {
-    "rate": Needs(
-        _RUN | {"data", "parallelism", "batch_size", "warmup_steps"}, frozenset({"steps_per_epoch"})
-    ),
-    "ratio": Needs(_RUN | {"data"}, frozenset({"parallelism", "batch_size", "steps_per_epoch"})),
-    "memory": Needs(_RUN | {"parallelism"}, frozenset({"batch_size"})),
-    "loss": Needs(
-        _RUN | {"data", "checkpoint", "parallelism", "batch_size", "steps_per_epoch"}, frozenset()
-    ),
+_RUN: set[Item] = {"device", "devices", "model", "precision"}
+NEEDS: dict[Kind, tuple[set[Item], set[Item]]] = {
+    "rate": (_RUN | {"data", "parallelism", "batch_size", "warmup_steps"}, {"steps_per_epoch"}),
+    "ratio": (_RUN | {"data"}, {"parallelism", "batch_size", "steps_per_epoch"}),
+    "memory": (_RUN | {"parallelism"}, {"batch_size"}),
+    "loss": (_RUN | {"data", "checkpoint", "parallelism", "batch_size", "steps_per_epoch"}, set()),
 }
+"""Items that the source must state and that must be the same; and those that must not differ, as
+far as the source states them."""
 
 
 class Compared(NamedTuple):
@@ -56,19 +45,18 @@ class Compared(NamedTuple):
     @property
     def outcome(self) -> str:
         """same, different, or not stated."""
-        if not self.says:
-            return "not stated"
-        return "same" if self.here in self.says else "different"
+        found = "same" if self.here in self.says else "different"
+        return found if self.says else "not stated"
 
     @property
     def texts(self) -> tuple[str, str]:
         """The words of the source, and those of our run."""
-        words = {True: "on", False: "off"}
-        said, here = (
-            [words[one] if isinstance(one, bool) else level_text(one) for one in side]
-            for side in (self.says, (self.here if self.here is not None else "",))
-        )
-        return " or ".join(said) or "not stated", here[0] or "not known"
+        here = "" if self.here is None else _word(self.here)
+        return " or ".join(map(_word, self.says)) or "not stated", here or "not known"
+
+
+def _word(level: Level) -> str:
+    return ("off", "on")[level] if isinstance(level, bool) else level_text(level)
 
 
 def stated(row: Published | PublishedFacts | None, sources: Sources) -> dict[Item, Fact]:
@@ -98,15 +86,12 @@ def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
-    """The items for which a number of this kind cannot be judged.
-
-    TF32 matters where our run computed in single precision. Two settings of one device are
-    compared across batches up to twice or half as large.
-    """
+    """The items for which a number of this kind cannot be judged. TF32 matters where our run
+    computed in single precision. Two settings of a device may differ in batch by a factor of 2."""
     items = {one.item: one for one in compared}
     same, alike = NEEDS[kind]
     if items["precision"].here == "fp32" and kind != "memory":
-        same |= {"tf32"}
+        same = same | {"tf32"}
     wrong = []
     for item, one in items.items():
         differs = one.outcome == "different" and not (kind == "ratio" and _is_near(one))
@@ -135,8 +120,7 @@ def because(reasons: Iterable[str]) -> str:
 
 
 def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Level | None]:
-    """The items of our run. An epoch may have left out a last, smaller batch: its rows are at least
-    as many."""
+    """The items of our run; rows without an incomplete last step of an epoch."""
     names = {"devices": "world_size", "software": "library"}
     found = {item: run.get(names.get(item, item)) for item in get_args(Item)}
     steps = run.get("steps_per_epoch")

@@ -48,8 +48,7 @@ def listed(values: object) -> str:
 
 def all_ranks_reported(e: Evidence) -> Judgement:
     """Every rank closed a timed window."""
-    missing = sorted(set(range(e.spec.count)) - set(e.windows))
-    if missing:
+    if missing := sorted(set(range(e.spec.count)) - set(e.windows)):
         return False, f"No timed window from rank {listed(missing)} of {e.spec.count}."
     return True, f"All {e.spec.count} ranks reported."
 
@@ -77,7 +76,7 @@ def device_model(e: Evidence) -> Judgement:
 
 def decode_path(e: Evidence) -> Judgement:
     """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
-    asked, used = e.spec.settings.loader.decode, e.first.data.decode if e.first.data else None
+    asked, used = e.spec.settings.loader.decode, getattr(e.first.data, "decode", None)
     if (reason := fallback_reason(e.log)) is not None:
         return False, (
             f"The log says `Using Pytorch native dataloader because: {reason}`: "
@@ -119,7 +118,7 @@ def pixels(e: Evidence) -> Judgement:
 
 def attention(e: Evidence) -> Judgement:
     """The model's layers ran the requested attention."""
-    asked, ran = e.spec.settings.model.attention, e.first.model.attention if e.first.model else None
+    asked, ran = e.spec.settings.model.attention, getattr(e.first.model, "attention", None)
     if ran not in (None, asked):
         return False, f"attention: {asked} was asked for, {ran} was run."
     return True, f"Attention was {asked}, as asked for."
@@ -135,12 +134,11 @@ def strategy(e: Evidence) -> Judgement:
         return plain, f"The strategy {asked} was asked for; the run reported none."
     if (e.spec.count > 1 or asked == "fsdp") and ran.name != asked:
         return False, f"The strategy {asked} was asked for, {ran.name} was run."
-    counts = {
-        "sharded": (asked == "fsdp", ran.sharded_layers),
-        "offloaded": (train.cpu_offload, ran.offloaded_layers),
-        "checkpointed": (model.checkpointing, ran.checkpointed_layers),
-    }
-    for what, (wanted, count) in counts.items():
+    for what, wanted, count in (
+        ("sharded", asked == "fsdp", ran.sharded_layers),
+        ("offloaded", train.cpu_offload, ran.offloaded_layers),
+        ("checkpointed", model.checkpointing, ran.checkpointed_layers),
+    ):
         expected = ran.layers if wanted else 0
         if count != expected or (wanted and not count):
             return False, f"{count} of {ran.layers} layers were {what}, expected {expected}."
@@ -192,8 +190,8 @@ def equal_weights(e: Evidence) -> Judgement:
 def fp32(e: Evidence) -> Judgement:
     """In training: fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else
     without it."""
-    used = e.first.strategy.fp32 if e.first.strategy else None
     asked = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
+    used = getattr(e.first.strategy, "fp32", None)
     if used not in (None, asked):
         return False, f"fp32 as {asked} was asked for, {used} was used instead."
     return True, f"fp32 is {asked}, as asked for."
@@ -201,7 +199,7 @@ def fp32(e: Evidence) -> Judgement:
 
 def data_digest(e: Evidence) -> Judgement:
     """The data that were read are the data that were prepared."""
-    asked = (e.outcome.data_digest if e.outcome else "") or ""
+    asked = getattr(e.outcome, "data_digest", None)
     used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
     if not asked:
         return True, "No data digest was asked for."
@@ -214,7 +212,7 @@ def data_digest(e: Evidence) -> Judgement:
 def alone_on_host(e: Evidence) -> Judgement:
     """No other job of feedrate (training, scoring, draining of loaders) ran on the host when this
     one began."""
-    seen = ((e.outcome.machine_before if e.outcome else None) or {}).get("other_training_jobs")
+    seen = (getattr(e.outcome, "machine_before", None) or {}).get("other_training_jobs")
     others = len(seen) if isinstance(seen, list) else seen
     if not isinstance(others, int):
         return True, "Other jobs of feedrate on the host were not looked for."

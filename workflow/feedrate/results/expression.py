@@ -6,8 +6,7 @@
 `*` means each device that was measured; a factor that is not named is at the study's baseline. The
 level `largest` of the factor that a study searches is the largest that fits, once a larger one is
 known not to.
-White space is allowed between the parts. The Snakefile checks claims at every parse, so this module
-imports nothing heavy.
+White space is allowed between the parts. The Snakefile imports this module, so it is light.
 """
 
 import re

@@ -23,18 +23,16 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from feedrate.config.spec import LoadingStage, RunSpec
-from feedrate.config.values import Level, Strict
+from feedrate.config.values import Level, Strict, subset
 from feedrate.core.errors import LogError
 from feedrate.core.files import canonical_json, digest_value, write_json
 from feedrate.core.paths import EVENTS_NAME, RECORD_NAME
 from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.results.loader_model import predict
 from feedrate.results.record import Record, read_record
-from feedrate.results.settings import DECODE, WORKERS
-from feedrate.results.statistics import Estimate, median_interval
+from feedrate.results.settings import BATCH, DECODE, TOKENS, WORKERS
+from feedrate.results.statistics import CONFIDENCE, Estimate, median_interval
 
-TOKENS, BATCH = "loader.max_tokens", "train.batch_size"
-CONFIDENCE = 0.95
 LOADING = get_args(LoadingStage)
 """The stages of the loader."""
 Rule = Literal["parts", "virtual"]
@@ -50,8 +48,7 @@ class Parts(NamedTuple):
     model_cpu_s: float = 0.0
 
     def rate(self, workers: int, cores: float) -> float:
-        """Samples/s of training: of the loader model (`predict`), and with workers at most what the
-        host's cores can load and compute at the same time."""
+        """Samples/s of training by the loader model, with workers at most what the cores can do."""
         found = predict(workers, self.model_s, self.load_s)
         known = workers and self.load_cpu_s and self.model_cpu_s
         return min(found, cores / (self.load_cpu_s + self.model_cpu_s)) if known else found
@@ -94,7 +91,7 @@ class Cell(NamedTuple):
 
     @property
     def saved(self) -> dict[tuple[str, float], list[float]]:
-        """Share of the same round's live time that each virtual speed-up (stage, share) saved."""
+        """Share of the same round's live time that each virtual speed-up saved."""
         found: dict[tuple[str, float], list[float]] = {}
         for events in self.events:
             live = {c.round: c.wall_s / c.samples for c in events.ceilings if c.kind == "live"}
@@ -139,11 +136,8 @@ def predictions(
     cell: Cell, after: RunSpec, known: Sequence[Cell]
 ) -> Iterator[tuple[Rule, Estimate]]:
     """The rates that the rules predict for `cell` with the settings of `after`, samples/s: medians
-    over the rounds, which vary as the live blocks do.
-
-    `known` are the cells of the same machine, this one among them. A rule that needs what none of
-    them has measured predicts nothing.
-    """
+    over the rounds, which vary as the live blocks do. `known` are the cells of the same machine; a
+    rule that needs what none of them has measured predicts nothing."""
     rate, workers = cell.samples_per_s, after.settings.loader.workers
     loaders, models = _having(known, loader_of, after), _having(known, model_of, after)
     rounds = [
@@ -176,8 +170,8 @@ def model_of(spec: RunSpec) -> object:
 def _having(
     known: Sequence[Cell], part: Callable[[RunSpec], object], after: RunSpec
 ) -> list[Parts]:
-    """The parts of the cells that have this part of `after`; where possible, of those that also
-    load in the same process, or in others, as it does."""
+    """The parts of the cells that have this part of `after`, preferably of those that load alike
+    (in the training process, or in others)."""
     having = [cell for cell in known if cell.parts and part(cell.spec) == part(after)]
     alike = [c for c in having if bool(c.workers) == bool(after.settings.loader.workers)]
     return [parts for cell in alike or having for parts in cell.parts]
@@ -221,7 +215,7 @@ class Outcome(Prediction, kw_only=True):
     @property
     def error(self) -> float | None:
         """Predicted over measured rate, less 1, of a prediction that counts."""
-        known = self.measured if not self.late else None
+        known = None if self.late else self.measured
         return known and self.predicted.value / known - 1
 
 
@@ -292,18 +286,21 @@ def new_predictions(
         for setting, level in changes(cell.spec):
             part, _, name = setting.partition(".")
             after = cell.spec.changed(part, **{name: level})
-            target = place(cell.records[0], after)
-            for rule, found in predictions(cell, after, here) if target not in cells else ():
-                if (rule, *of, target[1]) not in known:
-                    yield Prediction(
+            _, target = place(cell.records[0], after)
+            found = () if (machine, target) in cells else predictions(cell, after, here)
+            for rule, rate in found:
+                if (rule, *of, target) not in known:
+                    yield subset(
+                        Prediction,
+                        cell.spec,
                         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
                         rule=rule,
-                        **dict(zip(("study", "device", "cell", "machine"), of, strict=True)),
+                        machine=machine,
                         setting=setting,
                         level=level,
-                        target=target[1],
+                        target=target,
                         before=cell.samples_per_s,
-                        predicted=found,
+                        predicted=rate,
                         runs=[r.made_from.files.get(EVENTS_NAME, "") for r in cell.records],
                     )
 
@@ -338,9 +335,8 @@ def read_lines(texts: Sequence[str], name: str) -> tuple[list[Prediction], str]:
 
 def outcome(prediction: Prediction, cells: Mapping[Place, Cell]) -> Outcome:
     """A prediction with the rate that the runs of its target measured."""
-    facts = msgspec.structs.asdict(prediction)
     target = cells.get((prediction.machine, prediction.target))
     if target is None:
-        return Outcome(**facts)
-    begun = min(record.provenance.started_at for record in target.records)
-    return Outcome(**facts, measured=target.samples_per_s, late=begun < prediction.made_at)
+        return subset(Outcome, prediction)
+    late = min(r.provenance.started_at for r in target.records) < prediction.made_at
+    return subset(Outcome, prediction, measured=target.samples_per_s, late=late)

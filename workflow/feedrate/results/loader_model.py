@@ -6,7 +6,7 @@ worker's. The model ignores that workers and model share cores, and the cost of 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 
 from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
-from feedrate.results.recommendation import assumed_noise
 from feedrate.results.settings import FitSettings, PublishedStudy, computes_the_same
-from feedrate.results.statistics import CONFIDENCE, median_interval
+from feedrate.results.statistics import CONFIDENCE, assumed_noise, median_interval
 from feedrate.results.tables import Row, read_csv, write_result
 
 HERE = "here"
@@ -44,18 +43,41 @@ class Point(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The constants, and how well they explain the points (predictions in their order)."""
+    """The constants, and the points that they explain; its lists are in the order of the points."""
 
     tc_s: float
     td_s: float
-    predicted: list[float]
-    residuals: list[float]
-    r2: float | None
+    points: Sequence[Point]
+
+    @property
+    def predicted(self) -> list[float]:
+        """Samples/s of one device."""
+        return [predict(point.workers, self.tc_s, self.td_s) for point in self.points]
+
+    @property
+    def residuals(self) -> list[float]:
+        """Predicted over measured rates, less 1."""
+        both = zip(self.predicted, self.points, strict=True)
+        return [value / point.samples_per_s - 1 for value, point in both]
 
     @property
     def max_error(self) -> float:
         """The largest residual without its sign, as a share of the rate."""
-        return max(abs(residual) for residual in self.residuals)
+        return max(map(abs, self.residuals))
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """The terms that set the rates."""
+        return [bound(point.workers, self.tc_s, self.td_s) for point in self.points]
+
+    @property
+    def r2(self) -> float | None:
+        """1 - residual over total sum of squares; None where the rates do not differ."""
+        observed = [point.samples_per_s for point in self.points]
+        mean = sum(observed) / len(observed)
+        total = sum((value - mean) ** 2 for value in observed)
+        rest = sum((a - b) ** 2 for a, b in zip(observed, self.predicted, strict=True))
+        return 1 - rest / total if total > 1e-12 * mean**2 else None
 
 
 def predict(workers: int, tc_s: float, td_s: float) -> float:
@@ -71,43 +93,33 @@ def bound(workers: int, tc_s: float, td_s: float) -> Bound:
 
 
 def fit(points: Sequence[Point]) -> Fit | None:
-    """The constants with the least squares of relative errors (of log rates).
-
-    None unless there is a rate without workers and one with workers: otherwise Tc and Td cannot be
-    separated. Only their ratio is searched for; the best Tc for a ratio is a mean.
-    """
+    """The constants with the least squares of relative errors (of log rates); None without a rate
+    with workers and one without, which separate Tc and Td. Only their ratio is searched for; the
+    best Tc for a ratio is a mean."""
     with_workers = {point.workers > 0 for point in points}
     if with_workers != {True, False} or any(p.samples_per_s <= 0 for p in points):
         return None
-    times = [-math.log(p.samples_per_s) for p in points]
-    shapes = [p.workers for p in points]
+    times = [(p.workers, -math.log(p.samples_per_s)) for p in points]
 
-    def log_tc(log_ratio: float) -> float:
+    def log_tcs(log_ratio: float) -> list[float]:
         ratio = math.exp(log_ratio)
-        return sum(
-            t + math.log(predict(w, 1.0, ratio)) for t, w in zip(times, shapes, strict=True)
-        ) / len(times)
+        return [time + math.log(predict(workers, 1.0, ratio)) for workers, time in times]
 
     def loss(log_ratio: float) -> float:
-        ratio, tc = math.exp(log_ratio), log_tc(log_ratio)
-        return sum(
-            (t + math.log(predict(w, 1.0, ratio)) - tc) ** 2
-            for t, w in zip(times, shapes, strict=True)
-        )
+        found = log_tcs(log_ratio)
+        mean = sum(found) / len(found)
+        return sum((one - mean) ** 2 for one in found)
 
     limit = math.log(_SPAN)
     # The loss has a kink where loading with w workers begins to limit: at Td / Tc = w.
-    kinks = sorted({math.log(w) for w in shapes if 0 < w < _SPAN})
+    kinks = sorted({math.log(w) for w, _ in times if 0 < w < _SPAN})
     log_ratio = _minimum(loss, [-limit, *kinks, limit])
-    tc_s = math.exp(log_tc(log_ratio))
-    td_s = tc_s * math.exp(log_ratio)
-    predicted = [predict(p.workers, tc_s, td_s) for p in points]
-    residuals = [value / p.samples_per_s - 1 for value, p in zip(predicted, points, strict=True)]
-    return Fit(tc_s, td_s, predicted, residuals, _r2([p.samples_per_s for p in points], predicted))
+    tc_s = math.exp(sum(log_tcs(log_ratio)) / len(points))
+    return Fit(tc_s, tc_s * math.exp(log_ratio), points)
 
 
 def _minimum(function: Callable[[float], float], edges: Sequence[float]) -> float:
-    """Where `function`, smooth between `edges`, is least from the first edge to the last."""
+    """Where `function`, smooth between `edges`, is least."""
     found = [x for low, high in pairwise(edges) for x in _minima(function, low, high)]
     # Where workers make things slower, both ends of the range explain that equally badly. Because
     # of the rounding the first one wins, where loading costs nothing.
@@ -135,40 +147,17 @@ def _golden_section(function: Callable[[float], float], low: float, high: float)
     return (low + high) / 2
 
 
-def _r2(observed: Sequence[float], predicted: Sequence[float]) -> float | None:
-    """1 - residual over total sum of squares; None where the rates do not differ."""
-    mean = sum(observed) / len(observed)
-    total = sum((value - mean) ** 2 for value in observed)
-    rest = sum((a - b) ** 2 for a, b in zip(observed, predicted, strict=True))
-    return 1 - rest / total if total > 1e-12 * mean**2 else None
-
-
 class Series(NamedTuple):
     """The cells of one device that differ only in their workers."""
 
-    study: str
     origin: str
     device: str
     world_size: int
-    workers_factor: str
     cells: list[Row]
+    points: list[Point]
     fastest: float
     """The rate that cells which compute the same reach at least, however they load, samples/s: by
     the lower ends of their intervals."""
-    apart: str = ""
-    """The words that distinguish it from the other series of its device."""
-
-    def called(self, labels: Mapping[str, str]) -> str:
-        """Its name for people: `CPU`, or `CPU (decode = device)` where the device has several."""
-        label = labels.get(self.device, self.device)
-        return f"{label} ({self.apart})" if self.apart else label
-
-    def points(self) -> list[Point]:
-        """Rates of one device, since the ranks work in parallel."""
-        return [
-            Point(cell[self.workers_factor], cell["samples_per_s"] / self.world_size)
-            for cell in self.cells
-        ]
 
 
 def fit_loader_model(cells: Path, settings: FitSettings, out: Path) -> None:
@@ -181,13 +170,13 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
     """The rows of fit.csv; `cells` are the rows of cells.csv."""
     rows: list[Row] = []
     for name, study in settings.studies.items():
-        if study.workers_factor is None:
-            continue
-        for origins in (_published(study), _ours(name, study, cells)):
-            series = list(_series(name, study, study.workers_factor, origins))
-            named = [_set_apart(one, series, study) for one in series]
-            fitted = [(s, f) for s in named if (f := fit(s.points()))]
-            rows += [row for s, f in fitted for row in _rows(s, f, s.called(settings.labels))]
+        own = [cell for cell in cells if cell["study"] == name and cell["status"] == "ok"]
+        series = list(_series(study, [*_published(study), *_ours(study, own)]))
+        for one in series:
+            if fitted := fit(one.points):
+                label = settings.labels.get(one.device, one.device)
+                told = _rows(one, fitted, _apart(one, series, study), label)
+                rows += [{"study": name, **row} for row in told]
     return rows
 
 
@@ -196,22 +185,22 @@ def is_conclusive(series: Series, fitted: Fit) -> bool:
     cell that computes the same exceeds its limit 1 / Tc; no verdict or ceiling contradicts it."""
     limit = series.world_size / fitted.tc_s * (1 + 1e-6)  # for rounding
     explains = len(series.cells) > CONSTANTS and fitted.max_error <= POOR_FIT
-    bounds = [bound(p.workers, fitted.tc_s, fitted.td_s) for p in series.points()]
     loading = ("input-bound", "core-bound", "mixed", "undecided")
     agree = {"compute": ("compute-bound",), "loader": loading}
-    both = zip(bounds, (cell.get("verdict") for cell in series.cells), strict=True)
+    both = zip(fitted.bounds, (cell.get("verdict") for cell in series.cells), strict=True)
     denied = any(verdict and one in agree and verdict not in agree[one] for one, verdict in both)
     constants = zip((fitted.tc_s, fitted.td_s), _ceilings(series), strict=True)
     measured = all(1 / AGREES <= own / known <= AGREES for own, known in constants if known)
     return explains and series.fastest <= limit and not denied and measured
 
 
-def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") -> str:
+def reading(device: str, fitted: Fit, basis: str) -> str:
     """The meaning of a conclusive fit in words; `basis` qualifies the rates."""
-    bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
-    free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
+    workers = [point.workers for point in fitted.points]
+    both = zip(workers, fitted.bounds, strict=True)
+    free = min((count for count, term in both if term == "compute"), default=None)
     if free is None:
-        limit = f"Loading limits {device} at every worker count tried (up to {max(bounds)})"
+        limit = f"Loading limits {device} at every worker count tried (up to {max(workers)})"
     else:
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
@@ -221,21 +210,20 @@ def reading(device: str, fitted: Fit, points: Sequence[Point], basis: str = "") 
         )
     return (
         f"{limit}. Without workers, loading adds {fitted.td_s * 1e3:.3g} ms to each sample. "
-        f"Two constants explain the {len(points)} rates within {fitted.max_error:.1%}{basis}."
+        f"Two constants explain the {len(workers)} rates within {fitted.max_error:.1%}{basis}."
     )
 
 
-def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
-    points, ranks = series.points(), series.world_size
-    tc_s, td_s = _ceilings(series)
+def _rows(series: Series, fitted: Fit, apart: str, label: str) -> Iterator[Row]:
+    ranks, (tc_s, td_s) = series.world_size, _ceilings(series)
+    called = f"{label} ({apart})" if apart else label
     conclusive = is_conclusive(series, fitted)
     single = series.origin == HERE and any(cell["ci_low"] is None for cell in series.cells)
     basis = ", from single runs" * single
     common = {
-        "study": series.study,
         "origin": series.origin,
         "device": series.device,
-        "series": series.apart,
+        "series": apart,
         "world_size": ranks,
         "tc_s": fitted.tc_s,
         "td_s": fitted.td_s,
@@ -243,17 +231,16 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
         "max_error": fitted.max_error,
         "tc_measured_s": tc_s,
         "td_measured_s": td_s,
-        "reading": reading(called, fitted, points, basis) if conclusive else "",
+        "reading": reading(called, fitted, basis) if conclusive else "",
     }
-    for cell, point, predicted, residual in zip(
-        series.cells, points, fitted.predicted, fitted.residuals, strict=True
-    ):
-        unfitted = _from_ceilings(cell, point.workers, tc_s, td_s, ranks)
+    lists = fitted.points, fitted.predicted, fitted.residuals, fitted.bounds
+    for cell, (workers, _), predicted, residual, term in zip(series.cells, *lists, strict=True):
+        unfitted = _from_ceilings(cell, workers, tc_s, ranks)
         own = {
-            "loader_workers": point.workers,
+            "loader_workers": workers,
             "predicted": predicted * ranks,
             "residual": residual,
-            "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if conclusive else "",
+            "bound": term if conclusive else "",
             "predicted_from_ceilings": unfitted,
             "ceiling_residual": unfitted and unfitted / cell["samples_per_s"] - 1,
         }
@@ -264,60 +251,53 @@ def _ceilings(series: Series) -> tuple[float | None, float | None]:
     """Tc from the model alone (median of the cells), Td from the loader alone with no worker, s."""
     rates = [cell.get("model_samples_per_s") for cell in series.cells]
     models = [series.world_size / rate for rate in rates if rate]
-    serial = next((c for c in series.cells if c[series.workers_factor] == 0), {})
-    loader = serial.get("loader_samples_per_s")
+    loader = series.cells[0].get("loader_samples_per_s")  # with no worker: each fit has such a cell
     tc_s = median(models) if models else None
     return tc_s, series.world_size / loader if loader else None
 
 
-def _from_ceilings(
-    cell: Row, workers: int, tc_s: float | None, td_s: float | None, count: int
-) -> float | None:
+def _from_ceilings(cell: Row, workers: int, tc_s: float | None, count: int) -> float | None:
     """The prediction of the model with the measured ceilings as constants."""
-    if tc_s is None:
-        return None
-    if workers == 0:
-        return None if td_s is None else predict(0, tc_s, td_s) * count
     loader = cell.get("loader_samples_per_s")
-    return min(count / tc_s, loader) if loader else None
+    if tc_s is None or not loader:
+        return None
+    return min(count / tc_s, loader) if workers else predict(0, tc_s, count / loader) * count
 
 
-Origins = dict[tuple[str, str, int], list[Row]]
-"""Cells by origin, device and world size."""
+Placed = tuple[tuple[str, str, int], Row]
+"""A cell with its origin, device and world size."""
 
 
-def _published(study: PublishedStudy) -> Origins:
+def _published(study: PublishedStudy) -> Iterator[Placed]:
     """Headline rows. A row that names no level belongs to no cell."""
-    found: Origins = {}
     for row in study.published:
         if row.headline and row.metric == "samples_per_s" and row.levels:
             levels = study.levels_of(row)
             cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
-            key = (f"published {row.edition}", row.device, row.count)
-            found.setdefault(key, []).append(cell)
-    return found
+            yield (f"published {row.edition}", row.device, row.count), cell
 
 
-def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
+def _ours(study: PublishedStudy, cells: Iterable[Row]) -> Iterator[Placed]:
     """Ok cells, without the parts that are not ceilings (`below_rate`)."""
     names = ("cell", "verdict", "samples_per_s", "ci_low", *study.factors)
-    share = study.noise_share
-    found: Origins = {}
     for cell in cells:
-        if cell["study"] == name and cell["status"] == "ok":
-            key = (HERE, cell["device"], cell["world_size"] or 1)
-            above = {"loader", "model"}.difference((cell.get("below_rate") or "").split(";"))
-            ceilings = [f"{part}_samples_per_s" for part in sorted(above)]
-            known = {one: cell.get(one) for one in (*names, *ceilings)}
-            noise = assumed_noise(share, [cell.get("block_noise")])
-            likely = median_interval([cell["samples_per_s"]], CONFIDENCE, noise)
-            found.setdefault(key, []).append(known | {"least": cell["ci_low"] or likely.low})
-    return found
+        above = {"loader", "model"}.difference((cell.get("below_rate") or "").split(";"))
+        ceilings = [f"{part}_samples_per_s" for part in sorted(above)]
+        known = {one: cell.get(one) for one in (*names, *ceilings)}
+        noise = assumed_noise(study.noise_share, [cell.get("block_noise")])
+        likely = median_interval([cell["samples_per_s"]], CONFIDENCE, noise)
+        known["least"] = cell["ci_low"] or likely.low
+        yield (HERE, cell["device"], cell["world_size"] or 1), known
 
 
-def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> Iterator[Series]:
+def _series(study: PublishedStudy, placed: Iterable[Placed]) -> Iterator[Series]:
     """One for all cells that differ only in their workers. Cells that decode on the device are left
     out: they have no workers for the model to count."""
+    if (factor := study.workers_factor) is None:
+        return
+    origins: dict[tuple[str, str, int], list[Row]] = {}
+    for key, cell in placed:
+        origins.setdefault(key, []).append(cell)
     for key, cells in origins.items():
         groups: dict[str, list[Row]] = {}
         for cell in cells:
@@ -328,21 +308,22 @@ def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> 
             alike = [c for c in cells if computes_the_same(study.factors, c, group[0])]
             fastest = max(c.get("least") or c["samples_per_s"] for c in alike)
             ordered = sorted(group, key=lambda cell: cell[factor])
-            yield Series(name, *key, factor, ordered, fastest)
+            # Rates of one device, since the ranks work in parallel.
+            points = [Point(cell[factor], cell["samples_per_s"] / key[2]) for cell in ordered]
+            yield Series(*key, ordered, points, fastest)
 
 
-def _set_apart(series: Series, others: Iterable[Series], study: PublishedStudy) -> Series:
-    """`series`, with the words that distinguish it from the others of its device and origin."""
+def _apart(series: Series, others: Iterable[Series], study: PublishedStudy) -> str:
+    """The words that distinguish a series from the others of its device and origin."""
     alike = [s for s in others if (s.origin, s.device) == (series.origin, series.device)]
     words = [
         f"{f} = {level_text(series.cells[0][f])}"
         for f in study.factors
-        if f != series.workers_factor
-        and len({level_text(other.cells[0][f]) for other in alike}) > 1
+        if f != study.workers_factor and len({level_text(s.cells[0][f]) for s in alike}) > 1
     ]
     if len({other.world_size for other in alike}) > 1:
         words.append(f"{series.world_size} devices")
-    return series._replace(apart=", ".join(words))
+    return ", ".join(words)
 
 
 def _rate(samples_per_s: float) -> str:

@@ -14,15 +14,21 @@ from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
 from feedrate.results.schema import VALUES, Measurement
 from feedrate.results.statistics import block_noise
 
+QUANTILES = {
+    "step_time_min_s": 0.0,
+    "step_time_median_s": 0.5,
+    "step_time_p95_s": 0.95,
+    "step_time_p99_s": 0.99,
+    "step_time_max_s": 1.0,
+}
+
 
 def measure(
     ranks: Ranks, spec: RunSpec, peaks: Sequence[Peak], host_peak_gib: float | None
 ) -> Measurement | None:
-    """The measurement of a run, or None where no rank closed its window.
-
-    The rate is samples over wall time, never a mean of rates. A step takes as long as on its
-    slowest rank, because the others wait for it; in inference, where none waits, the steps of all
-    ranks count. Waits are pooled over the ranks."""
+    """The measurement of a run, or None where no rank closed its window. The rate is samples over
+    wall time, never a mean of rates. A step takes as long as on its slowest rank, because the
+    others wait for it; in inference, where none waits, the steps of all ranks count."""
     windows = list(windows_of(ranks).values())
     if min((w.wall_s for w in windows), default=0) <= 0:
         return None
@@ -30,15 +36,21 @@ def measure(
     inside = [_steps_in(e.steps, first) for e in events]
     samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
+    quantiles: dict[str, Any] = {name: quantile(times, share) for name, share in QUANTILES.items()}
+    waits = [step.data_wait_s for steps in inside for step in steps]
+    begun, steps = first_step(ranks), [step for e in events for step in e.steps]
     return Measurement(
         **combined,
         samples_per_s=samples / wall_s,
         steps=first.steps,
-        warmup_steps=first.first_step - first_step(ranks),
+        warmup_steps=first.first_step - begun,
         steps_per_epoch=_steps_per_epoch(ranks, spec),
-        first_step_s=_first_step_s(ranks),
-        **_step_times(times),
-        **_waits(windows, [step.data_wait_s for steps in inside for step in steps]),
+        first_step_s=max((s.step_s for s in steps if s.step == begun), default=None),
+        **quantiles,
+        block_noise=block_noise(times),
+        data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
+        copy_wait_share=_mean(w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows),
+        data_wait_p95_s=quantile(waits, 0.95) if waits else None,
         epoch_start_share=_largest([_epoch_starts(steps) for steps in inside]),
         forward_memory_gib=_largest([e.stages.forward_memory_gib for e in events if e.stages]),
         host_peak_memory_gib=host_peak_gib,
@@ -48,7 +60,7 @@ def measure(
         **busy_shares(ranks),
         **slow_rank(ranks),
         skipped_updates=_skipped_updates(ranks, first),
-        **_losses([loss for loss in losses_of(ranks) if math.isfinite(loss)]),
+        **_losses(ranks),
         **_utilisation(ranks, samples, wall_s, spec, peaks),
     )
 
@@ -81,8 +93,12 @@ def first_step(ranks: Ranks) -> int:
 
 def losses_of(ranks: Ranks) -> list[float]:
     """Every loss that the first rank reported, in order; some may not be finite."""
-    steps = next((events.steps for _, events in sorted(ranks.items())), [])
-    return [step.loss for step in steps if step.loss is not None]
+    return [step.loss for step in _of_first(ranks) if step.loss is not None]
+
+
+def _of_first(ranks: Ranks) -> list[Step]:
+    """The steps of the first rank that left events."""
+    return ranks[min(ranks)].steps if ranks else []
 
 
 def flops_per_sample(ranks: Ranks, name: str = "flops_per_sample") -> float | None:
@@ -112,9 +128,9 @@ def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
 
 
 def _epoch_starts(steps: Sequence[Step]) -> float | None:
-    """Share of a rank's steps that the first ones of epochs take beyond the median of the others:
-    new workers, and memory that a fork shares, make steps longer, not only waits. None if no epoch
-    starts, or if each step starts one."""
+    """Share of a rank's time that the first steps of epochs take beyond the median of the others,
+    not only to wait: new workers, and memory that a fork shares, slow them. None if none starts an
+    epoch, or all do."""
     others = [step.step_s for step in steps if not step.starts_epoch]
     if not others or len(others) == len(steps):
         return None
@@ -126,7 +142,7 @@ def _epoch_starts(steps: Sequence[Step]) -> float | None:
 def _skipped_updates(ranks: Ranks, window: Window) -> int | None:
     """Steps of the window that lowered the loss scale of fp16, which all ranks share; the scale
     before a run's first step is not known."""
-    steps = next((e.steps for _, e in sorted(ranks.items())), [])
+    steps = _of_first(ranks)
     if not any(step.loss_scale for step in steps):
         return None
     before = {step.step: last.loss_scale or 0.0 for last, step in pairwise(steps)}
@@ -144,38 +160,16 @@ def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:
     return [times[number] for number in sorted(times)]
 
 
-def _step_times(times: Sequence[float]) -> dict[str, Any]:
-    return {
-        "step_time_median_s": quantile(times, 0.5),
-        "step_time_p95_s": quantile(times, 0.95),
-        "step_time_p99_s": quantile(times, 0.99),
-        "block_noise": block_noise(times),
-        "step_time_min_s": min(times),
-        "step_time_max_s": max(times),
-    }
-
-
-def _waits(windows: Sequence[Window], waits: Sequence[float]) -> dict[str, Any]:
-    copies = [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
-    return {
-        "data_wait_share": fmean([w.data_wait_s / w.wall_s for w in windows]),
-        "copy_wait_share": OVER_RANKS["mean"](copies),
-        "data_wait_p95_s": quantile(waits, 0.95) if waits else None,
-    }
-
-
-def _first_step_s(ranks: Ranks) -> float | None:
-    number, steps = first_step(ranks), [s for events in ranks.values() for s in events.steps]
-    return max((step.step_s for step in steps if step.step == number), default=None)
-
-
-def _losses(losses: Sequence[float]) -> dict[str, Any]:
+def _losses(ranks: Ranks) -> dict[str, Any]:
+    losses = [loss for loss in losses_of(ranks) if math.isfinite(loss)]
     if not losses:
         return {}
-    end = losses[-max(5, len(losses) // 10) :]
-    digest = hashlib.sha256(repr(losses).encode()).hexdigest()[:16]
-    ends = {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": fmean(end)}
-    return {**ends, "loss_digest": digest}
+    return {
+        "loss_first": losses[0],
+        "loss_last": losses[-1],
+        "loss_end": fmean(losses[-max(5, len(losses) // 10) :]),
+        "loss_digest": hashlib.sha256(repr(losses).encode()).hexdigest()[:16],
+    }
 
 
 def _utilisation(
@@ -197,18 +191,12 @@ def _utilisation(
     return {"tflops_per_device": per_s / 1e12, **shares}
 
 
-_largest, _sum = of_known(max), of_known(sum)
-
-
-def _complete_sum(values: Sequence[float | None]) -> float | None:
-    """The sum where no value is missing; a counter that never moves counts nothing."""
-    return None if None in values else _sum(values) or None
-
-
+_largest, _sum, _mean = of_known(max), of_known(sum), of_known(fmean)
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": _sum,
-    "complete sum": _complete_sum,
-    "mean": of_known(fmean),
+    "complete sum": lambda values: None if None in values else _sum(values) or None,
+    "mean": _mean,
     "largest": _largest,
 }
-"""How the values of the ranks combine, by the words of the schema."""
+"""How the values of the ranks combine, by the words of the schema. A complete sum needs all values,
+and a counter that never moves counts nothing."""

@@ -1,8 +1,7 @@
 """The measurements of the next pass of the workflow, after the results of the last one.
 
 `repeats: auto`: one more repeat of the cells that open decisions rest on. The data are looked at
-again after every block of repeats. So that all looks hold together, each has the confidence of
-`statistics.look_confidence`: an interval covers, whenever a study ends.
+after every block of repeats; `statistics.look_confidence` makes all looks hold together.
 
 `search` of a study: the level that each line tries next. A line is the cells of a device that
 differ only in the searched factor. If all listed levels fit, the batch that is predicted to be the
@@ -25,10 +24,9 @@ from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.results.columns import CELLS, CLAIMS, RUNS, Column
 from feedrate.results.comparison import OPEN, compare, read_results
-from feedrate.results.statistics import look_confidence
+from feedrate.results.settings import BATCH, per_look
 from feedrate.results.tables import Row, TableError, read_csv
 
-BATCH = "train.batch_size"
 FINE = 0.05
 """A search ends if the gap is this share of the level that fits, or 1."""
 
@@ -57,16 +55,14 @@ def extend(project: Project) -> int:
 def _gated(project: Project) -> list[Row]:
     """The comparison with the accepted results of `auto_repeats.gate`; empty while there are none.
     Raises TableError."""
-    budget = project.config.auto_repeats
-    if not (budget.gate and Path(budget.gate).exists()):
+    gate = project.config.auto_repeats.gate
+    if not (gate and Path(gate).exists()):
         return []
-    planned = min(one.repeats for of in protocols(project).values() for one in of.values())
-    confidence = look_confidence(Thresholds().confidence, planned, budget.most)
     try:
-        accepted, ours = map(read_results, (Path(budget.gate), Path(paths.RESULTS)))
+        accepted, ours = map(read_results, (Path(gate), Path(paths.RESULTS)))
     except (OSError, ValueError) as error:
         raise TableError(f"auto_repeats: gate: {error}") from None
-    return compare(accepted, ours, Thresholds(confidence=confidence))
+    return compare(accepted, ours, per_look(project, Thresholds(), *project.studies))
 
 
 def next_repeats(
@@ -76,12 +72,10 @@ def next_repeats(
     runs: Sequence[Row],
     compared: Sequence[Row] = (),
 ) -> dict[str, int]:
-    """`project.further` with one more repeat of each cell that an open decision rests on.
-
-    The rows are those of cells.csv, claims.csv, results.csv and of a comparison with accepted
-    results. If the hours of the budget do not suffice for all, the cells that need the fewest
-    repeats come first. A cell waits until all its runs have ended, and has one that counts.
-    """
+    """`project.further` with one more repeat of each cell that an open decision rests on, by the
+    rows of cells.csv, claims.csv, results.csv and a comparison with accepted results. The cells
+    that need the fewest repeats come first, as far as the hours of the budget suffice. A cell waits
+    until all its runs have ended, and one counts."""
     budget, repeats = project.config.auto_repeats, dict(project.further)
     planned = {(n, d): p.repeats for n, of in protocols(project).items() for d, p in of.items()}
     durations_s: dict[str, list[float]] = {}
@@ -111,9 +105,7 @@ def _open_cells(cells: Sequence[Row], claims: Sequence[Row], compared: Sequence[
     """The cells that open recommendations, claims and comparisons rest on; those that need the
     fewest repeats come first."""
     undecided = [claim for claim in claims if claim["verdict"] == "cannot tell"]
-    named = {
-        f"{claim['study']}/{cell}" for claim in undecided for cell in claim["cells"].split(";")
-    }
+    named = {f"{one['study']}/{cell}" for one in undecided for cell in one["cells"].split(";")}
     name = "{study}/{device}/{cell}".format_map
     named |= {name(row) for row in compared if row["change"] == OPEN}
     wanted = {_key(row) for row in cells if row.get("open") or name(row) in named}
@@ -138,11 +130,9 @@ def search(project: Project) -> int:
 
 
 def next_cells(project: Project, name: str, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """The level that each line of a study tries next, as text, and its cell, as device/cell.
-
-    `rows` are those of cells.csv. A line waits while one of its cells has failed. No level is above
-    the listed ones' largest times the steps of a full epoch: the data would not make one step.
-    """
+    """The level that each line of a study tries next, as text, and its cell, as device/cell, by the
+    rows of cells.csv. A line waits while one of its cells has failed. No level is above the listed
+    ones' largest times the steps of a full epoch: the data would not make one step."""
     study, added = project.studies[name], project.searched.get(name, {})
     searched = study.search or ""
     lines: dict[tuple[str, str], list[Row]] = {}
@@ -162,12 +152,9 @@ def next_cells(project: Project, name: str, rows: Sequence[Row]) -> Iterator[tup
             yield level_text(level), f"{device}/{cell_name(levels)}"
 
 
-def next_level(
-    known: dict[int, str], most: int, expected: Callable[[], int | None] = lambda: None
-) -> int | None:
-    """The level to try after those with a known status; None where the search ends, which it also
-    does if not even the smallest fits. No level is above `most`. `expected` gives the largest level
-    that should fit, and is asked only where none has failed."""
+def next_level(known: dict[int, str], most: int, expected: Callable[[], int | None]) -> int | None:
+    """The level, at most `most`, to try after those with a known status; None at the search's end.
+    `expected` gives the largest level that should fit, and is asked only where none has failed."""
     fits = max((level for level, status in known.items() if status == "ok"), default=None)
     if fits is None:
         return None
@@ -180,8 +167,7 @@ def next_level(
 
 
 def predicted(project: Project, study: str, device: str, cell: str) -> int | None:
-    """The largest batch that should fit, for the settings of a cell; None if not the batch is
-    searched, or the device's memory is not known."""
+    """The largest batch that should fit; None if no batch is searched, or the memory unknown."""
     factors, searched = project.studies[study].factors, project.studies[study].search
     if not searched or factors[searched].sets != BATCH:
         return None

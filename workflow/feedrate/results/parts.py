@@ -8,14 +8,12 @@ from typing import Any, get_args
 from feedrate.config.spec import LoadingStage, Stage
 from feedrate.jobs.events import Ceiling, RankEvents
 from feedrate.results.schema import Ceilings, Stages
-from feedrate.results.statistics import Noise, critical, median_interval
+from feedrate.results.statistics import CONFIDENCE, Noise, critical, median_interval
 
 Ranks = Mapping[int, RankEvents]
 Blocks = dict[int, Ceiling]
 """The blocks of one kind and round, by rank."""
 
-CONFIDENCE = 0.95
-"""Level of the intervals in a record, which is made without its study's thresholds."""
 PARTS = ("loader", "model", "exchange")
 STAGES = get_args(Stage)
 FETCHING = ("open", "read")
@@ -47,13 +45,10 @@ def names_of(part: str) -> tuple[str, str, str]:
 def over_runs(
     runs: Sequence[Mapping[str, Any]], part: str, between: Noise | None = None
 ) -> dict[str, float | None]:
-    """The ratio of a part to training over the runs of a cell, by column: the median, and its
-    interval.
-
+    """The median ratio of a part to training over the runs of a cell, and its interval, by column.
     `between` is the noise between runs of this ratio, pooled over cells; None: no cell has two. A
-    run's rounds are a lower bound of it. What it has beyond them has its own degrees of freedom
-    (Welch and Satterthwaite).
-    """
+    run's rounds are a lower bound of it; what it has beyond them has its own degrees of freedom
+    (Welch and Satterthwaite)."""
     names = names_of(part)
     known = [run for run in runs if run[names[0]] and run[names[1]] and (run["rounds"] or 0) > 1]
     if not known:
@@ -73,8 +68,7 @@ def over_runs(
 
 
 def blocks_of(ranks: Ranks, kind: str) -> dict[int, Blocks]:
-    """The blocks of a kind by round, without rounds in which a rank is missing: some of the ranks
-    do not give a rate of all."""
+    """The blocks of a kind by round, without rounds in which a rank is missing."""
     rounds: dict[int, Blocks] = {}
     for rank, events in ranks.items():
         for block in events.ceilings:
@@ -154,8 +148,7 @@ def slow_rank(ranks: Ranks) -> dict[str, Any]:
 
 
 def passed(events: RankEvents) -> dict[str, float]:
-    """The counters of the host that went on between the window's ends, and by how much; empty
-    where an end is missing."""
+    """By how much the host's counters increased in the window; empty where an end is missing."""
     if len(events.machines) != 2:
         return {}
     start, end = (machine.host for machine in events.machines)

@@ -50,10 +50,10 @@ crop first differ by up to 4.5 (docs/loading.md), another picture by 46."""
 
 def judge_probe(answer: Probe, peaks: Sequence[Peak]) -> Iterator[Line]:
     """The lines of one rank's products and memory."""
-    known = {peak.precision: peak.datasheet_tflops for peak in peaks}
+    known, card = {peak.precision: peak.datasheet_tflops for peak in peaks}, f"card {answer.rank}"
     for product in answer.products:
-        yield judge_product(product, known.get(product.precision), f"card {answer.rank}")
-    yield judge_allocation(answer.allocation, f"card {answer.rank}")
+        yield judge_product(product, known.get(product.precision), card)
+    yield judge_allocation(answer.allocation, card)
 
 
 def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
@@ -68,10 +68,8 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
         return Line("unknown", subject, f"{text}; no peak is registered")
     share = product.tflops / peak_tflops
     text += f", {share:.0%} of the registered {peak_tflops:g}"
-    if share > MOST_OF_PEAK:
-        text += (
-            ": the device's synchronisation does not wait, or the entry describes another device"
-        )
+    why = "the device's synchronisation does not wait, or the entry describes another device"
+    text += f": {why}" * (share > MOST_OF_PEAK)
     return Line(_if(LEAST_OF_PEAK <= share <= MOST_OF_PEAK), subject, text)
 
 
@@ -95,8 +93,8 @@ def judge_allocation(found: Allocation, card: str) -> Line:
 
 
 def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
-    """Every energy counter increases (where the first rank counts for all, on CPUs, only its own),
-    and the mean power stays below the rating."""
+    """Every energy counter increases (on CPUs the first rank's, which counts for all), and the mean
+    power stays below the rating."""
     ranks = [answer.energy for answer in answers]
     if any(joules is None for readings in ranks for _, joules in readings):
         return Line("unknown", "energy", "it cannot be read here")
@@ -109,9 +107,8 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
             return Line("failed", "energy", f"the counter of card {card} decreased")
         power.append((joules[-1] - joules[0]) / (times[-1] - times[0]))
     if (least := min(power)) <= 0:
-        return Line(
-            "failed", "energy", f"the counter of card {power.index(least)} did not increase"
-        )
+        text = f"the counter of card {power.index(least)} did not increase"
+        return Line("failed", "energy", text)
     text = f"the counters increase; {max(power):.4g} W on average under matrix products"
     if power_w is None:
         return Line("unknown", "energy", f"{text}; no rated power is registered")
@@ -120,8 +117,7 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
 
 
 def judge_run(record: Record, subject: str) -> Line:
-    """The job of a claimed capability ends well, on the path asked for; its speed, which other jobs
-    and guests disturb, is not judged."""
+    """A claimed capability's job ends well, as asked for, whatever disturbs its speed."""
     wrong = [c for c in record.checks if not c.passed and c.name not in DISTURBED]
     if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
         cause = wrong[0].detail if wrong else record.cause

@@ -1,7 +1,6 @@
 """The setting to use on each device, or why the runs do not decide it yet."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from feedrate.results.statistics import (
     REPEATABILITY,
     Noise,
     Noises,
+    assumed_noise,
     critical,
     noise_of,
     ratio_interval,
@@ -26,36 +26,21 @@ RATES = "ok rates"
 
 
 def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
-    """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study.
-
-    A row has the RATES of its ok runs. The cells of a device are compared with each other, within
-    each level of the factors that are `apart`, if they train the same as the baseline. Nothing is
-    recommended where only one setting was tried, and in inference, where throughput is not all
-    that counts.
-    """
+    """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study,
+    which have the RATES of their ok runs. The cells of a device that train the same as the baseline
+    are compared with each other, within each level of the factors that are `apart`; none where only
+    one was tried, and none of inference, where throughput is not all that counts."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for cell in cells:
         cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
-    own = [
-        cell
-        for cell in cells
-        if not cell.get("measured_as")
-        and trains_the_same(study.factors, cell, study.baseline_of(cell))
-    ]
-    tried: Counter[tuple[str, str]] = Counter()
-    for cell in own:
-        within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
-        key = cell["device"], within
-        tried[key] += cell["status"] != "unsupported"
-        if cell["status"] == "ok" and cell.get("task") != "inference":
-            groups.setdefault(key, []).append(cell)
-    for group in (group for key, group in groups.items() if tried[key] > 1):
-        _Choice(group, study, noise[group[0]["study"], group[0]["device"]]).make()
-
-
-def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
-    """The noise of single runs: two may differ by `share`, or as their blocks of steps show."""
-    return Noise(max([share / REPEATABILITY, *(block or 0.0 for block in blocks)]), 100)
+        own = cell["status"] != "unsupported" and not cell.get("measured_as")
+        if own and trains_the_same(study.factors, cell, study.baseline_of(cell)):
+            within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
+            groups.setdefault((cell["device"], within), []).append(cell)
+    for (device, _), tried in groups.items():
+        good = [c for c in tried if c["status"] == "ok" and c.get("task") != "inference"]
+        if good and len(tried) > 1:
+            _Choice(good, study, noise[good[0]["study"], device]).make()
 
 
 class _Choice:
@@ -77,14 +62,10 @@ class _Choice:
         self._named = varied.union(self._given) - {self._workers}
 
     def make(self) -> None:
-        """Recommend the simplest cell that no other may beat by the smallest effect or more.
-
-        A cell is out if another is measurably faster by what may matter. It is undecided if another
-        is perhaps no faster, or perhaps faster by the smallest effect: the interval of the ratio
-        includes both. The first undecided cell counts: only it and its rivals need repeats.
-        """
-        beaten = [cell for cell in self._cells if self._beats(*self._over(self._best, cell))]
-        able = [cell for cell in self._cells if cell not in beaten]
+        """Recommend the simplest cell that no other may beat by the smallest effect or more. A cell
+        is out if another is measurably faster by what may matter, and undecided if the interval of
+        their ratio includes both. Only the first undecided cell and its rivals need repeats."""
+        able = [cell for cell in self._cells if not self._beats(*self._over(self._best, cell))]
         for cell in able:
             over = [(other, *self._over(other, cell)) for other in able if other is not cell]
             rivals = [(other, low, high) for other, low, high in over if high >= self._matters]
@@ -103,9 +84,8 @@ class _Choice:
     def _over(self, one: Row, other: Row) -> tuple[float, float]:
         """The interval of the ratio of two rates; those of all cells hold together."""
         noise = self._between(one, other)
-        value, low, high = ratio_interval(
-            one[RATES], other[RATES], self._level, noise, self._others
-        )
+        rates = one[RATES], other[RATES]
+        value, low, high = ratio_interval(*rates, self._level, noise, self._others)
         return low or value, high or value
 
     def _between(self, one: Row, other: Row) -> Noise:
@@ -126,17 +106,17 @@ class _Choice:
         if not self._repeated or needed == MOST_REPEATS:
             decide = f"at least {needed} runs of each are needed"
         low, high = self._over(fastest, cell)
-        one, other = self._with_rate(cell), self._with_rate(fastest)
-        between = f"{one} and {other}"
+        names = [self._with_rate(cell), self._with_rate(fastest)]
         if more := len(rivals) - 1:
-            between = f"{one}, {other} and {more} more"
+            names = [", ".join(names), f"{more} more"]
         above, below = fastest["samples_per_s"], cell["samples_per_s"]
         ratio = f"{above:.4g}/{below:.4g} = {above / below:.3f}"
-        ends = f"{low:.3f} to {high:.3f}"
-        many = f"with {len(self._cells)} settings compared"
         assumed = f"{self._assumption(fastest, cell)}, and " * (not self._repeated)
-        reason = f"{assumed}{many}, the interval is {ends}; {decide}"
-        text = f"Undecided between {between}: the ratio is {ratio}; {reason}."
+        text = (
+            f"Undecided between {' and '.join(names)}: the ratio is {ratio}; {assumed}with "
+            f"{len(self._cells)} settings compared, the interval is {low:.3f} to {high:.3f}; "
+            f"{decide}."
+        )
         for row in (cell, *rivals):
             row |= {"open": text, "repeats_to_decide": max(needed - len(row[RATES]), 1)}
 
@@ -190,8 +170,7 @@ class _Choice:
         return f"{self._name(cell) or 'the baseline'} ({cell['samples_per_s']:.4g} samples/s)"
 
     def _name(self, cell: Row, known: Iterable[str] = ()) -> str:
-        """The levels that distinguish a cell, except `known` ones, and the workers: `decode = host,
-        2 workers`."""
+        """What distinguishes a cell, except `known` factors: `decode = host, 2 workers`."""
         named = self._named.union(self._changed(cell)).difference(known)
         levels = [f"{f} = {level_text(cell[f])}" for f in self._study.factors if f in named]
         if self._workers:

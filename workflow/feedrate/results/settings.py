@@ -29,12 +29,13 @@ DECODE = "loader.decode"
 STORAGE = "loader.storage"
 """The setting for the place of the files, which is given: its levels are not alternatives."""
 
-
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 """The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
 TOKENS = "loader.max_tokens"
 """The setting of the loader that changes what a device computes."""
+
+BATCH = "train.batch_size"
 
 
 def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
@@ -46,31 +47,32 @@ def trains_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> bool:
     """Whether cells with these levels train the same: their settings in TRAINED are equal."""
-    ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
-    return all(ours.get(setting) == theirs.get(setting) for setting in TRAINED)
+    return _differing(factors, one, other).isdisjoint(TRAINED)
 
 
 def computes_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> bool:
     """Whether a device computes the same in cells with these levels, however they load."""
+    differing = _differing(factors, one, other)
+    return TOKENS not in differing and all(name.startswith("loader.") for name in differing)
 
-    def computed(levels: Mapping[str, Any]) -> dict[str, Any]:
-        every = _every_setting(factors, levels).items()
-        return {k: v for k, v in every if k == TOKENS or not k.startswith("loader.")}
 
-    return computed(one) == computed(other)
+def _differing(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> set[str]:
+    """The settings in which cells with these levels differ."""
+    ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
+    return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
 
 
 def _every_setting(factors: Mapping[str, Factor], levels: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings that a cell's levels set."""
-    sets = (_settings_of(factor, levels[name]) for name, factor in factors.items())
-    return {setting: value for each in sets for setting, value in each.items()}
-
-
-def _settings_of(factor: Factor, level: Level) -> Mapping[str, Any]:
-    """The settings that a level sets, without those adapted for a device."""
-    return {factor.sets: level} if factor.sets else factor.bundles.get(level_text(level), {})
+    """All settings that a cell's levels set, without those adapted for a device."""
+    found: dict[str, Any] = {}
+    for name, factor in factors.items():
+        level = levels[name]
+        found |= {factor.sets: level} if factor.sets else factor.bundles.get(level_text(level), {})
+    return found
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,12 +169,8 @@ class PublishedStudy(StudyFacts, kw_only=True):
     def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
         """Whether the device decodes in the cell with these levels. Then at least one thread loads
         in parallel with the model, and there is no cell without workers."""
-        found = device in self.decoding
-        for name, factor in self.factors.items():
-            sets = _settings_of(factor, levels[name])
-            if DECODE in sets:
-                found = sets[DECODE] == "device"
-        return found
+        decode = _every_setting(self.factors, levels).get(DECODE)
+        return device in self.decoding if decode is None else decode == "device"
 
 
 class ClaimStudy(PublishedStudy, kw_only=True):
@@ -232,7 +230,7 @@ def collect_settings(project: Project, plan: Plan) -> CollectSettings:
     devices = {name: project.devices[name] for name in project.config.devices}
     return CollectSettings(
         studies={
-            name: subset(CollectStudy, study, thresholds=_thresholds(project, name))
+            name: subset(CollectStudy, study, thresholds=per_look(project, study.thresholds, name))
             for name, study in project.studies.items()
         },
         memory_gib={name: device.memory_gib for name, device in devices.items()},
@@ -267,11 +265,11 @@ def claim_settings(project: Project) -> ClaimSettings:
         name: subset(
             ClaimStudy,
             study,
-            published=_published(project, name),
+            published=[subset(PublishedFacts, row) for row in project.published[name]],
             source=study.source.title,
             measured=project.devices_of(name),
             able={device: project.devices[device].able for device in project.devices_of(name)},
-            confidence=_thresholds(project, name).confidence,
+            confidence=per_look(project, study.thresholds, name).confidence,
             tolerance=study.thresholds.claim_tolerance,
             smallest_effect=study.thresholds.smallest_effect,
             sources=sources_of(project, name),
@@ -287,7 +285,7 @@ def fit_settings(project: Project) -> FitSettings:
         name: subset(
             PublishedStudy,
             study,
-            published=_published(project, name),
+            published=[subset(PublishedFacts, row) for row in project.published[name]],
             noise_share=study.thresholds.noise_share,
             decoding=[
                 device
@@ -319,15 +317,11 @@ def prediction_settings(project: Project) -> FitSettings:
     return msgspec.structs.replace(settings, studies=fitted)
 
 
-def _thresholds(project: Project, study: str) -> Thresholds:
-    """A study's thresholds; with `repeats: auto`, the confidence is that of each look."""
-    found = project.studies[study].thresholds
+def per_look(project: Project, lines: Thresholds, *studies: str) -> Thresholds:
+    """The thresholds of these studies; with `repeats: auto`, their confidence is that of a look."""
     if project.config.repeats != "auto":
-        return found
-    planned = min(protocol.repeats for protocol in protocols(project)[study].values())
-    confidence = look_confidence(found.confidence, planned, project.config.auto_repeats.most)
-    return msgspec.structs.replace(found, confidence=confidence)
-
-
-def _published(project: Project, study: str) -> list[PublishedFacts]:
-    return [subset(PublishedFacts, row) for row in project.published[study]]
+        return lines
+    known = protocols(project)
+    planned = min(protocol.repeats for name in studies for protocol in known[name].values())
+    confidence = look_confidence(lines.confidence, planned, project.config.auto_repeats.most)
+    return msgspec.structs.replace(lines, confidence=confidence)

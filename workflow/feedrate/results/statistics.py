@@ -8,7 +8,7 @@ intervals use it. docs/measurement-intervals.md shows by simulation how often th
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import NormalDist, fmean, median, stdev
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ LIMIT = 2.5 / 0.6745
 REPEATABILITY = 2.8
 """Standard deviations that two runs differ by in 95% of cases at most (ISO 5725-6)."""
 CONFIDENCE = 0.95
-"""Of the intervals of ratios that only sentences give; those of one sentence hold together."""
+"""Of the intervals that know no study's thresholds: those of records, of predictions, and of ratios
+that only sentences give (those of one sentence hold together)."""
 RATE = "samples_per_s"
 FEWEST_BLOCKS = 8
 """Blocks of steps that a standard error needs at least."""
@@ -47,18 +48,17 @@ Noises = Mapping[tuple[str, str], Noise | None]
 
 
 def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise | None:
-    """The noise between the runs of cells; `groups` has the positive rates of each cell.
+    """The noise between the runs of cells, from the positive rates of each; None without a cell of
+    two runs. `floor` is a lower bound from blocks of steps.
 
     The estimate is the pooled variance, written as a sum over pairs of runs of one cell. A pair
-    counts as at most LIMIT median pairs (Shamos 1976), so one slow run does not widen all
-    intervals. `floor` is a lower bound from blocks of steps. None without a cell of two runs.
+    counts as at most LIMIT median pairs (Shamos 1976): one slow run does not widen all intervals.
     """
     cells = [[math.log(value) for value in group] for group in groups if len(group) > 1]
     pairs = [[abs(a - b) for a, b in combinations(logs, 2)] for logs in cells]
     if not pairs:
         return None
-    middle = median(distance for distances in pairs for distance in distances)
-    most = LIMIT * middle or math.inf
+    most = LIMIT * median(chain.from_iterable(pairs)) or math.inf
     dof = sum(len(logs) - 1 for logs in cells)
     squares = sum(
         sum(min(distance, most) ** 2 for distance in distances) / len(logs)
@@ -70,10 +70,8 @@ def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise
 def median_interval(
     values: Sequence[float], confidence: float, noise: Noise | None = None
 ) -> Estimate:
-    """Median of positive `values` (n >= 1) with its interval at `confidence`.
-
-    `noise` is that of all cells; None: that of these values. Raises ValueError for no value.
-    """
+    """Median of positive `values` with its interval. `noise` is that of all cells; None: that of
+    these values. Raises ValueError for no value."""
     value, own = median(values), noise_of(values, noise)
     if own is None:
         return Estimate(value, None, None)
@@ -88,12 +86,10 @@ def ratio_interval(
     noise: Noise | None = None,
     comparisons: int = 1,
 ) -> Estimate:
-    """Ratio of the medians of two sets of independent positive values, with its interval.
-
-    `noise` is that of all cells; None: that of the two sets. If the noise of a set differs, the
-    degrees of freedom are those of Welch and Satterthwaite. With several `comparisons` the
-    intervals hold together (Bonferroni).
-    """
+    """Ratio of the medians of two sets of independent positive values, with its interval. `noise`
+    is that of all cells; None: that of the two sets. If the noise of a set differs, the degrees of
+    freedom are those of Welch and Satterthwaite. With several `comparisons` the intervals hold
+    together (Bonferroni)."""
     value = median(numerator) / median(denominator)
     noise = noise or pooled_noise([numerator, denominator])
     if noise is None:
@@ -121,6 +117,11 @@ def noise_of(values: Sequence[float], noise: Noise | None) -> Noise | None:
     return noise if closest <= limit * scale else own
 
 
+def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
+    """The noise of single runs: two may differ by `share`, or as their blocks of steps show."""
+    return Noise(max([share / REPEATABILITY, *(block or 0.0 for block in blocks)]), 100)
+
+
 def spread(values: Sequence[float]) -> float | None:
     """Relative difference that two runs of a cell exceed in 5% of cases (repeatability limit, ISO
     5725-6), from the standard deviation between its runs; None for a single value."""
@@ -135,10 +136,8 @@ def variance(n: int) -> float:
 
 @lru_cache(maxsize=1024)
 def critical(confidence: float, dof: int, comparisons: int = 1) -> float:
-    """The two-sided quantile of Student's t; with several `comparisons` that of Bonferroni.
-
-    By bisection of the distribution's finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
-    """
+    """The two-sided quantile of Student's t, of Bonferroni with several `comparisons`; by bisection
+    of the distribution's finite series (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
     share = 1 - (1 - confidence) / max(comparisons, 1)
     low, high = 0.0, math.pi / 2
     for _ in range(60):
@@ -160,10 +159,8 @@ def _t_share(angle: float, dof: int) -> float:
 
 
 def selection_bias(noise: Noise, runs: int, among: int) -> float:
-    """The share by which the best of `among` equal cells with so many runs exceeds them by noise.
-
-    The expected largest of n values from a normal distribution is that of Blom (1958).
-    """
+    """The share by which the best of `among` equal cells with so many runs exceeds them by noise;
+    the expected largest of n values from a normal distribution is that of Blom (1958)."""
     largest = NormalDist().inv_cdf((among - 0.375) / (among + 0.25))
     return math.expm1(largest * noise.sd * math.sqrt(variance(runs)))
 
@@ -184,11 +181,9 @@ def noise_by_device(
 
 
 def block_noise(times_s: Sequence[float]) -> float | None:
-    """Relative standard error of a mean step time, from the means of blocks of steps.
-
-    Steps that follow each other are alike, so the blocks double while FEWEST_BLOCKS remain, and the
-    largest error counts (Flyvbjerg and Petersen 1989). None for too few steps.
-    """
+    """Relative standard error of a mean step time; None for too few steps. Steps that follow each
+    other are alike, so blocks of them double while FEWEST_BLOCKS remain, and the largest error
+    counts (Flyvbjerg and Petersen 1989)."""
     errors, blocks = [], list(times_s)
     while len(blocks) >= FEWEST_BLOCKS:
         errors.append(stdev(blocks) / fmean(blocks) / math.sqrt(len(blocks)))
@@ -198,11 +193,9 @@ def block_noise(times_s: Sequence[float]) -> float | None:
 
 @lru_cache
 def look_confidence(confidence: float, first: int, last: int) -> float:
-    """Confidence of each look at `first`, `first` + 1, … `last` values, so that all hold together.
-
+    """Confidence of each look at `first`, `first` + 1, … `last` values, so that all hold together:
     Pocock's bound (1977, doi:10.1093/biomet/64.2.191). The distribution of the sum is carried from
-    look to look (Armitage, McPherson and Rowe 1969), here by Gauss-Legendre quadrature.
-    """
+    look to look (Armitage, McPherson and Rowe 1969), here by Gauss-Legendre quadrature."""
     import numpy as np  # planning imports this module, and seldom needs numpy
 
     nodes, weights = np.polynomial.legendre.leggauss(48)

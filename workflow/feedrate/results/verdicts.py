@@ -5,10 +5,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from feedrate.config.study import Thresholds
-from feedrate.results.parts import PARTS
-from feedrate.results.recommendation import RATES, assumed_noise
+from feedrate.results.parts import PARTS, names_of
+from feedrate.results.recommendation import RATES
 from feedrate.results.settings import CollectStudy, computes_the_same
-from feedrate.results.statistics import Estimate, Noises, median_interval, ratio_interval
+from feedrate.results.statistics import (
+    Estimate,
+    Noises,
+    assumed_noise,
+    median_interval,
+    ratio_interval,
+)
 from feedrate.results.tables import Row
 
 Name = Literal[
@@ -43,12 +49,9 @@ class Verdict(NamedTuple):
 
 
 def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verdict:
-    """The verdict of a cell's row; `memory_gib` is the device's, as registered.
-
-    The first rule that applies decides. A ratio is above or below a line if its whole interval is.
-    If the line lies inside, or if a ceiling that the decision needs was not measured, the cell is
-    undecided. docs/results.md lists the rules.
-    """
+    """The verdict of a cell's row, by the first rule of docs/results.md that applies; `memory_gib`
+    is the device's, as registered. A ratio is above or below a line if its whole interval is. If
+    the line lies inside, or a needed ceiling was not measured, the cell is undecided."""
     if cell["status"] == "out_of_memory":
         return Verdict("memory-limited", cell["cause"])
     if cell["status"] != "ok":
@@ -61,25 +64,24 @@ def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verd
 
 
 def ratios(row: Row) -> dict[str, Estimate | None]:
-    """The rate of each part alone over the training rate, as far as measured. A ceiling of an
-    earlier version was measured once, so its ratio has no interval."""
+    """The rate of each part alone over the training rate; no interval if it was measured once."""
     found: dict[str, Estimate | None] = {}
     for part in PARTS:
-        ends = (row.get(f"{part}_ratio_low"), row.get(f"{part}_ratio_high"))
-        once = _over(row.get(f"{part}_samples_per_s"), row["samples_per_s"])
-        ratio = row.get(f"{part}_ratio") or once
+        ratio, *ends = (row.get(name) for name in names_of(part))
+        ratio = ratio or _over(row.get(f"{part}_samples_per_s"), row["samples_per_s"])
         found[part] = Estimate(ratio, *ends) if ratio else None
     return found
 
 
 def below_rate(cell: Row, others: Iterable[Estimate] = ()) -> str:
-    """The ceilings of a cell that lie below its rate by more than their interval, separated by
-    `;`. The model alone must not lie below a cell that computes the same either: `others` has their
-    rates over this cell's, and the two intervals count together."""
-    found = {n for n in PARTS if (high := cell.get(f"{n}_ratio_high")) and high < 1}
-    model = ratios(cell)["model"]
-    found |= {"model" for other in others if model and _exceeds(other, model)}
-    return ";".join(name for name in PARTS if name in found)
+    """The ceilings of a cell that lie below its rate by more than their interval, separated by `;`;
+    the model alone also if it lies below one of `others`, the rates of cells that compute the same
+    over this cell's."""
+    parts = ratios(cell)
+    below = {name: bool(one and one.high and one.high < 1) for name, one in parts.items()}
+    if model := parts["model"]:
+        below["model"] |= any(_exceeds(other, model) for other in others)
+    return ";".join(name for name, found in below.items() if found)
 
 
 def faster_cells(
@@ -91,20 +93,15 @@ def faster_cells(
     limit = (cell["model_ratio"] or math.inf) * (cell["samples_per_s"] or math.inf)
     if all((one["samples_per_s"] or 0.0) <= limit for one in cells):
         return []
-    others = [
-        one
-        for one in cells
-        if one is not cell
-        and one["device"] == cell["device"]
-        and one["samples_per_s"]
-        and computes_the_same(study.factors, one, cell)
-    ]
+    near = (one for one in cells if one is not cell and one["device"] == cell["device"])
+    others = [c for c in near if c["samples_per_s"] and computes_the_same(study.factors, c, cell)]
     lines, known = study.thresholds, noise.get((cell["study"], cell["device"]))
     found = []
     for one in (one for one in others if one["samples_per_s"] > limit):
-        blocks = (each["block_noise"] for each in (cell, one))
-        between, level = known or assumed_noise(lines.noise_share, blocks), lines.confidence
-        found.append(ratio_interval(one[RATES], cell[RATES], level, between, len(others)))
+        blocks = cell["block_noise"], one["block_noise"]
+        between = known or assumed_noise(lines.noise_share, blocks)
+        rates = one[RATES], cell[RATES]
+        found.append(ratio_interval(*rates, lines.confidence, between, len(others)))
     return found
 
 
@@ -117,17 +114,13 @@ def _exceeds(rate: Estimate, ceiling: Estimate) -> bool:
 
 
 def _bounds(cell: Row) -> dict[str, Estimate | None]:
-    """`ratios`; a model alone that another cell outruns is at least as fast as measured."""
+    """`ratios`. Where another cell, not its own ratio, shows that the model alone is not a ceiling,
+    that is as fast as measured or faster by any factor."""
     parts = ratios(cell)
-    if (model := parts["model"]) and _outrun(cell, model):
+    flagged = "model" in (cell.get("below_rate") or "").split(";")
+    if flagged and (model := parts["model"]) and model.high is not None and model.high >= 1:
         parts["model"] = model._replace(high=math.inf)
     return parts
-
-
-def _outrun(cell: Row, model: Estimate) -> bool:
-    """Whether another cell shows that the model alone is not a ceiling, and its own does not."""
-    flagged = "model" in (cell.get("below_rate") or "").split(";")
-    return flagged and model.high is not None and model.high >= 1
 
 
 def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, str]:
@@ -213,8 +206,7 @@ def _starts(cell: Row, lines: Thresholds) -> tuple[bool | None, str]:
 
 
 def _assumed(share: float, cell: Row, lines: Thresholds) -> Estimate | None:
-    """A share of the time that no other measurement confirms; None for 0. Its noise is assumed, as
-    for single runs."""
+    """A share of the time with an interval by the noise assumed for single runs; None for 0."""
     noise = assumed_noise(lines.noise_share, [cell.get("block_noise")])
     runs = cell.get("ok_runs") or 1
     return median_interval([share] * runs, lines.confidence, noise) if share else None
@@ -244,14 +236,13 @@ def _lacks_cores(cell: Row) -> bool:
 
 
 def _synchronous(cell: Row) -> bool:
-    """Whether nothing runs while a process waits for data, because it also computes: its wait is
-    lost time, and the rest is computing. A CPU has no queue of work."""
+    """Whether nothing runs while a process waits for data: a CPU has no queue of work."""
     return cell.get("device_kind") == "cpu"
 
 
 def _waits_in_turn(cell: Row, model: Estimate | None) -> bool:
     """Whether a long wait is a loss by itself, because the process computes and waits in turn. With
-    a parallel loader, the model alone must have been measured, even if that decided nothing."""
+    a parallel loader, the model alone must have been measured."""
     measured = model is not None and model.low is not None
     return _synchronous(cell) and (_serial(cell) or measured)
 
@@ -277,9 +268,8 @@ def _loader_explains(loader: Estimate | None, lines: Thresholds, serial: bool) -
 
 
 def _exchange_explains(parts: dict[str, Any], lines: Thresholds) -> bool:
-    """Whether exchanging gradients explains why the model alone is faster: the exchange alone takes
-    at least half of the time that is lost or, where it was not measured, the loss is large. The
-    intervals count at the ends that are against it."""
+    """Whether exchanging gradients takes at least half of the time that is lost (by the ends of the
+    intervals that are against it) or, where the exchange was not measured, the loss is large."""
     model, exchange = parts["model"], parts["exchange"]
     if exchange is None or exchange.high is None:
         return bool(_above(model, lines.headroom))
@@ -306,12 +296,16 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     found = [f"{wait:.1%} of the time is spent waiting for batches"]
     if (copying := cell.get("copy_wait_share") or 0.0) >= COPIES_SHOW:
         found.append(f"{copying:.1%} copying them to the device")
-    pairs = ((name, parts[name]) for name in ("model", "loader"))
-    if alone := [f"the {name} alone runs at {_times(ratio)}" for name, ratio in pairs if ratio]:
+    alone = []
+    for name in ("model", "loader"):
+        if ratio := parts[name]:
+            ends = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
+            alone.append(f"the {name} alone runs at {ratio.value:.2f} times{ends}")
+    if alone:
         rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
         of = "training in the same rounds" if rounds else "the window"
         found.append(f"{' and '.join(alone)} the rate of {of}")
-    if parts["model"] and _outrun(cell, parts["model"]):
+    if (model := _bounds(cell)["model"]) and model.high == math.inf:
         faster = "another setting that computes the same trains faster"
         found.append(f"the model alone is not a ceiling: {faster}")
     if _serial(cell):
@@ -333,11 +327,6 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
         also = "" if held is None else f" (the allocator holds {held:.0%})"
         found.append(f"{used:.0%} of the device's memory is used at the peak{also}")
     return found
-
-
-def _times(ratio: Estimate) -> str:
-    ends = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
-    return f"{ratio.value:.2f} times{ends}"
 
 
 def _over(above: float | None, below: float | None) -> float | None:
