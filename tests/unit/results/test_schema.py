@@ -21,7 +21,7 @@ FIELD = """\
         Number, value("s", "The slowest step minus the fastest.", extra="Range of steps (s)")
     ] = None
 """
-MEASURED = '        "step_time_range_s": max(times) - min(times),\n'
+MEASURED = "        step_time_range_s=max(times) - min(times),\n"
 SHOW = """
 import json, sys
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_new_measured_value_needs_two_edits(tmp_path):
         shutil.copytree(GOLDEN / part, tmp_path / part)
     shutil.copytree(ROOT / "report/captions", tmp_path / "report/captions")
     insert_before(package / "results/schema.py", "    first_step_s: Annotated[", FIELD)
-    line = '        "step_time_min_s": min(times),\n'
+    line = "        block_noise=block_noise(times),\n"
     insert_before(package / "results/measurement.py", line, MEASURED)
     write_text(tmp_path / "show.py", SHOW)
     shown = subprocess.run(

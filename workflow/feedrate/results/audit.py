@@ -86,5 +86,6 @@ def doubles(rows: Iterable[Published], name: Names) -> Iterator[str]:
 
 def _rates_by(key: Names, rows: Iterable[Published]) -> Iterator[tuple[str, list[Published]]]:
     """The rates with the same key, from the smallest."""
-    rates = sorted((row for row in rows if row.metric == RATE), key=lambda row: row.value)
-    return ((found, list(group)) for found, group in groupby(sorted(rates, key=key), key))
+    rates = (row for row in rows if row.metric == RATE)
+    ordered = sorted(rates, key=lambda row: (key(row), row.value))
+    return ((found, list(group)) for found, group in groupby(ordered, key))

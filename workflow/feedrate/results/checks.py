@@ -6,7 +6,7 @@ from collections.abc import Callable
 from feedrate.config.settings import Task
 from feedrate.results import conformity
 from feedrate.results.conformity import Evidence, Judgement, listed
-from feedrate.results.measurement import first_step, losses_of, step_sum
+from feedrate.results.measurement import first_step, losses_of, step_sum, windows_of
 from feedrate.results.record import Check
 
 STEP_SUM_TOLERANCE = 0.05
@@ -24,7 +24,7 @@ def window_after_warmup(e: Evidence) -> Judgement:
     """The window begins right after the warm-up and ends with the last step."""
     warmup, last = e.spec.protocol.warmup_steps, e.spec.protocol.steps
     first = first_step(e.ranks) + warmup  # a resumed job warms up again before its window opens
-    ends = {(w.first_step, w.last_step) for w in e.windows.values()}
+    ends = {(w.first_step, w.last_step) for w in windows_of(e.ranks).values()}
     seen = ends.pop() if len(ends) == 1 else (None, None)
     if (*seen, e.measurement.steps) != (first, last, last - first + 1):
         return False, (
@@ -48,7 +48,7 @@ def samples_identity(e: Evidence) -> Judgement:
         return 0 < m.samples <= expected, f"At most {product}; {m.samples} were counted."
     if m.samples != expected:
         return False, f"{product}, but {m.samples} were counted."
-    counted = [w.samples for w in e.windows.values()]
+    counted = [w.samples for w in windows_of(e.ranks).values()]
     if any(count != of_rank for count in counted):
         return False, f"Expected {of_rank} samples per rank, counted {listed(counted)}."
     return True, f"{product}, as counted."

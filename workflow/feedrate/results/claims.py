@@ -127,7 +127,7 @@ class _Claims:
         itself where none was measured."""
         ratios = [ratio]
         for factor in self._study.within:
-            if not ratio.names(factor):
+            if not any(factor in dict(cell.levels) for cell in ratio):
                 levels = [level_text(level) for level in self._study.factors[factor].levels]
                 ratios = [one.at(factor, level) for one in ratios for level in levels]
         return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
@@ -213,9 +213,8 @@ class _Claims:
         return f"{named} was {next(left_out, 'not measured.')}"
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
-        """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
-        the device's cells (of two devices, the larger one, if both are known); of other metrics, of
-        these cells."""
+        """Our ratio of medians over ok runs, or why there is none. The noise of a rate is the
+        largest of the devices, if all are known; that of other metrics, of these cells."""
         rates = [
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
             for runs in map(self._runs, ratio)

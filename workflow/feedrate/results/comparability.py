@@ -70,8 +70,7 @@ def stated(row: Published | PublishedFacts | None, sources: Sources) -> dict[Ite
 def compare(
     row: Published | PublishedFacts | None, run: Mapping[str, Any], sources: Sources
 ) -> list[Compared]:
-    """Compare every item of the sheet of a published number (None: of a statement without one)
-    with a row of results.csv."""
+    """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
     known, found = stated(row, sources), []
     for item, here in _here(run, sources.datasets).items():
         fact = known.get(item)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from feedrate.config.devices import is_called
 from feedrate.config.spec import KINDS, LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
-from feedrate.jobs.events import RankEvents, Window
+from feedrate.jobs.events import RankEvents
 from feedrate.logs.trainer import fallback_reason
 from feedrate.results.measurement import windows_of
 from feedrate.results.parts import foreign_cpu, passed
@@ -31,11 +31,6 @@ class Evidence(NamedTuple):
         """The events of rank 0."""
         return self.ranks.get(0, RankEvents())
 
-    @property
-    def windows(self) -> dict[int, Window]:
-        """The timed windows by rank."""
-        return windows_of(self.ranks)
-
 
 Judgement = tuple[bool, str]
 """Whether a check is passed, and a sentence."""
@@ -48,7 +43,7 @@ def listed(values: object) -> str:
 
 def all_ranks_reported(e: Evidence) -> Judgement:
     """Every rank closed a timed window."""
-    if missing := sorted(set(range(e.spec.count)) - set(e.windows)):
+    if missing := sorted(set(range(e.spec.count)) - set(windows_of(e.ranks))):
         return False, f"No timed window from rank {listed(missing)} of {e.spec.count}."
     return True, f"All {e.spec.count} ranks reported."
 

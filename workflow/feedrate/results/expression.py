@@ -54,10 +54,6 @@ class Ratio(NamedTuple):
         """The ratio with both cells at a level of a factor that they do not name."""
         return Ratio(*(cell._replace(levels=(*cell.levels, (factor, level))) for cell in self))
 
-    def names(self, factor: str) -> bool:
-        """Whether a cell of it names a level of the factor."""
-        return any(factor in dict(cell.levels) for cell in self)
-
     @property
     def devices(self) -> list[str]:
         """The devices that it names, each once."""
@@ -65,8 +61,7 @@ class Ratio(NamedTuple):
 
 
 def parse(text: str, *, fits: bool = False) -> Ratio:
-    """Read an expression; of a claim that says `fits`, one cell, as a ratio to itself. Raises
-    ExpressionError."""
+    """Read an expression; with `fits`, one cell, as a ratio to itself. Raises ExpressionError."""
     cells = [_read_cell(part) for part in text.split("/")]
     if len(cells) != (1 if fits else 2):
         wanted = "one cell" if fits else "two cells, as in h100[workers=2] / h100"
@@ -93,8 +88,7 @@ def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]
 
 
 def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
-    """Check every claim of a study against its factors, levels and the device registry. Raises
-    ConfigError for all wrong ones."""
+    """Check a study's claims against its factors and `devices`. Raises ConfigError."""
     found = Findings(f"config/studies/{name}.yaml")
     for claim in study.claims:
         key = f"claims.{claim.id}.expression"

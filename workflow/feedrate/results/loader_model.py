@@ -50,15 +50,9 @@ class Fit(NamedTuple):
     points: Sequence[Point]
 
     @property
-    def predicted(self) -> list[float]:
-        """Samples/s of one device."""
-        return [predict(point.workers, self.tc_s, self.td_s) for point in self.points]
-
-    @property
     def residuals(self) -> list[float]:
         """Predicted over measured rates, less 1."""
-        both = zip(self.predicted, self.points, strict=True)
-        return [value / point.samples_per_s - 1 for value, point in both]
+        return [predict(w, self.tc_s, self.td_s) / rate - 1 for w, rate in self.points]
 
     @property
     def max_error(self) -> float:
@@ -68,15 +62,14 @@ class Fit(NamedTuple):
     @property
     def bounds(self) -> list[Bound]:
         """The terms that set the rates."""
-        return [bound(point.workers, self.tc_s, self.td_s) for point in self.points]
+        return [bound(workers, self.tc_s, self.td_s) for workers, _ in self.points]
 
     @property
     def r2(self) -> float | None:
         """1 - residual over total sum of squares; None where the rates do not differ."""
-        observed = [point.samples_per_s for point in self.points]
-        mean = sum(observed) / len(observed)
-        total = sum((value - mean) ** 2 for value in observed)
-        rest = sum((a - b) ** 2 for a, b in zip(observed, self.predicted, strict=True))
+        mean = sum(rate for _, rate in self.points) / len(self.points)
+        total = sum((rate - mean) ** 2 for _, rate in self.points)
+        rest = sum((rate - predict(w, self.tc_s, self.td_s)) ** 2 for w, rate in self.points)
         return 1 - rest / total if total > 1e-12 * mean**2 else None
 
 
@@ -233,12 +226,15 @@ def _rows(series: Series, fitted: Fit, apart: str, label: str) -> Iterator[Row]:
         "td_measured_s": td_s,
         "reading": reading(called, fitted, basis) if conclusive else "",
     }
-    lists = fitted.points, fitted.predicted, fitted.residuals, fitted.bounds
-    for cell, (workers, _), predicted, residual, term in zip(series.cells, *lists, strict=True):
-        unfitted = _from_ceilings(cell, workers, tc_s, ranks)
+    lists = fitted.points, fitted.residuals, fitted.bounds
+    for cell, (workers, _), residual, term in zip(series.cells, *lists, strict=True):
+        loader, unfitted = cell.get("loader_samples_per_s"), None
+        if tc_s and loader:
+            alternating = predict(0, tc_s, ranks / loader) * ranks
+            unfitted = min(ranks / tc_s, loader) if workers else alternating
         own = {
             "loader_workers": workers,
-            "predicted": predicted * ranks,
+            "predicted": predict(workers, fitted.tc_s, fitted.td_s) * ranks,
             "residual": residual,
             "bound": term if conclusive else "",
             "predicted_from_ceilings": unfitted,
@@ -254,14 +250,6 @@ def _ceilings(series: Series) -> tuple[float | None, float | None]:
     loader = series.cells[0].get("loader_samples_per_s")  # with no worker: each fit has such a cell
     tc_s = median(models) if models else None
     return tc_s, series.world_size / loader if loader else None
-
-
-def _from_ceilings(cell: Row, workers: int, tc_s: float | None, count: int) -> float | None:
-    """The prediction of the model with the measured ceilings as constants."""
-    loader = cell.get("loader_samples_per_s")
-    if tc_s is None or not loader:
-        return None
-    return min(count / tc_s, loader) if workers else predict(0, tc_s, count / loader) * count
 
 
 Placed = tuple[tuple[str, str, int], Row]
@@ -291,8 +279,7 @@ def _ours(study: PublishedStudy, cells: Iterable[Row]) -> Iterator[Placed]:
 
 
 def _series(study: PublishedStudy, placed: Iterable[Placed]) -> Iterator[Series]:
-    """One for all cells that differ only in their workers. Cells that decode on the device are left
-    out: they have no workers for the model to count."""
+    """One for all cells that differ only in their workers; decoding on the device has none."""
     if (factor := study.workers_factor) is None:
         return
     origins: dict[tuple[str, str, int], list[Row]] = {}

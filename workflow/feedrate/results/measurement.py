@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -26,9 +27,8 @@ QUANTILES = {
 def measure(
     ranks: Ranks, spec: RunSpec, peaks: Sequence[Peak], host_peak_gib: float | None
 ) -> Measurement | None:
-    """The measurement of a run, or None where no rank closed its window. The rate is samples over
-    wall time, never a mean of rates. A step takes as long as on its slowest rank, because the
-    others wait for it; in inference, where none waits, the steps of all ranks count."""
+    """The measurement of a run; None where no rank closed its window. A step takes as long as on
+    its slowest rank, because the others wait; in inference, all ranks' steps count."""
     windows = list(windows_of(ranks).values())
     if min((w.wall_s for w in windows), default=0) <= 0:
         return None
@@ -38,6 +38,7 @@ def measure(
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
     quantiles: dict[str, Any] = {name: quantile(times, share) for name, share in QUANTILES.items()}
     waits = [step.data_wait_s for steps in inside for step in steps]
+    copies = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
     begun, steps = first_step(ranks), [step for e in events for step in e.steps]
     return Measurement(
         **combined,
@@ -49,10 +50,10 @@ def measure(
         **quantiles,
         block_noise=block_noise(times),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
-        copy_wait_share=_mean(w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows),
+        copy_wait_share=of_known(fmean, copies),
         data_wait_p95_s=quantile(waits, 0.95) if waits else None,
-        epoch_start_share=_largest([_epoch_starts(steps) for steps in inside]),
-        forward_memory_gib=_largest([e.stages.forward_memory_gib for e in events if e.stages]),
+        epoch_start_share=of_known(max, map(_epoch_starts, inside)),
+        forward_memory_gib=of_known(max, (e.stages.forward_memory_gib for e in events if e.stages)),
         host_peak_memory_gib=host_peak_gib,
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,
@@ -128,9 +129,8 @@ def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
 
 
 def _epoch_starts(steps: Sequence[Step]) -> float | None:
-    """Share of a rank's time that the first steps of epochs take beyond the median of the others,
-    not only to wait: new workers, and memory that a fork shares, slow them. None if none starts an
-    epoch, or all do."""
+    """Share of a rank's time that the first steps of epochs take beyond the others' median, also to
+    start workers and to copy memory shared by forks. None if no step or each starts an epoch."""
     others = [step.step_s for step in steps if not step.starts_epoch]
     if not others or len(others) == len(steps):
         return None
@@ -191,12 +191,11 @@ def _utilisation(
     return {"tflops_per_device": per_s / 1e12, **shares}
 
 
-_largest, _sum, _mean = of_known(max), of_known(sum), of_known(fmean)
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "sum": _sum,
-    "complete sum": lambda values: None if None in values else _sum(values) or None,
-    "mean": _mean,
-    "largest": _largest,
+    "sum": partial(of_known, sum),
+    "complete sum": lambda values: None if None in values else sum(values) or None,
+    "mean": partial(of_known, fmean),
+    "largest": partial(of_known, max),
 }
 """How the values of the ranks combine, by the words of the schema. A complete sum needs all values,
 and a counter that never moves counts nothing."""

@@ -53,8 +53,7 @@ def extend(project: Project) -> int:
 
 
 def _gated(project: Project) -> list[Row]:
-    """The comparison with the accepted results of `auto_repeats.gate`; empty while there are none.
-    Raises TableError."""
+    """The comparison with the results of `auto_repeats.gate`, if any. Raises TableError."""
     gate = project.config.auto_repeats.gate
     if not (gate and Path(gate).exists()):
         return []
@@ -102,8 +101,7 @@ def _key(row: Row) -> str:
 
 
 def _open_cells(cells: Sequence[Row], claims: Sequence[Row], compared: Sequence[Row]) -> list[Row]:
-    """The cells that open recommendations, claims and comparisons rest on; those that need the
-    fewest repeats come first."""
+    """The cells that open recommendations, claims and comparisons rest on, fewest repeats first."""
     undecided = [claim for claim in claims if claim["verdict"] == "cannot tell"]
     named = {f"{one['study']}/{cell}" for one in undecided for cell in one["cells"].split(";")}
     name = "{study}/{device}/{cell}".format_map

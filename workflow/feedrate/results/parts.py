@@ -49,13 +49,13 @@ def over_runs(
     `between` is the noise between runs of this ratio, pooled over cells; None: no cell has two. A
     run's rounds are a lower bound of it; what it has beyond them has its own degrees of freedom
     (Welch and Satterthwaite)."""
-    names = names_of(part)
-    known = [run for run in runs if run[names[0]] and run[names[1]] and (run["rounds"] or 0) > 1]
+    ratio, low, high = names = names_of(part)
+    known = [run for run in runs if run[ratio] and run[low] and (run["rounds"] or 0) > 1]
     if not known:
         return dict.fromkeys(names)
     dofs = [int(run["rounds"]) - 1 for run in known]
     within = fmean(
-        (math.log(run[names[2]] / run[names[1]]) / 2 / critical(CONFIDENCE, dof)) ** 2
+        (math.log(run[high] / run[low]) / 2 / critical(CONFIDENCE, dof)) ** 2
         for run, dof in zip(known, dofs, strict=True)
     )
     beyond = max(between.sd**2 - within, 0.0) if between else 0.0
@@ -63,7 +63,7 @@ def over_runs(
     if between and beyond:
         dof = max(int(square**2 / (within**2 / dof + beyond**2 / between.dof)), 1)
     noise = Noise(math.sqrt(square), dof)
-    found = median_interval([run[names[0]] for run in known], CONFIDENCE, noise)
+    found = median_interval([run[ratio] for run in known], CONFIDENCE, noise)
     return dict(zip(names, found, strict=True))
 
 
@@ -91,17 +91,17 @@ def stages(ranks: Ranks) -> Stages:
     known: dict[str, float | None] = {}
     slowest: dict[str, dict[str, Any]] = {}
     for name in STAGES:
-        known[f"{name}_s"] = _mean(one.seconds.get(name) for one in reported)
+        known[f"{name}_s"] = of_known(fmean, (one.seconds.get(name) for one in reported))
         spans = [one.spans[name] for one in reported if name in one.spans]
-        known[f"{name}_cpu_s"] = _mean(one.get("cpu_s") for one in spans)
+        known[f"{name}_cpu_s"] = of_known(fmean, (one.get("cpu_s") for one in spans))
         if spans:
             slowest[name] = max(spans, key=lambda one: float(one["p95_s"]))
             enough = slowest[name]["count"] >= FEWEST
             known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
     not_split = list(dict.fromkeys(stage for one in reported for stage in one.not_split))
-    for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
-        seconds = [one for part in parts if (one := known[f"{part}_s"]) is not None]
-        known[field] = sum(seconds) if seconds and not _mixed(not_split, known) else None
+    if not _mixed(not_split, known):
+        for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
+            known[field] = of_known(sum, (known[f"{part}_s"] for part in parts))
     fields = {name: one for name, one in known.items() if name in Stages.__struct_fields__}
     return Stages(**fields, not_split=not_split, spans=slowest)
 
@@ -115,17 +115,10 @@ def _mixed(not_split: Sequence[str], known: Mapping[str, float | None]) -> bool:
     return both or first in lost or lost.issuperset(FETCHING)
 
 
-def of_known(combine: Callable[[list[Any]], Any]) -> Callable[[Iterable[Any]], Any]:
-    """Combines the values that are known; None where there is none."""
-
-    def combined(values: Iterable[Any]) -> Any:
-        known = [value for value in values if value is not None]
-        return combine(known) if known else None
-
-    return combined
-
-
-_mean = of_known(fmean)
+def of_known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
+    """Combine the values that are known; None where there is none."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None
 
 
 def slow_rank(ranks: Ranks) -> dict[str, Any]:
@@ -156,9 +149,8 @@ def passed(events: RankEvents) -> dict[str, float]:
 
 
 def busy_shares(ranks: Ranks) -> dict[str, Any]:
-    """Shares of the window: in which the idlest device ran a kernel, if every driver tells it; of
-    the granted cores' time that the ranks and their workers used; and of the time in which their
-    threads could run, that in which they waited for a core."""
+    """Shares of the window in which the idlest device ran a kernel, of the granted cores' time that
+    the job used, and of the runnable time of its threads in which they waited for a core."""
     ends = [events.machines[1] for events in ranks.values() if len(events.machines) == 2]
     kernels: list[Any] = [end.device.get("busy") for end in ends]
     counted = [passed(events) for events in ranks.values()]

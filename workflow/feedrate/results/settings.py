@@ -167,8 +167,7 @@ class PublishedStudy(StudyFacts, kw_only=True):
         return {factor: levels[factor] for factor in self.factors}
 
     def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
-        """Whether the device decodes in the cell with these levels. Then at least one thread loads
-        in parallel with the model, and there is no cell without workers."""
+        """Whether the device decodes in this cell. Then at least one thread loads in parallel."""
         decode = _every_setting(self.factors, levels).get(DECODE)
         return device in self.decoding if decode is None else decode == "device"
 
@@ -218,11 +217,8 @@ class ImportSettings(Strict, kw_only=True):
     imports: list[Import]
     devices: dict[Name, ImportDevice]
     pixels_only: bool = False
-    """The study's model reads no text; then `total_flos` takes each pixel for a token."""
-
-
-PIXELS_ONLY = ("vit", "swin")
-"""Models whose main input in transformers (`main_input_name`) is pixel_values."""
+    """The model's main input in transformers (`main_input_name`) is `pixel_values`; then
+    `total_flos` takes each pixel for a token."""
 
 
 def collect_settings(project: Project, plan: Plan) -> CollectSettings:
@@ -249,7 +245,7 @@ def import_settings(project: Project, study: str) -> ImportSettings:
         factors=list(project.studies[study].factors),
         imports=imports,
         devices={o.device: subset(ImportDevice, project.devices[o.device]) for o in imports},
-        pixels_only=project.studies[study].settings.model.name in PIXELS_ONLY,
+        pixels_only=project.studies[study].settings.model.name in ("vit", "swin"),
     )
 
 

@@ -88,8 +88,7 @@ def faster_cells(
     cell: Row, cells: Sequence[Row], study: CollectStudy, noise: Noises
 ) -> list[Estimate]:
     """The rates of cells that compute the same as a cell and are faster than its model alone, over
-    its own rate. The intervals of all cells that compute the same hold together; that of single
-    runs is assumed."""
+    its own rate, with intervals that hold together (and assumed noise of single runs)."""
     limit = (cell["model_ratio"] or math.inf) * (cell["samples_per_s"] or math.inf)
     if all((one["samples_per_s"] or 0.0) <= limit for one in cells):
         return []
@@ -137,7 +136,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         return "input-bound", starts
     if cell["world_size"] > 1 and faster and not long and _exchange_explains(parts, lines):
         return "communication-bound", "There is little wait, but together the ranks train slower"
-    if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
+    if headroom and not serial and _lacks_cores(cell, model, lines):
         return "core-bound", "Loader and model share too few cores: each alone is faster"
     if long and faster:
         return "input-bound", "The device waits for data"
@@ -169,8 +168,12 @@ def _by_wait(
     cell: Row, loader: Estimate | None, model: Estimate | None, lines: Thresholds
 ) -> tuple[Name, str] | None:
     """The verdict from a wait that counts without the model alone; None where it is short."""
-    waits = _assumed(_wait(cell), cell, lines)
-    counts = _loader_explains(loader, lines, _serial(cell)) or _waits_in_turn(cell, model)
+    waits, serial = _assumed(_wait(cell), cell, lines), _serial(cell)
+    # The loader explains the wait if, in parallel, it is hardly faster alone, or, serial, takes as
+    # large a share of each step. A process that computes and waits in turn loses all its waits.
+    line = 1 / lines.input_bound_wait_share if serial else lines.headroom
+    measured = model is not None and model.low is not None
+    counts = _above(loader, line) is False or (_synchronous(cell) and (serial or measured))
     long = _above(waits, lines.input_bound_wait_share)
     if not (waits and counts) or long is False:
         return None
@@ -224,27 +227,17 @@ def _serial(cell: Row) -> bool:
     return cell["loader_workers"] == 0 and not cell["decodes_on_device"]
 
 
-def _shows_gain(model: Estimate | None, lines: Thresholds) -> bool:
-    """Whether the model alone is faster for certain, and by its estimate by as much as counts."""
-    return model is not None and (model.low or 0.0) > 1 and model.value >= lines.replay_gain
-
-
-def _lacks_cores(cell: Row) -> bool:
-    """Whether the job's threads keep its cores full, or wait for a free one."""
+def _lacks_cores(cell: Row, model: Estimate | None, lines: Thresholds) -> bool:
+    """Whether the job's threads keep its cores full, or wait for a free one, and the model alone is
+    faster for certain, by its estimate by as much as counts."""
     busy, waited = cell.get("cores_busy_share") or 0.0, cell.get("cores_waited_share") or 0.0
-    return bool(busy >= CORES_FULL or waited >= CORES_WAITED)
+    gains = model is not None and (model.low or 0.0) > 1 and model.value >= lines.replay_gain
+    return bool(gains and (busy >= CORES_FULL or waited >= CORES_WAITED))
 
 
 def _synchronous(cell: Row) -> bool:
     """Whether nothing runs while a process waits for data: a CPU has no queue of work."""
     return cell.get("device_kind") == "cpu"
-
-
-def _waits_in_turn(cell: Row, model: Estimate | None) -> bool:
-    """Whether a long wait is a loss by itself, because the process computes and waits in turn. With
-    a parallel loader, the model alone must have been measured."""
-    measured = model is not None and model.low is not None
-    return _synchronous(cell) and (_serial(cell) or measured)
 
 
 def _wait(cell: Row) -> float:
@@ -258,13 +251,6 @@ def _nothing_else(cell: Row, loader: Estimate | None, lines: Thresholds) -> bool
     computes synchronously, and a parallel loader takes hardly any time from the model's cores."""
     fast = loader is not None and (loader.low or 0.0) >= 1 / lines.compute_bound_wait_share
     return _synchronous(cell) and cell["world_size"] == 1 and (_serial(cell) or fast)
-
-
-def _loader_explains(loader: Estimate | None, lines: Thresholds, serial: bool) -> bool:
-    """Whether a long wait is the loader's, without the model alone: a loader in parallel is hardly
-    faster alone, and a serial one takes as large a share of each step."""
-    line = 1 / lines.input_bound_wait_share if serial else lines.headroom
-    return _above(loader, line) is False
 
 
 def _exchange_explains(parts: dict[str, Any], lines: Thresholds) -> bool:
