@@ -88,8 +88,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             self._tell_failure(record)
         elif event in SHOWN_AS_EVENTS:
-            self._progress.update(event, record.__dict__)
-            self._display.show()
+            self._display.show(self._progress.update(event, record.__dict__))
         elif record.levelno >= logging.WARNING:
             self._tell(self.format(record))
         else:
@@ -132,8 +131,7 @@ class LogHandler(LogHandlerBase):
     def _tell_of_cluster(self, text: str) -> None:
         """Take from a message what Snakemake reports about jobs as text only."""
         if found := SUBMITTED.match(text):
-            self._progress.submitted(int(found[1]), found[2])
-            self._display.show()
+            self._display.show(self._progress.submitted(int(found[1]), found[2]))
         elif (found := AGAIN.match(text)) and (job := self._failed.pop(int(found[1]), None)):
             self._display.message(f"{job.rule} {job.label}: trying again")
 

@@ -199,7 +199,7 @@ def test_a_driver_that_cannot_be_seen_is_left_alone(root, snakemake, capsys):
     assert "snakemake --profile gaudi --unlock" in text
     assert len(text.splitlines()) == 1
     assert snakemake == []
-    assert driver.is_locked()
+    assert any(driver.SNAKEMAKE_LOCKS.glob("*"))
 
 
 def test_after_a_kill_the_jobs_still_on_slurm_are_told(root, snakemake, capsys):

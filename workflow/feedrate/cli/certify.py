@@ -76,8 +76,7 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def choose(project: Project, device: str, model: str, named: str | None) -> tuple[Pace, Settings]:
-    """The pace that `named` gives, or the default, and the settings that it was reached with.
-    Raises UsageError if there is none."""
+    """The pace that `named` gives, or the default, with its settings. Raises UsageError without."""
     found = [*measured(device), *published(project, device)]
     known = {one[0].partition(": ")[0]: one for one in found if one[1].model.label == model}
     if not known:

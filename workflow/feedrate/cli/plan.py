@@ -47,19 +47,19 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
         if code:
             return code
         planned = read(Path(folder))
-    project = load_project(Path(), planned.configuration.config, host.machine)
+    project = load_project(Path(), planned.config, host.machine)
     made = PlanView(project, Path()).plan
     show(forecast(project, made, planned))
     cores = _cores_of_jobs(project.config.devices, planned)
     for line in shortfalls(made.runs.values(), cores, read_certificates(Path())):
         output().print(line)
     if project.config.repeats == "auto":
-        most, hours = project.config.auto_repeats.most, project.config.auto_repeats.hours
+        auto = project.config.auto_repeats
         numbers = {str(p.repeats) for of in protocols(project).values() for p in of.values()}
         output().print(
             f"Planned repeats per cell: {', '.join(sorted(numbers))}. While a decision is open, "
-            f"repeats are added one at a time: up to {most} per cell, planned ones included, and "
-            f"{hours:g} hours in total (repeats: auto)."
+            f"repeats are added one at a time: up to {auto.most} per cell, planned ones included, "
+            f"and {auto.hours:g} hours in total (repeats: auto)."
         )
     return 0
 
@@ -95,12 +95,12 @@ def show(forecast: Forecast) -> None:
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
     columns = ["device", "cells", "unsupported", "done", "to do", "device-hours"]
+    columns += [*["cost"] * priced, "estimated from"]
     rows = []
     for group in groups:
         counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
         cost = [_cost(group)] * priced
         rows.append([group.device, *map(str, counts), _hours(group), *cost, _basis(group)])
-    columns += [*["cost"] * priced, "estimated from"]
     return table(f"Runs of {study}", columns, rows, left=("device",), wrapped=("estimated from",))
 
 
@@ -209,8 +209,9 @@ def _total_cost(groups: Iterable[Runs]) -> str:
     if not priced:
         return "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml."
     missing = dict.fromkeys(group.device for group in groups if group.cost_usd is None)
-    lengths = ["runs of unknown length"] if any(group.unknown for group in priced) else []
-    without = f", without {', '.join([*missing, *lengths])}" if missing or lengths else ""
+    if any(group.unknown for group in priced):
+        missing["runs of unknown length"] = None
+    without = f", without {', '.join(missing)}" if missing else ""
     total = sum(group.cost_usd or 0.0 for group in priced)
     return f"Cost: {total:.2f} USD at the prices in config/devices.yaml{without}."
 

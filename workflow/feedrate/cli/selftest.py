@@ -30,7 +30,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, check_study
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study
-from feedrate.config.values import load
+from feedrate.config.values import load, subset
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError, tell
@@ -152,11 +152,10 @@ class SelfTest:
     ) -> None:
         """`runs` is the folder for the jobs; after `deadline_s` (monotonic) no part is begun."""
         self._entry = project.devices[device]
-        self._facts = msgspec.convert(msgspec.to_builtins(self._entry), DeviceFacts)
+        self._facts = subset(DeviceFacts, self._entry)
         self._data, self._runs, self._deadline_s = data, runs, deadline_s
         self._plan = make_plan(project)
-        shown = filter(is_shown, self._plan.runs.values())
-        self.specs = sorted(shown, key=lambda spec: spec.count)
+        self.specs = sorted(filter(is_shown, self._plan.runs.values()), key=lambda one: one.count)
         self._step_s = 0.0
         """Of the baseline on one card."""
         self.probes: list[Probe] = []
@@ -236,8 +235,7 @@ def is_shown(spec: RunSpec) -> bool:
 
 
 def long_enough(spec: RunSpec, step_s: float) -> RunSpec:
-    """The part `stopwatch` with a window of `STOPWATCH_S`, if a step takes `step_s`; others as they
-    are."""
+    """The part `stopwatch` with a window of `STOPWATCH_S`, if a step takes `step_s`, s."""
     if spec.levels["part"] != "stopwatch" or not step_s:
         return spec
     protocol = spec.protocol
@@ -253,9 +251,8 @@ def start(job: str, environment: dict[str, str] | None = None, **options: object
 
 
 def time_window(job: Any, folder: Path, warmup_steps: int) -> float | None:
-    """Wait for a training job, and time its window from outside: from the moment when the last
-    warm-up step is in rank 0's file to the moment when the window is. None if they were not seen.
-    """
+    """Wait for a training job, and time its window from outside, s: from the last warm-up step in
+    rank 0's file to the window there. None if they were not seen."""
     tail, opened_s, closed_s = None, None, None
     while job.poll() is None:
         time.sleep(LOOK_S)

@@ -113,12 +113,9 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
 
 
 def read_run(folder: Path, *, sharded: bool = False) -> Run:
-    """The throughput of a run, of its steps without their data wait, and of the model only.
-
-    The longest data wait of a rank counts, because the other ranks waited for it. Sharded ranks
-    have no model-only measurement: their steps without the wait count as the model's throughput.
-    Raises TuningError if there are no timed steps.
-    """
+    """The throughput of a run, of its steps without the longest data wait of a rank, for which the
+    others waited, and of the model only; sharded ranks do not measure that: their steps without the
+    wait count. Raises TuningError if there are no timed steps."""
     ranks = read_run_events(folder).values()
     windows = [rank.window for rank in ranks if rank.window]
     samples = sum(window.samples for window in windows)
@@ -149,9 +146,8 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
 def run_ranks(
     spec: RunSpec, job: str, folder: Path, options: Sequence[str], what: str, limit_s: float
 ) -> None:
-    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures. The
-    host lock is held only for this: training jobs take it themselves. Raises TuningError, which
-    says `what` failed, or DeviceError."""
+    """Run a job of feedrate in `folder` on each rank of a run, with the host's lock, which training
+    jobs take themselves. Raises TuningError, which says `what` failed, or DeviceError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def die_with_parent() -> None:
 
 
 def ask(
-    command: list[str],
+    command: Sequence[str],
     limit_s: float,
     environment: Mapping[str, str] | None = None,
     *,
@@ -44,8 +44,8 @@ def ask(
     )
 
 
-def supervisor() -> str:
-    """The value of `variables.SUPERVISOR_PID` for this process."""
+def this_process() -> str:
+    """This process as `variables.SUPERVISOR_PID` and `DRIVER_PID` name one: `<pid>@<host>`."""
     return f"{os.getpid()}@{socket.gethostname()}"
 
 

@@ -52,8 +52,8 @@ class Failures:
         self._first: dict[tuple[str, str], str] = {}
 
     def line(self, record: Mapping[str, Any], label: str) -> str:
-        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted, and
-        without the reason for a job on this host, which has printed it."""
+        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted. A job on
+        this host has printed the reason itself."""
         rule = str(record.get("rule_name"))
         why = f": {cause(record)}" if record.get("rule_msg") else ""
         key = rule, re.sub(r"\d+", "", why)  # equal except for job numbers
@@ -151,8 +151,7 @@ def snakemake_log() -> logging.Logger:
 
 
 def finish(workflow: Any, config: Any, causes: Causes) -> None:
-    """Record failed runs and make the rest of the results, if only runs and scorings failed. Called
-    after jobs have failed in all their attempts."""
+    """If only runs and scorings failed in all attempts, record them as failed and make the rest."""
     lost = find_lost(workflow.scheduler)
     if not lost or variables.LOST in os.environ:
         return
@@ -184,8 +183,7 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
 
 
 def find_lost(scheduler: Any) -> set[str]:
-    """The missing outputs of failed runs and scorings; none if another job failed, or if the
-    workflow was stopped early."""
+    """The missing outputs of failed runs and scorings; none if others failed, or after a stop."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
     failed = [one for job in scheduler.failed for one in (job.jobs if job.is_group() else [job])]

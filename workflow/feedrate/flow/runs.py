@@ -57,8 +57,7 @@ class Inputs:
         return self._checkpoints[key]
 
     def weights(self, model: ModelSettings) -> dict[str, str]:
-        """Further params of a model that starts from a user's folder: a digest of its files. A
-        fetched checkpoint is an input instead."""
+        """The digest of a user's folder with weights; fetched ones are an input instead."""
         folder = local_folder(model)
         if folder is None:
             return {}
@@ -75,9 +74,8 @@ class Inputs:
         return self._stores[key]
 
     def of_training(self, device: str) -> dict[str, Asked]:
-        """The inputs that training on a device needs besides its data: `weights` and `store`. An
-        input that no run of the device needs is left out, because each one makes the plan of
-        thousands of runs slower."""
+        """The `weights` and `store` that training on a device needs; an input that none of its runs
+        needs is left out, because each one makes the plan of thousands of runs slower."""
         needed: dict[str, Asked] = {}
         if self._checkpoints:
             needed["weights"] = self.checkpoints(device)
@@ -123,8 +121,7 @@ class Inputs:
         return first
 
     def of_tuning(self, device: str) -> list[str]:
-        """The inputs of a recommendation: the run's checkpoint, and the store of `decode:
-        cache`."""
+        """The inputs of a recommendation: the run's checkpoint, and a store for `decode: cache`."""
         spec = self.first_run(device)
         cached = spec.changed("loader", decode="cache", scaled_decode=False)
         return [*self._fetched(spec.settings.model), *self._stored(cached)]
@@ -166,9 +163,8 @@ class Resources:
         }
 
     def training(self, device: str, *, retried: bool) -> dict[str, Any]:
-        """The requests of a training job. Its time limit doubles after the first try. If no job is
-        `retried`, constants take the place of functions where they can: each function makes the
-        plan of thousands of runs slower."""
+        """The requests of a training job; its time limit doubles after the first try. If no job is
+        `retried`, constants replace functions, which make the plan of thousands of runs slower."""
         limits_min = {limit for (_, name), limit in self._minutes.items() if name == device}
         tries: Any = signed(lambda _, attempt: attempt) if retried else 1
         runtime: Any = signed(
@@ -265,12 +261,9 @@ class Estimator:
         return Estimate(START_S + training_s + KINDS * protocol.ceiling_s, basis)
 
     def _published_rate(self, spec: RunSpec) -> tuple[float, Basis] | None:
-        """Published samples/s of a cell, those of the study's headline edition first. For a cell
-        without a published rate, the lowest of the device: the time is not estimated too short.
-
-        Rates of another number of the same devices count if there are no others, as if throughput
-        grew in proportion to the number.
-        """
+        """Published samples/s of a cell, the headline edition's first; else the device's lowest, so
+        that the time is not estimated too short. Rates of another number of the same devices count
+        if there are no others, in proportion to the number."""
         entry = self._project.devices.get(spec.device)
         names = {spec.device, entry.variant_of if entry else None}
         rows = [

@@ -29,9 +29,8 @@ class Result(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """The keys that all events share. Readers ignore keys that are not declared here. `at_s`: when
-    the event was written, s since 1970 by the host's clock. Defaults stand for unknown values, so
-    that files of earlier versions can be read."""
+    """What all events share: readers ignore undeclared keys; defaults stand for unknown values, as
+    in files of earlier versions. `at_s`: when it was written, s since 1970 by the host's clock."""
 
     rank: int
     at_s: float | None = None
@@ -264,14 +263,12 @@ class EventLog:
 
 
 def encode(event: Event) -> str:
-    """The line of an event. A loss that is not a number is NaN, which Python reads, and not
-    msgspec's null: the check that rejects such a loss would not see it."""
+    """The line of an event, with NaN and not msgspec's null: a check rejects a loss that is NaN."""
     return _ENCODER.encode(msgspec.to_builtins(event))
 
 
 def decode(line: str | bytes) -> Event | None:
-    """The event of a line; None if its name is unknown. Raises ValueError (of msgspec, too) if the
-    line is not an event."""
+    """The event of a line; None if its name is unknown. Raises ValueError if it is no event."""
     value = json.loads(line)
     if not isinstance(value, dict) or not isinstance(value.get("event"), str):
         raise ValueError("not an object with a string under `event`")
@@ -321,12 +318,8 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
 
 
 def read_events(path: Path, rank: int) -> RankEvents:
-    """Read one rank's events.
-
-    Skips a last line that is cut off and events of unknown names. If the file holds several
-    attempts, the last one counts. Raises LogError for any other line that is not an event of this
-    rank.
-    """
+    """One rank's events, of the last attempt in its file, without a last line that is cut off and
+    events of unknown names. Raises LogError for any other line that is no event of this rank."""
     events = RankEvents()
     *lines, tail = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     for number, line in enumerate([*lines, tail], start=1):

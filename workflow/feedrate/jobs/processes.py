@@ -27,7 +27,7 @@ from feedrate.core.processes import (
     descendants,
     die_with_parent,
     listed_descendants,
-    supervisor,
+    this_process,
 )
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
@@ -100,12 +100,10 @@ class StopRequests:
 def _open_driver(text: str) -> int | None:
     """A descriptor that shows the driver's death; None if it is not a process on this host."""
     pid, _, host = text.partition("@")
-    if not pid.isdigit() or (host and host != socket.gethostname()):
-        return None
-    try:
-        return os.pidfd_open(int(pid))
-    except OSError:  # on another host, as under a cluster's scheduler
-        return None
+    if pid.isdigit() and host in ("", socket.gethostname()):
+        with suppress(OSError):  # on another host, as under a cluster's scheduler
+            return os.pidfd_open(int(pid))
+    return None
 
 
 class ProgressLine:
@@ -161,7 +159,7 @@ def run_processes(
     progress: ProgressLine,
 ) -> ProcessExit:
     """Run a command, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
-    no process alive. Raises Interrupted, and the errors of `requests`."""
+    no process alive. Raises the errors of `requests`, such as Interrupted."""
     killed_before = oom_kills()
     process, pump = _start(launch, lock, attempt / LOG_NAME)
     memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
@@ -196,7 +194,7 @@ def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[byte
     adopt_orphans()
     process = subprocess.Popen(
         launch.command,
-        env={**launch.environment, variables.SUPERVISOR_PID: supervisor()},
+        env={**launch.environment, variables.SUPERVISOR_PID: this_process()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -265,8 +263,7 @@ class MemorySampler:
 
 
 def memory_gib(process: psutil.Process) -> float | None:
-    """Proportional set size of a process, or its resident set if the kernel hides that; None if it
-    has ended."""
+    """PSS of a process, or its resident set if the kernel hides that; None if it has ended."""
     try:
         try:
             return float(process.memory_full_info().pss / GIB)
@@ -277,11 +274,9 @@ def memory_gib(process: psutil.Process) -> float | None:
 
 
 class LogPump:
-    """Copies a pipe into a file, line by line and without secrets, in a thread of its own.
-
-    A full disk sets `disk_full` but does not stop the reading: the job would hang on its output.
-    The last lines stay in `tail`.
-    """
+    """Copies a pipe into a file, line by line and without secrets, in a thread of its own; the last
+    lines stay in `tail`. A full disk sets `disk_full` but does not stop the reading: the job would
+    hang on its output."""
 
     def __init__(self, source: IO[bytes], path: Path, mask: Masker) -> None:
         """Start to copy `source` to `path`."""

@@ -50,11 +50,8 @@ class Identity(Strict, frozen=True, kw_only=True):
     attempt: int
 
     def serves(self, wanted: "Identity") -> bool:
-        """Whether a result of this identity is the one that `wanted` asks for.
-
-        A plan counts attempts from the outcome that it finds, and starts again at 1 if there is
-        none. A later attempt therefore serves; an attempt that the plan has rejected does not.
-        """
+        """Whether a result of this identity is the one that `wanted` asks for. A plan without an
+        outcome starts again at attempt 1: a later attempt serves, a rejected one does not."""
         same = msgspec.structs.replace(self, attempt=wanted.attempt) == wanted
         return same and self.attempt >= wanted.attempt
 
@@ -260,11 +257,11 @@ def history(run: Path) -> Iterator[LockEntry]:
         except FileNotFoundError:
             text = ""
         head, _, note = text.partition("\n")
-        found = LockEntry(number=number, text=text)
-        with contextlib.suppress(msgspec.DecodeError):
+        try:
             holder = msgspec.json.decode(head, type=Holder)
-            found = LockEntry(number=number, text=text, holder=holder, note=note.strip())
-        yield found
+        except msgspec.DecodeError:
+            holder, note = None, ""
+        yield LockEntry(number=number, text=text, holder=holder, note=note.strip())
 
 
 def _line(note: str) -> str:
@@ -279,11 +276,9 @@ def _numbers(run: Path) -> list[int]:
 def acquire(
     run: Path, me: Holder, check: Callable[[], None], report: Callable[[str], None]
 ) -> tuple[RunLock, set[str]]:
-    """The lock of `run`, and the tokens of the holders that were alive during the wait.
-
-    It waits for a living holder and succeeds a dead one. At every look it calls `check`, which may
-    raise an error to give up. Raises RunConflict if a living holder makes something else.
-    """
+    """The lock of `run`, and the tokens of the holders that were alive during the wait for it. At
+    every look it calls `check`, which may raise an error to give up. Raises RunConflict if a living
+    holder makes something else."""
     watch, seen, reported = HolderWatch(me), set[str](), False
     while True:
         entry = newest(run)
