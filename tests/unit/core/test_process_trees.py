@@ -16,7 +16,7 @@ from feedrate.core.processes import core_wait_s, cpu_time_s, listed_descendants,
 CHILD = """
 import time
 from feedrate.core.processes import die_with_supervisor
-die_with_this_process()
+die_with_supervisor()
 print("up", flush=True)
 time.sleep(60)
 """
