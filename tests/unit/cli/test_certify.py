@@ -112,7 +112,7 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
         manifest.write_text("{}")
         return 0
 
-    monkeypatch.setattr(certify, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(certify.run, "run_snakemake", run_snakemake)
     assert entry.main([*CALL, "--library", "spdl"]) == 0
     ((_, _, options),) = stood_in
     levels = msgspec.json.decode(options[-1], type=Request).levels

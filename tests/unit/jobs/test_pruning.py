@@ -50,7 +50,7 @@ def outcome_of(spec, status, cause="", made=MADE):
 
 
 @pytest.fixture
-def device(tmp_path):
+def device(tmp_path, monkeypatch):
     """Leaves outcomes of cells, and asks what shows that another would run out of memory."""
 
     class Device:
@@ -65,12 +65,15 @@ def device(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             return folder
 
-        def asked(self, spec, environment=ENVIRONMENT):
-            return pruned_by(spec, MADE, self.run(spec), environment)
+        def asked(self, spec, environment=ENVIRONMENT, cause=None):
+            with monkeypatch.context() as patch:
+                patch.delenv(variables.LADDERS, raising=False)
+                for name, value in environment.items():
+                    patch.setenv(name, value)
+                return pruned_by(spec, MADE, self.run(spec), cause)
 
         def stands(self, spec, other, environment=ENVIRONMENT):
-            cause = not_tried(other.cell)
-            return pruned_by(spec, MADE, self.run(spec), environment, cause) is not None
+            return self.asked(spec, environment, not_tried(other.cell)) is not None
 
     return Device()
 

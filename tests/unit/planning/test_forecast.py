@@ -12,7 +12,6 @@ from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.flow import forecast as forecasts
 from feedrate.flow.forecast import DryRun, Job
-from feedrate.flow.runs import Estimate
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"
@@ -67,7 +66,7 @@ def known(monkeypatch):
         def of(self, spec):
             if (spec.device, spec.repeat) == ("gaudi2", 3):
                 return None
-            return Estimate(36.0, "cell")
+            return 36.0, "cell"
 
     monkeypatch.setattr(forecasts, "Estimator", Known)
 

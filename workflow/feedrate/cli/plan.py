@@ -16,7 +16,7 @@ from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.core import paths, variables
 from feedrate.devices import host
-from feedrate.flow.forecast import HERE, DryRun, Forecast, Jobs, Runs, forecast, read
+from feedrate.flow.forecast import HERE, DryRun, Forecast, Job, Jobs, Runs, forecast, read
 from feedrate.flow.runs import START_S, Basis
 from feedrate.flow.view import PlanView
 from feedrate.results.certificate import read_certificates, shortfalls
@@ -68,9 +68,7 @@ def _cores_of_jobs(devices: Iterable[str], planned: DryRun) -> dict[str, int]:
     """The cores of a training job by device: those that it requests, or those of this host."""
     rules = {paths.rule_of(paths.TRAIN_RULE, device): device for device in devices}
     return {
-        rules[job.rule]: host.cores_granted()
-        if planned.runs_here(job)
-        else int(job.resources.get("cpus_per_task", job.threads))
+        rules[job.rule]: host.cores_granted() if planned.runs_here(job) else _cores(job)
         for job in planned.jobs
         if job.rule in rules
     }
@@ -107,8 +105,8 @@ def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
 def _hours(group: Runs) -> str:
     if group.to_do == group.unknown:
         return "unknown" if group.to_do else "0"
-    known = f"{group.device_hours:.1f}"
-    return f"{known} + {group.unknown} unknown" if group.unknown else known
+    more = f" + {group.unknown} unknown" if group.unknown else ""
+    return f"{group.device_hours:.1f}{more}"
 
 
 def _cost(group: Runs) -> str:
@@ -155,7 +153,7 @@ def _unless_text(value: int | str | None, words: Callable[[int], str]) -> str:
     return words(value) if isinstance(value, int) else str(value or "")
 
 
-def _cores(job: Jobs) -> int:
+def _cores(job: Job | Jobs) -> int:
     return int(dict(job.resources).get("cpus_per_task", job.threads))
 
 

@@ -82,10 +82,9 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
     --out      the page; selftest.json, selftest.zip and the runs are written next to it
     """
     started, start_s = datetime.now(UTC), time.monotonic()
-    runs = out.parent / "runs"
-    shutil.rmtree(runs, ignore_errors=True)
+    shutil.rmtree(out.parent / "runs", ignore_errors=True)
     project = plan_project(device, entry, parts, data.parent.parent.name)
-    test = SelfTest(project, device, data, runs, start_s + LIMIT_S)
+    test = SelfTest(project, device, data, out.parent / "runs", start_s + LIMIT_S)
     found = examine(project, [spec for spec in test.specs if spec.device == device])
     if bound := [f"{one}" for one in found if one.outlook == FAILS and not one.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
@@ -191,8 +190,7 @@ class SelfTest:
         """The lines of one part."""
         part = str(spec.levels["part"])
         subject = f"{'one card' if spec.count == 1 else 'all cards'}: {part}"
-        left_s = self._deadline_s - time.monotonic()
-        if left_s < LEAST_S:
+        if (left_s := self._deadline_s - time.monotonic()) < LEAST_S:
             yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
             return
         record, stopwatch_s = self._run(long_enough(spec, self._step_s), min(left_s, PART_S))
@@ -238,9 +236,8 @@ def long_enough(spec: RunSpec, step_s: float) -> RunSpec:
     """The part `stopwatch` with a window of `STOPWATCH_S`, if a step takes `step_s`, s."""
     if spec.levels["part"] != "stopwatch" or not step_s:
         return spec
-    protocol = spec.protocol
-    steps = max(protocol.steps, protocol.warmup_steps + round(STOPWATCH_S / step_s))
-    return replace(spec, protocol=replace(protocol, steps=steps))
+    needed = spec.protocol.warmup_steps + round(STOPWATCH_S / step_s)
+    return replace(spec, protocol=replace(spec.protocol, steps=max(spec.protocol.steps, needed)))
 
 
 def start(job: str, environment: dict[str, str] | None = None, **options: object) -> Any:

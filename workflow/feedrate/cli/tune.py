@@ -104,8 +104,8 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
     command = [sys.executable, "-m", "feedrate", "train", "--spec", str(file), "--quiet"]
     command += ["--data", str(manifest), "--out", str(folder)]
     code = subprocess.run(command, check=False).returncode
-    outcome_file = folder / OUTCOME_NAME
-    outcome = json.loads(outcome_file.read_text("utf-8")) if outcome_file.is_file() else {}
+    written = folder / OUTCOME_NAME
+    outcome = json.loads(written.read_bytes()) if written.is_file() else {}
     if code or outcome.get("status") != "ok":
         cause = outcome.get("cause") or f"exit code {code}"
         raise TuningError(f"the run with decode: {spec.settings.loader.decode} failed: {cause}")
@@ -129,11 +129,9 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     model_only = [one for rank in ranks for one in rank.ceilings if one.kind == "model"]
     if not model_only:
         return Run(*rates, None)
-    made, wall_s, cpu_s = (
-        sum(getattr(block, name) or 0.0 for block in model_only)
-        for name in ("samples", "wall_s", "cpu_s")
-    )
-    return Run(*rates, Model(len(ranks) * made / wall_s, cpu_s / made))
+    made = sum(block.samples for block in model_only)
+    rate = len(ranks) * made / sum(block.wall_s for block in model_only)
+    return Run(*rates, Model(rate, sum(block.cpu_s or 0.0 for block in model_only) / made))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:

@@ -1,8 +1,7 @@
 """A plan in numbers: runs by study and device, jobs by rule and place, hours and cost.
 
 They come from a dry-run, which writes itself as data into the folder that an environment variable
-names: the Snakefile writes its configuration, the logger `feedrate` every job. So `feedrate plan`
-shows what Snakemake would run, and reads no text that is meant for people.
+names: the Snakefile writes its configuration, the logger `feedrate` every job.
 """
 
 import os
@@ -199,9 +198,9 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
             group.done += Path(outcome).exists()
             continue
         group.to_do += 1
-        estimate = estimator.of(spec)
-        group.bases[estimate.basis if estimate else None] += 1
-        group.job_s += estimate.seconds if estimate else 0.0
+        seconds, basis = estimator.of(spec) or (0.0, None)
+        group.bases[basis] += 1
+        group.job_s += seconds
     return list(groups.values())
 
 

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,9 @@ def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
 
 def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
     """The result of tries that hit these limits; None if this try's limit is or may be longer."""
-    longest = max(limits, default=0.0)
     if this is None and len(limits) < 2:
         return None
-    if this is not None and (this.limit_min is None or this.limit_min > longest):
+    if this is not None and (this.limit_min is None or this.limit_min > max(limits, default=0.0)):
         return None
     listed = " and then ".join(f"{limit:g} min" for limit in limits)
     return Result(
@@ -149,26 +148,22 @@ def not_tried(cell: str) -> str:
 
 
 def pruned_by(
-    spec: RunSpec,
-    made: tuple[str, str],
-    run: Path,
-    environment: Mapping[str, str] = os.environ,
-    cause: str | None = None,
+    spec: RunSpec, made: tuple[str, str], run: Path, cause: str | None = None
 ) -> str | None:
     """The cell that ran out of memory, so that this one would too; None if there is none. With a
     `cause`, only the cell that it names counts. A cell counts if it differs only in factors of the
     ladder, and needs no more in any of them. `made` are the digests of the measured code and of the
     data, `run` is this run's folder."""
-    for smaller in _smaller(spec, environment):
+    for smaller in _smaller(spec):
         cell: str = smaller["cell"]
         if cause in (None, not_tried(cell)) and _ran_out(smaller, made, run):
             return cell
     return None
 
 
-def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _smaller(spec: RunSpec) -> Iterator[dict[str, Any]]:
     """The specs, as plain values, of cells that need no more in any factor, smallest first."""
-    given = json.loads(environment.get(variables.LADDERS) or "{}")
+    given = json.loads(os.environ.get(variables.LADDERS) or "{}")
     ladder: Ladder = given.get(spec.study, {}).get(spec.device, {})
     if not ladder:
         return

@@ -1,8 +1,7 @@
 """The events of a run: one JSON object a line, one file a rank.
 
-Each rank writes its events as they happen. `read_run_events` reads all of them once the run has
-ended; `EventTail` (event_tail.py) reads those written so far while it is running.
-docs/architecture.md lists the events and their keys.
+docs/architecture.md lists the events and explains their keys. Each rank writes them as they happen;
+`EventTail` (event_tail.py) reads those written so far while the run is running.
 """
 
 import json
@@ -89,13 +88,10 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
-    """One optimizer step or forward pass, numbered from 1; samples are those of this rank.
-
-    `loss_scale` of fp16, after the step, falls when the optimizer skips an update."""
+    """One optimizer step or forward pass, numbered from 1; samples are those of this rank."""
 
     step: int
     starts_epoch: bool = False
-    """Whether the loop began an epoch with it, other than its first one."""
     t_s: float | None = None
     step_s: float
     data_wait_s: float = 0.0
@@ -148,11 +144,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
 
 
 class Computation(Event, frozen=True, kw_only=True, tag="computation"):
-    """The computation of the steps, read from the Trainer after the last of them.
-
-    `compiled_graphs` were compiled by torch, `unrecorded_graphs` of them not replayed as CUDA
-    graphs. `weights` is the same for ranks with equal weights; empty if each rank holds a part.
-    """
+    """The computation of the steps, read from the Trainer after the last of them."""
 
     precision: str | None = None
     optimizer: str = ""
@@ -169,8 +161,7 @@ class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
 
 
 class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
-    """One block of steps after the window. `kind`: `live` (training as in the window), or a part
-    alone (`loader`, `model` or `exchange`); `round`: the round of blocks that it belongs to."""
+    """One block of steps after the window: `live`, as in the window, or of one part alone."""
 
     kind: str
     round: int = 0
@@ -180,11 +171,8 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
 
 
 class Stages(Event, frozen=True, kw_only=True, tag="stages"):
-    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps.
-
-    Those of the loader are sums over its processes; `not_split` are those that it cannot separate.
-    `spans`: see `Recorder.spans`. `forward_memory_gib` is in use when a forward pass has ended.
-    """
+    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps:
+    those of the loader are sums over its processes. `spans`: see `Recorder.spans`."""
 
     steps: int
     seconds: dict[str, float] = {}

@@ -1,10 +1,5 @@
-"""The outcome of a run (status and cause), and the run's folder that it is written to.
-
-An attempt works in `attempt-<token>/`. When its job has ended, its files move up one by one, and
-outcome.json is written last. `.finished.json` and `.finished.log` are second names of the outcome
-and the log. When Snakemake starts the same job again, it removes the original names, and that job
-adopts the result.
-"""
+"""The outcome of a run (status and cause), and the run's folder that it is written to, whose files
+docs/architecture.md lists."""
 
 import contextlib
 import json

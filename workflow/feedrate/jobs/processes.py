@@ -19,16 +19,10 @@ from typing import IO
 import psutil
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
+from feedrate.core import processes, variables
 from feedrate.core.errors import ExpectedError, Masker
 from feedrate.core.paths import LOG_NAME, events_name
-from feedrate.core.processes import (
-    adopt_orphans,
-    descendants,
-    die_with_parent,
-    listed_descendants,
-    this_process,
-)
+from feedrate.core.processes import descendants
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
 from feedrate.jobs.event_tail import EventTail
@@ -191,16 +185,16 @@ def run_processes(
 
 def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
     """Start a command in a session of its own, dying with us; its output goes to `log`."""
-    adopt_orphans()
+    processes.adopt_orphans()
     process = subprocess.Popen(
         launch.command,
-        env={**launch.environment, variables.SUPERVISOR_PID: this_process()},
+        env={**launch.environment, variables.SUPERVISOR_PID: processes.this_process()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
         pass_fds=[lock],
-        preexec_fn=die_with_parent,  # no thread of ours runs yet
+        preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
     )
     assert process.stdout is not None
     return process, LogPump(process.stdout, log, Masker())
@@ -255,7 +249,7 @@ class MemorySampler:
         start_s = time.monotonic()
         if start_s < self._due_s:
             return
-        sizes = [memory_gib(process) for process in listed_descendants(psutil.Process())]
+        sizes = [memory_gib(process) for process in processes.listed_descendants(psutil.Process())]
         if known := [size for size in sizes if size is not None]:
             self.peak_gib = max(self.peak_gib or 0.0, sum(known))
         took_s = time.monotonic() - start_s

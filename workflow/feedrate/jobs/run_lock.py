@@ -1,10 +1,9 @@
 """The lock of a run: one job at a time works on it, across all hosts.
 
 The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is atomic on every
-shared file system. The highest number counts, and numbers only grow. A job that finds the holder
-dead makes the next number; if several do, one succeeds. A holder that was mistaken for dead finds a
-higher number than its own, and publishes nothing. So the lock needs neither file locks between
-hosts nor clocks that agree.
+shared file system. The highest number counts: a job that finds the holder dead makes the next, and
+a holder that was mistaken for dead then publishes nothing. So the lock needs neither file locks
+between hosts nor clocks that agree.
 """
 
 import contextlib

@@ -1,11 +1,8 @@
 """The job of a run: `python -m feedrate train --spec SPEC --data MANIFEST --out RUN_DIR …`.
 
 Brings one run to its outcome: trained here, adopted from a job that was already at work on it, or
-decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a
-run. A cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the
-machine (device absent, data not as prepared, disk full, stopped from outside) leaves one sentence
-on stderr, a non-zero exit code and no outcome, so that the workflow tries again. In the last try,
-an absent device, wrong data or a full disk is a failed outcome too.
+decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states, and
+lists the ends with their exit codes: a fault of the machine leaves no outcome but in the last try.
 """
 
 import json
