@@ -59,7 +59,7 @@ class LogHandler(LogHandlerBase):
         from feedrate.cli.display import Display, Progress
 
         self._quiet = bool(self.common_settings.quiet)
-        self._jobs = forecast.open_jobs() if forecast.is_wanted() else None
+        self._jobs = forecast.open_jobs()
         dryrun = self.common_settings.dryrun and self._jobs is None
         self._plain = bool(dryrun or self.common_settings.verbose)
         self._progress = Progress()

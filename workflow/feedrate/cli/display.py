@@ -1,7 +1,4 @@
-"""The output on the terminal: tables on stdout, and the progress of a workflow on stderr.
-
-Progress is shown as bars on a terminal, elsewhere as one line per event.
-"""
+"""The output: tables on stdout; progress on stderr, as bars on a terminal, elsewhere as lines."""
 
 import sys
 import threading

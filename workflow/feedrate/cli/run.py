@@ -1,7 +1,4 @@
-"""The commands that start Snakemake, `run` and `tune`, and `cancel`, which ends its jobs on Slurm.
-
-`run` is the workflow, then the report, then a summary on the terminal.
-"""
+"""The commands `run` (the workflow, its report and a summary), `tune`, and `cancel`."""
 
 import argparse
 import contextlib

@@ -209,8 +209,7 @@ class SelfTest:
             yield physics.judge_weights(record, subject)
 
     def _run(self, spec: RunSpec, limit_s: float) -> tuple[Record, float | None]:
-        """The record of a job that runs as in the workflow, and the length of its window by a
-        stopwatch outside of its processes, s."""
+        """The record of a job, run as in the workflow, and its window by an outer stopwatch, s."""
         folder = self._runs / paths.run_dir(NAME, spec.device, spec.cell, 1)
         file = folder.with_suffix(".json")
         write_json(file, msgspec.to_builtins(spec))

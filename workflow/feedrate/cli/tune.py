@@ -62,8 +62,7 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
-    """Measure, choose and check in the folder `out`; return the advice and its numbers. Raises
-    DeviceError or TuningError."""
+    """Measure, choose, check in `out`: advice and numbers. Raises DeviceError or TuningError."""
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
     first = spec.changed("loader", decode="host", workers=workers, oversubscribe=sharded)

@@ -35,8 +35,7 @@ def ask(
     *,
     dies_with_us: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """The answer of a program. Raises OSError, or TimeoutExpired after `limit_s`. `dies_with_us`
-    needs a process without threads."""
+    """The answer of a program. Raises NO_ANSWER. `dies_with_us`: for processes without threads."""
     ties = die_with_parent if dies_with_us else None
     options: dict[str, Any] = {"env": environment, "timeout": limit_s, "preexec_fn": ties}
     return subprocess.run(

@@ -242,8 +242,7 @@ class Call(NamedTuple):
     is_local: bool
     targets: list[str]
     configfiles: list[Path]
-    """The --configfile of the command line, else the `configfile` of the profiles: Snakemake reads
-    only one of them."""
+    """The one that Snakemake reads: --configfile, else the `configfile` of the profiles."""
     profile_files: list[Path]
     """The `configfile` of the profiles if Snakemake does not read it."""
     retries: int = 0

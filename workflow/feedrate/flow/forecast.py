@@ -55,13 +55,10 @@ class DryRun(msgspec.Struct, frozen=True):
         return not self.on_cluster or job.rule in self.local_rules
 
 
-def is_wanted() -> bool:
-    """Whether this process is such a dry-run."""
-    return variables.PLAN in os.environ
-
-
 def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
-    """Write how this Snakemake was called; the Snakefile calls this after its last rule."""
+    """Write how this Snakemake was called, in such a dry-run: after the Snakefile's last rule."""
+    if variables.PLAN not in os.environ:
+        return
     from snakemake.cli import parse_args  # this process has it loaded
 
     said = DryRun(
@@ -74,9 +71,10 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
     (Path(os.environ[variables.PLAN]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
 
-def open_jobs() -> TextIO:
-    """The file of a dry-run's jobs, for the logger; it exists even if no job would run."""
-    return (Path(os.environ[variables.PLAN]) / JOBS).open("w", encoding="utf-8")
+def open_jobs() -> TextIO | None:
+    """The file of such a dry-run's jobs, for the logger; it exists even if no job would run."""
+    folder = os.environ.get(variables.PLAN)
+    return (Path(folder) / JOBS).open("w", encoding="utf-8") if folder else None
 
 
 def tell_job(record: Mapping[str, Any], jobs: TextIO) -> None:

@@ -130,7 +130,9 @@ class Causes(logging.Handler):
 
     def listen(self) -> None:
         """Receive Snakemake's log records from now on."""
-        snakemake_log().addHandler(self)
+        from snakemake.logging import logger
+
+        logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Handle one log record."""
@@ -142,15 +144,10 @@ class Causes(logging.Handler):
                 self.refused.add(output)
 
 
-def snakemake_log() -> logging.Logger:
-    """The logger that receives all of Snakemake's records."""
-    from snakemake.logging import logger
-
-    return logger
-
-
 def finish(workflow: Any, config: Any, causes: Causes) -> None:
     """If only runs and scorings failed in all attempts, record them as failed and make the rest."""
+    from snakemake.logging import logger
+
     lost = find_lost(workflow.scheduler)
     if not lost or variables.LOST in os.environ:
         return
@@ -159,7 +156,6 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
     found = {path: causes.of.get(path, UNKNOWN) for path in lost}
     write_json(FOLDER / "lost.json", found)
     write_json(FOLDER / "lost.config.json", json.loads(json.dumps(config)))
-    logger = snakemake_log()
     runs, them = ("1 run", "it") if len(lost) == 1 else (f"{len(lost)} runs", "them")
     logger.warning(
         f"{runs} failed in every attempt; recording {them} as failed and making the rest of the "
@@ -247,8 +243,7 @@ def mend_executor(settings: Any) -> None:
 
 
 class States:
-    """`query_job_status` of the executor, with states that the executor knows. `requeue`: whether
-    Slurm itself starts preempted jobs again."""
+    """The executor's query, with states that it knows; `requeue`: Slurm restarts preempted jobs."""
 
     def __init__(self, query: Query, *, requeue: bool) -> None:
         self._query, self._requeue = query, requeue

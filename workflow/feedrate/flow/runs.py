@@ -194,8 +194,7 @@ def _of_device(entry: Device) -> dict[str, Any]:
 KINDS = 3
 """Kinds of blocks after the window: live, loader and model."""
 START_S = 120.0
-"""A job's start (imports, the model, the first step) where no run on the device has shown it. On
-Gaudi, compiling graphs can take longer."""
+"""A job's start (imports, model, first step) where no run has shown it; on Gaudi often longer."""
 
 Basis = Literal["cell", "study", "published", "lowest", "scaled"]
 """The bases of an estimate, the best first: earlier runs of the cell, earlier runs of other cells

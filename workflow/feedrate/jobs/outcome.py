@@ -1,5 +1,4 @@
-"""The outcome of a run (status and cause), and the run's folder that it is written to, whose files
-docs/architecture.md lists."""
+"""The outcome of a run (status and cause), and the run's folder (see docs/architecture.md)."""
 
 import contextlib
 import json

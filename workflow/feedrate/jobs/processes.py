@@ -237,8 +237,7 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
 
 
 class MemorySampler:
-    """Peak of the memory of all processes below this one. Pages that they share, as forked workers
-    do, count once (PSS)."""
+    """Peak memory of all processes below this one; pages that they share count once (PSS)."""
 
     def __init__(self) -> None:
         self.peak_gib: float | None = None

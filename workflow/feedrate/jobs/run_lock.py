@@ -102,8 +102,7 @@ def process_space() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot, which no change of the clock moves; None if it
-    has ended."""
+    """Start of a process in ticks since boot, which no clock change moves; None if it has ended."""
     try:
         process = psutil.Process(pid)
         since_boot_s = process.create_time() - psutil.boot_time()
@@ -150,7 +149,7 @@ class RunLock:
     """The lock that this job holds; a context that releases it at its end."""
 
     def __init__(self, run: Path, number: int, holder: Holder) -> None:
-        self.run, self.number, self.holder = run, number, holder
+        self.run, self.number = run, number
         self.reason = ""
         """Why this try ends, in a word or two for the next try."""
         self._head = canonical_json(msgspec.to_builtins(holder)) + "\n"
