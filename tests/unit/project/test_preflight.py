@@ -12,7 +12,7 @@ from snakemake_executor_plugin_slurm import ExecutorSettings
 from feedrate.core import slurm as client
 from feedrate.core import variables
 from feedrate.devices.doctor import Finding
-from feedrate.flow import driver, lost
+from feedrate.flow import driver
 from tiny_spec import tiny_spec
 
 
