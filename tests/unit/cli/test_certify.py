@@ -106,8 +106,8 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
     manifest = Path(paths.MANIFEST.format(dataset="generated"))
     asked = []
 
-    def run_snakemake(arguments, **_):
-        asked.append(arguments)
+    def run_snakemake(_, *words, **__):
+        asked.append(words)
         manifest.parent.mkdir(parents=True)
         manifest.write_text("{}")
         return 0

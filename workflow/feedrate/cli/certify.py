@@ -56,8 +56,8 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     pace, settings = choose(project, options.device[0], options.model, options.pace)
     tell("feedrate certify", f"the pace of {pace.device} is emulated: {pace.source}")
     manifest = Path(paths.MANIFEST.format(dataset=project.config.dataset))
-    arguments = run.snakemake_arguments(options, str(manifest), *others)
-    if (code := run.run_snakemake(arguments, held_back=True)) or given.dryrun:
+    code = run.run_snakemake(options, str(manifest), *others, held_back=True)
+    if code or given.dryrun:
         return code
     out = Path(paths.CERTIFICATE.format(device=pace.device, model=pace.model))
     levels = *PATHS, *library_levels(options.library)

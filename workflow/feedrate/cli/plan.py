@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from feedrate.cli.display import counted, output, table
-from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
+from feedrate.cli.run import check_call, run_snakemake
 from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.core import paths, variables
@@ -41,10 +41,9 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     check_call(options, others)
     # A profile's `quiet` could hide the jobs, so it is overridden.
     words = (*others, "--dry-run", "--logger", "feedrate", "--quiet", "host")
-    arguments = snakemake_arguments(options, *words)
     with tempfile.TemporaryDirectory(prefix="feedrate-plan-") as folder:
-        code = run_snakemake(arguments, held_back=True, environment={variables.PLAN: folder})
-        if code:
+        environment = {variables.PLAN: folder}
+        if code := run_snakemake(options, *words, held_back=True, environment=environment):
             return code
         planned = read(Path(folder))
     project = load_project(Path(), planned.config, host.machine)

@@ -58,20 +58,19 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if options.dry_run or given.dryrun:
         # With `--quiet all` Snakemake would not even print how many jobs there are.
         words = ["--dry-run", *(["--quiet", "host", "rules", "reason"] if quiet else [])]
-        return run_snakemake(snakemake_arguments(options, *others, *words))
+        return run_snakemake(options, *others, *words)
     if other := _other_driver(options.profile):
         return fail("feedrate", other, LOCKED)
     if driver.clear_dead_lock() and not quiet:
         tell("feedrate", f"the previous run was killed; continuing it{_still_on_slurm()}")
     driver.STARTED.unlink(missing_ok=True)
-    words = ["--quiet", "all"] if quiet else []
-    arguments = snakemake_arguments(options, *others, *words)
-    code = run_snakemake(arguments, held_back=quiet)
+    words = [*others, *(["--quiet", "all"] if quiet else [])]
+    code = run_snakemake(options, *words, held_back=quiet)
     forced = any(vars(given).get(name) for name in ("force", "forceall", "forcerun"))
     while not forced and (more := _further_cells(options, others, code)):
         if not quiet:
             tell("feedrate", more)
-        code = run_snakemake(arguments, held_back=quiet)
+        code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
@@ -115,9 +114,8 @@ def _still_on_slurm() -> str:
 def _write_report(options: argparse.Namespace) -> int:
     """Write report.html on this host; the old one is replaced only if this succeeds."""
     PART.unlink(missing_ok=True)
-    report = ("--report", str(PART), "--report-stylesheet", str(STYLE))
-    arguments = snakemake_arguments(options, "--executor", "local", *report)
-    if (code := run_snakemake(arguments, held_back=True)) == 0:
+    words = ("--executor", "local", "--report", str(PART), "--report-stylesheet", str(STYLE))
+    if (code := run_snakemake(options, *words, held_back=True)) == 0:
         PART.replace(REPORT)
     return code
 
@@ -137,8 +135,8 @@ def measure_again(
     """Make a target that writes a page for each device at every call; exit code and new pages."""
     check_call(options, others)
     started_s = time.time()
-    arguments = snakemake_arguments(options, target, *others)
-    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
+    environment = {variables.ADVICE_LATER: f"{started_s}"}
+    code = run_snakemake(options, target, *others, environment=environment)
     found = sorted(Path().glob(page.format(device="*")))
     return code, [file for file in found if file.stat().st_mtime >= started_s]
 
@@ -240,8 +238,8 @@ def snakemake_arguments(options: argparse.Namespace, *words: str) -> list[str]:
 
 
 def run_snakemake(
-    arguments: Sequence[str],
-    *,
+    options: argparse.Namespace,
+    *words: str,
     held_back: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> int:
@@ -249,7 +247,7 @@ def run_snakemake(
     exit code. Ctrl-C, or a signal to this process, interrupts it with all its jobs; it ends too if
     this process is killed. With `held_back`, its messages are shown only if it fails."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *arguments],
+        [sys.executable, "-m", "snakemake", *snakemake_arguments(options, *words)],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE if held_back else None,
         text=True,
