@@ -108,5 +108,5 @@ rule plan:
 
 if workflow.is_main_process and workflow.output_settings.dryrun:
     check_files()
-if workflow.is_main_process and forecast.is_wanted():
+if workflow.is_main_process:
     forecast.tell_configuration(config, workflow)

@@ -187,7 +187,7 @@ def test_data_and_weights_are_those_that_the_profile_says(planned, profile):
     found = planned(profile, *PLANNED[profile]).said
     choices = ROOT / f"profiles/{profile}/choices.yaml"
     expected = yaml.safe_load(choices.read_text()) if choices.exists() else {"checkpoint": None}
-    config = found.configuration.config
+    config = found.config
     assert {key: config[key] for key in expected} == expected
     fetched = {job.rule for job in found.jobs if job.rule.startswith("fetch_")}
     weights = {"fetch_checkpoint"} if expected["checkpoint"] else set()
@@ -222,7 +222,7 @@ def test_every_rule_that_a_profile_sets_exists(planned, profile):
     of_devices = {rule for rule in rules if rule.startswith(kinds)}
     trained = {rule_of(name) for name in registry}
     assert of_devices <= {name.replace("train_", kind) for name in trained for kind in kinds}
-    assert rules - of_devices <= set(planned(profile, STUDIES[0]).said.configuration.rules)
+    assert rules - of_devices <= set(planned(profile, STUDIES[0]).said.rules)
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)
@@ -311,7 +311,7 @@ def test_a_file_of_ones_own_goes_over_what_the_profile_chooses(project):
     own = {"dataset": "generated", "checkpoint": None, "checkpoint_revision": None}
     (project.root / "config/local.yaml").write_text(yaml.safe_dump(own))
     said = plan(project, "--profile", "gaudi", "--configfile", "config/local.yaml").said
-    config = said.configuration.config
+    config = said.config
     assert {key: config[key] for key in own} == own
     assert config["devices"] == ["gaudi2"]
     fetched = {job.rule for job in said.jobs if job.rule.startswith("fetch_")}

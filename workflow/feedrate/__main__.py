@@ -31,7 +31,6 @@ COMMANDS = {
     "timeline": "Write when a run's steps, data waits and blocks were, as a trace for Perfetto.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
-"""The commands for people."""
 
 FUNCTIONS = {
     "run": ("cli.run:add_run_options", "cli.run:run"),

@@ -59,7 +59,7 @@ class LogHandler(LogHandlerBase):
         from feedrate.cli.display import Display, Progress
 
         self._quiet = bool(self.common_settings.quiet)
-        self._jobs = forecast.open_jobs() if forecast.is_wanted() else None
+        self._jobs = forecast.open_jobs()
         dryrun = self.common_settings.dryrun and self._jobs is None
         self._plain = bool(dryrun or self.common_settings.verbose)
         self._progress = Progress()
@@ -88,8 +88,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             self._tell_failure(record)
         elif event in SHOWN_AS_EVENTS:
-            self._progress.update(event, record.__dict__)
-            self._display.show()
+            self._display.show(self._progress.update(event, record.__dict__))
         elif record.levelno >= logging.WARNING:
             self._tell(self.format(record))
         else:
@@ -132,8 +131,7 @@ class LogHandler(LogHandlerBase):
     def _tell_of_cluster(self, text: str) -> None:
         """Take from a message what Snakemake reports about jobs as text only."""
         if found := SUBMITTED.match(text):
-            self._progress.submitted(int(found[1]), found[2])
-            self._display.show()
+            self._display.show(self._progress.submitted(int(found[1]), found[2]))
         elif (found := AGAIN.match(text)) and (job := self._failed.pop(int(found[1]), None)):
             self._display.message(f"{job.rule} {job.label}: trying again")
 

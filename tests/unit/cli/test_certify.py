@@ -16,7 +16,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.devices import host
-from feedrate.flow.forecast import Configuration, DryRun, Job
+from feedrate.flow.forecast import DryRun, Job
 from feedrate.jobs.events import EventLog, Start, Step
 from feedrate.jobs.feed import PATHS, Level, Request
 from feedrate.results.record import write_record
@@ -106,13 +106,13 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
     manifest = Path(paths.MANIFEST.format(dataset="generated"))
     asked = []
 
-    def run_snakemake(arguments, **_):
-        asked.append(arguments)
+    def run_snakemake(_, *words, **__):
+        asked.append(words)
         manifest.parent.mkdir(parents=True)
         manifest.write_text("{}")
         return 0
 
-    monkeypatch.setattr(certify, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(certify.run, "run_snakemake", run_snakemake)
     assert entry.main([*CALL, "--library", "spdl"]) == 0
     ((_, _, options),) = stood_in
     levels = msgspec.json.decode(options[-1], type=Request).levels
@@ -141,13 +141,11 @@ def test_one_device_and_one_model_must_be_named(call, monkeypatch, capsys):
     assert "name one --device and one --model" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("executor", "cores"), [("slurm", 16), ("", 3)])
-def test_plans_count_the_cores_of_the_place(executor, cores, monkeypatch):
+@pytest.mark.parametrize(("on_cluster", "cores"), [(True, 16), (False, 3)])
+def test_plans_count_the_cores_of_the_place(on_cluster, cores, monkeypatch):
     monkeypatch.setattr(host, "cores_granted", lambda: 3)
-    told = Configuration(
-        config={}, executor=executor, rules=[], local_rules=["all"], set_resources=[]
-    )
     job = Job(rule="train_a100_80gb", output=[], threads=2, resources={"cpus_per_task": 16})
     others = Job(rule="all", output=[], threads=1, resources={})
-    found = _cores_of_jobs(["a100-80gb", "h100"], DryRun(told, [job, others]))
+    told = DryRun({}, on_cluster, [], ["all"], [], jobs=[job, others])
+    found = _cores_of_jobs(["a100-80gb", "h100"], told)
     assert found == {"a100-80gb": cores}

@@ -1,5 +1,6 @@
 """The command line: what each command takes, passes on to Snakemake, and says."""
 
+import argparse
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ from feedrate.cli.jobs import STOPPED
 from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
 
+NOTHING = dict.fromkeys(("study", "device", "dataset"))
+CHOICES = argparse.Namespace(profile="local", configfile=[], config=[], **NOTHING)
 RUN = "feedrate_0a1b2c3d-0000-4000-8000-000000000000"
 
 
@@ -55,8 +58,8 @@ def snakemake(monkeypatch):
     """Calls of Snakemake, each answered with exit code 0."""
     calls = []
 
-    def run_snakemake(arguments, **options):
-        calls.append((list(arguments), options))
+    def run_snakemake(options, *words, **more):
+        calls.append((run.snakemake_arguments(options, *words), more))
         return 0
 
     monkeypatch.setattr(run, "run_snakemake", run_snakemake)
@@ -199,7 +202,7 @@ def test_a_driver_that_cannot_be_seen_is_left_alone(root, snakemake, capsys):
     assert "snakemake --profile gaudi --unlock" in text
     assert len(text.splitlines()) == 1
     assert snakemake == []
-    assert driver.is_locked()
+    assert any(driver.SNAKEMAKE_LOCKS.glob("*"))
 
 
 def test_after_a_kill_the_jobs_still_on_slurm_are_told(root, snakemake, capsys):
@@ -327,7 +330,7 @@ for _ in range(2):
     time.sleep(0.5)
 pathlib.Path({str(tmp_path / "received")!r}).write_text(str(len(received)))
 """)
-    assert run_snakemake([]) == STOPPED
+    assert run_snakemake(CHOICES) == STOPPED
     assert (tmp_path / "received").read_text() == "1"
 
 
@@ -340,7 +343,7 @@ pathlib.Path({str(tmp_path / "handler")!r}).write_text(handler.__name__)
 """)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert run_snakemake([]) == 0
+        assert run_snakemake(CHOICES) == 0
     finally:
         signal.signal(signal.SIGINT, before)
     assert (tmp_path / "handler").read_text() == "default_int_handler"
@@ -349,5 +352,5 @@ pathlib.Path({str(tmp_path / "handler")!r}).write_text(handler.__name__)
 def test_of_what_snakemake_says_the_sentence_is_shown(stand_in, capsys):
     said = "print('Using profile gaudi for setting\\nwhat is wrong', file=sys.stderr)"
     stand_in(f"import sys\n{said}\nsys.exit(2)\n")
-    assert run_snakemake([], held_back=True) == 2
+    assert run_snakemake(CHOICES, held_back=True) == 2
     assert capsys.readouterr().err == "what is wrong\n"

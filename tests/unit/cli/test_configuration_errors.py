@@ -41,8 +41,8 @@ def snakemake(monkeypatch):
 
     answers = Calls()
 
-    def run_snakemake(arguments, **_):
-        calls.append(arguments)
+    def run_snakemake(*words, **_):
+        calls.append(words)
         if answers.started:
             driver.STARTED.touch()
         return 1

@@ -18,13 +18,13 @@ def test_counts_by_rule_and_says_what_is_left(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("feedrate.cli.display.time.monotonic", lambda: clock[0])
     progress = Progress()
-    progress.update("run_info", record(stats={"train_cpu": 4, "parse_logs": 4, "total": 8}))
-    assert progress.latest == "8 jobs: train_cpu 4, parse_logs 4"
+    line = progress.update("run_info", record(stats={"train_cpu": 4, "parse_logs": 4, "total": 8}))
+    assert line == "8 jobs: train_cpu 4, parse_logs 4"
     assert progress.left_s() is None
     started(progress, 1, "train_cpu", cell="workers=0", repeat="1")
     clock[0] = 10.0
-    progress.update("job_finished", record(job_id=1))
-    assert progress.latest.startswith("train_cpu 1/4  workers=0, repeat 1  10 s; about 30 s left")
+    line = progress.update("job_finished", record(job_id=1))
+    assert line.startswith("train_cpu 1/4  workers=0, repeat 1  10 s; about 30 s left")
     assert progress.left_s() == 30.0
     started(progress, 2, "train_cpu", cell="workers=1", repeat="1")
     clock[0] = 14.0
@@ -43,19 +43,19 @@ def test_failed_and_unknown_jobs_do_not_confuse_it():
 
 def test_nothing_to_do_is_said():
     progress = Progress()
-    progress.update("run_info", record(stats={}))
-    assert progress.latest == "nothing to do"
+    line = progress.update("run_info", record(stats={}))
+    assert line == "nothing to do"
 
 
 def test_one_job_is_no_plural_and_the_plan_speaks_for_itself():
     progress = Progress()
-    progress.update("run_info", record(stats={"all": 1, "total": 1}))
-    assert progress.latest == "1 job: all 1"
-    progress.update("run_info", record(stats={"plan": 1, "total": 1}))
-    assert progress.latest == ""
+    line = progress.update("run_info", record(stats={"all": 1, "total": 1}))
+    assert line == "1 job: all 1"
+    line = progress.update("run_info", record(stats={"plan": 1, "total": 1}))
+    assert line == ""
     started(progress, 1, "plan")
-    progress.update("job_finished", record(job_id=1))
-    assert progress.latest == ""
+    line = progress.update("job_finished", record(job_id=1))
+    assert line == ""
 
 
 def test_durations_read_well():
@@ -76,19 +76,17 @@ def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     progress.update("run_info", record(stats={"train_h100": 4, "parse_logs": 4, "total": 8}))
     for job_id in (1, 2, 3, 4):
         started(progress, job_id, "train_h100", cell=f"workers={job_id}", repeat="1")
-    progress.submitted(3, "812")
-    assert progress.latest == "train_h100  workers=3, repeat 1: submitted (Slurm job 812)"
+    line = progress.submitted(3, "812")
+    assert line == "train_h100  workers=3, repeat 1: submitted (Slurm job 812)"
     started(progress, 9, "parse_logs", cell="c", repeat="1")
     progress.submitted(9, "813")
-    progress.submitted(77, "814")
-    assert progress.latest == ""
+    line = progress.submitted(77, "814")
+    assert line == ""
     clock[0] = 100.0
     progress.update("job_finished", record(job_id=1))
-    progress.update("job_finished", record(job_id=2))
+    line = progress.update("job_finished", record(job_id=2))
     assert progress.left_s() == 100.0, "two in 100 s, and two to go: side by side, not in turn"
-    assert progress.latest.startswith(
-        "train_h100 2/4  workers=2, repeat 1  after 1:40; about 1:40 left"
-    )
+    assert line.startswith("train_h100 2/4  workers=2, repeat 1  after 1:40; about 1:40 left")
 
 
 def test_the_step_of_the_newest_attempt(tmp_path):

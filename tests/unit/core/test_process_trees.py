@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from feedrate.core import processes, variables
-from feedrate.core.processes import core_wait_s, cpu_time_s, listed_descendants, supervisor
+from feedrate.core.processes import core_wait_s, cpu_time_s, listed_descendants, this_process
 
 CHILD = """
 import time
@@ -73,9 +73,9 @@ def test_a_supervisor_on_another_host_is_not_looked_for_here(dead):
     assert first_word(f"{dead}@elsewhere") == b"up\n"
 
 
-def test_a_process_names_itself_as_supervisor():
-    assert supervisor() == f"{os.getpid()}@{socket.gethostname()}"
-    assert first_word(supervisor()) == b"up\n"
+def test_a_process_names_itself_as_this_process():
+    assert this_process() == f"{os.getpid()}@{socket.gethostname()}"
+    assert first_word(this_process()) == b"up\n"
 
 
 def test_another_users_supervisor_is_alive():

@@ -8,7 +8,7 @@ from training_jobs import Job, make_spec
 
 from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
-from feedrate.jobs.earlier import Digests, not_tried, pruned_by
+from feedrate.jobs.earlier import not_tried, pruned_by
 
 SIZES = ["tiny", "350M", "900M"]
 BATCHES = [8, 16, 32, 128]
@@ -17,7 +17,7 @@ LADDER = {
     "batch": [[batch, {"train": {"batch_size": batch}}] for batch in BATCHES],
 }
 ENVIRONMENT = {variables.LADDERS: json.dumps({"study": {"cpu": LADDER}})}
-MADE = Digests("source", "data")
+MADE = ("source", "data")
 
 
 def name(size, batch, strategy="ddp"):
@@ -44,13 +44,13 @@ def outcome_of(spec, status, cause="", made=MADE):
         "status": status,
         "cause": cause,
         "spec_digest": digest_value(msgspec.to_builtins(spec)),
-        "source_digest": made.source,
-        "data_digest": made.data,
+        "source_digest": made[0],
+        "data_digest": made[1],
     }
 
 
 @pytest.fixture
-def device(tmp_path):
+def device(tmp_path, monkeypatch):
     """Leaves outcomes of cells, and asks what shows that another would run out of memory."""
 
     class Device:
@@ -65,12 +65,15 @@ def device(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             return folder
 
-        def asked(self, spec, environment=ENVIRONMENT):
-            return pruned_by(spec, MADE, self.run(spec), environment)
+        def asked(self, spec, environment=ENVIRONMENT, cause=None):
+            with monkeypatch.context() as patch:
+                patch.delenv(variables.LADDERS, raising=False)
+                for name, value in environment.items():
+                    patch.setenv(name, value)
+                return pruned_by(spec, MADE, self.run(spec), cause)
 
         def stands(self, spec, other, environment=ENVIRONMENT):
-            cause = not_tried(other.cell)
-            return pruned_by(spec, MADE, self.run(spec), environment, cause) is not None
+            return self.asked(spec, environment, not_tried(other.cell)) is not None
 
     return Device()
 
@@ -161,7 +164,7 @@ def test_a_level_that_has_left_the_ladder_shows_nothing(device):
 
 def test_a_job_that_is_not_tried_ends_in_an_outcome_that_says_why(tiny_prepared, tmp_path):
     spec, less = cell("350M", 32), cell("350M", 16)
-    made = Digests("abc", digest_file(tiny_prepared / "manifest.json"))  # as Job says
+    made = ("abc", digest_file(tiny_prepared / "manifest.json"))  # as Job says
     tried = tmp_path / less.cell / "rep1"
     tried.mkdir(parents=True)
     outcome = outcome_of(less, "out_of_memory", made=made)

@@ -11,8 +11,7 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.flow import forecast as forecasts
-from feedrate.flow.forecast import Configuration, DryRun, Job
-from feedrate.flow.runs import Estimate
+from feedrate.flow.forecast import DryRun, Job
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"
@@ -45,15 +44,15 @@ RULES = ["fetch_dataset", "train_h100", "train_gaudi2", "parse_logs", "tabulate_
 RULES += ["plot_answer", "plot_fit", "all"]
 
 
-def dry_run(jobs, executor="slurm", placed=("train_h100", "train_gaudi2")):
-    told = Configuration(
+def dry_run(jobs, on_cluster=True, placed=("train_h100", "train_gaudi2")):
+    return DryRun(
         config={},
-        executor=executor,
+        on_cluster=on_cluster,
         rules=RULES,
         local_rules=["parse_logs", "all"],
         set_resources=list(placed),
+        jobs=list(jobs),
     )
-    return DryRun(told, list(jobs))
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def known(monkeypatch):
         def of(self, spec):
             if (spec.device, spec.repeat) == ("gaudi2", 3):
                 return None
-            return Estimate(36.0, "cell")
+            return 36.0, "cell"
 
     monkeypatch.setattr(forecasts, "Estimator", Known)
 
@@ -106,7 +105,7 @@ def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(known)
     plan = make_plan(config)
     jobs = [training(spec) for spec in plan.runs.values()]
     cluster = forecasts.forecast(config, plan, dry_run(jobs))
-    here = forecasts.forecast(config, plan, dry_run(jobs, executor="local"))
+    here = forecasts.forecast(config, plan, dry_run(jobs, on_cluster=False))
     assert cluster.wall_s == 28 * 36
     assert here.wall_s == (28 + 27) * 36
     assert {row.place for row in here.jobs} == {"here"}
@@ -189,14 +188,16 @@ def test_what_the_profile_says_nothing_of_is_told(known, capsys):
     show(found)
     text = capsys.readouterr().out
     assert "train_gaudi2 is not among the profile's set-resources: its jobs go to cpu" in text
-    assert forecasts.forecast(config, plan, dry_run(jobs, "local", placed=[])).unplaced == []
+    assert (
+        forecasts.forecast(config, plan, dry_run(jobs, on_cluster=False, placed=[])).unplaced == []
+    )
 
 
 def test_what_nobody_asks_for_has_no_column(known, capsys):
     config = project(devices=["h100"])
     plan = make_plan(config)
     jobs = [training(spec) for spec in plan.runs.values()]
-    show(forecasts.forecast(config, plan, dry_run(jobs, executor="local")))
+    show(forecasts.forecast(config, plan, dry_run(jobs, on_cluster=False)))
     text = capsys.readouterr().out
     assert "memory" not in text
     assert "requests" not in text

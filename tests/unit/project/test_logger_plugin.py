@@ -85,7 +85,7 @@ def test_a_broken_configfile_is_told_with_file_and_line(
     (tmp_path / "config/config.yaml").write_text("repeats: 1\n")
     (tmp_path / "mine.yaml").write_text("repeats:\n\t- 1\n")
     monkeypatch.chdir(tmp_path)
-    called = configuration.Call("local", [], [Path("mine.yaml")], [])
+    called = configuration.Call(True, [], [Path("mine.yaml")], [])
     monkeypatch.setattr(configuration, "call", lambda: called)
     text = "Config file is not valid JSON or YAML. In case of YAML, make sure to not mix tabs."
     handler(dryrun=dryrun).emit(record(f"WorkflowError:\n{text}", event=LogEvent.ERROR))

@@ -5,6 +5,7 @@ import logging
 from types import SimpleNamespace
 
 import pytest
+from snakemake.logging import logger
 
 from feedrate.core import variables
 from feedrate.flow import lost
@@ -122,7 +123,7 @@ def calls(monkeypatch):
 def test_the_rest_is_made_here_with_the_same_configuration(folder, calls, caplog):
     causes = lost.Causes()
     causes.emit(error("SLURM-job '9' failed, SLURM status is: 'NODE_FAIL'. "))
-    with caplog.at_level(logging.INFO, lost.snakemake_log().name):
+    with caplog.at_level(logging.INFO, logger.name):
         lost.finish(workflow(scheduler(job(), job(output="b"))), {"devices": ["h100"]}, causes)
     ((command, options),) = calls
     text = " ".join(command)

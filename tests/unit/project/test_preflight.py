@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake_executor_plugin_slurm import ExecutorSettings
 
 from feedrate.core import slurm as client
 from feedrate.core import variables
 from feedrate.devices.doctor import Finding
-from feedrate.flow import driver, lost
+from feedrate.flow import driver
 from tiny_spec import tiny_spec
 
 
@@ -126,7 +127,7 @@ def test_nodes_that_are_down_for_now_are_waited_for_with_a_word(slurm, caplog):
         "esac\necho '7;cluster'\n"
     )
     slurm.answer("scancel")
-    with caplog.at_level(logging.WARNING, lost.snakemake_log().name):
+    with caplog.at_level(logging.WARNING, logger.name):
         driver.check(workflow(job(), job("train_b", local=True)))
     _, tested, sent, cancelled = slurm.asked.read_text().splitlines()
     assert "--test-only" in tested
@@ -265,7 +266,7 @@ def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, cap
     workflow = planned("results/s/cpu/b/rep1/outcome.json")
     with (
         pytest.raises(WorkflowError) as told,
-        caplog.at_level(logging.WARNING, lost.snakemake_log().name),
+        caplog.at_level(logging.WARNING, logger.name),
     ):
         driver.check_machine(workflow, None, plan_of("b"), here=True)
     first, *lines = str(told.value).splitlines()

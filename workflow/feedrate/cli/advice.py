@@ -27,8 +27,7 @@ SIMPLEST: tuple[Decode, ...] = ("host", "device", "cache", "reference")
 
 
 class Model(NamedTuple):
-    """The model-only throughput of all ranks; of sharded ranks, that of training without its
-    data wait."""
+    """The model-only throughput of all ranks; of sharded ranks, training without its data wait."""
 
     samples_per_s: float
     cpu_s: float = 0.0
@@ -47,9 +46,8 @@ class Run(NamedTuple):
 
     @property
     def computes_per_s(self) -> float:
-        """The model's throughput in training: the smaller of its two measurements. A training step
-        does more than the model-only measurement. But where the host runs ahead of the device, part
-        of the computing counts as data wait."""
+        """The model's throughput in training: the smaller of two measurements, as a step does more
+        than the model only, but data wait may hide computing where the host runs ahead."""
         return min(self.model.samples_per_s if self.model else math.inf, self.without_wait_per_s)
 
 
@@ -74,14 +72,11 @@ def of_cores(loader: Loader, model: Model) -> float:
 
 
 def choose(loaders: Sequence[Loader], model: Model) -> Loader:
-    """The simplest of the best loaders with fully decoded pixels. Raises ValueError if there are
-    none."""
+    """The simplest of the best loaders with fully decoded pixels. Raises ValueError without any."""
     full = [one for one in loaders if not one.scaled]
     enough = (1 - TOLERANCE) * max(expected(one, model) for one in full)
-    return min(
-        (one for one in full if expected(one, model) >= enough),
-        key=lambda one: (SIMPLEST.index(one.decode), one.workers),
-    )
+    best = [one for one in full if expected(one, model) >= enough]
+    return min(best, key=lambda one: (SIMPLEST.index(one.decode), one.workers))
 
 
 def better_scaled(loaders: Sequence[Loader], model: Model, choice: Loader) -> Loader | None:
@@ -101,8 +96,7 @@ def overlap(loader: Loader, model: Model, run: Run) -> float:
 def advice(
     loaders: Sequence[Loader], refused: Sequence[Refused], model: Model, choice: Loader, run: Run
 ) -> Iterator[str]:
-    """Lines: what was measured, which loader to use, why, and what to expect; `run` used that
-    loader."""
+    """What was measured, which loader to use, why, and what to expect; `run` used that loader."""
     yield "decode       workers loader-only  expected    start   pixels"
     yield "                       samples/s samples/s        s"
     for loader in loaders:
@@ -208,8 +202,7 @@ def rate(samples_per_s: float) -> str:
 
 
 def predict_published(published: FitSettings, out: Path) -> None:
-    """Predict the throughput of published devices with decoding on the device, and write `out`
-    (predictions.txt)."""
+    """Write predictions for published devices with decoding on the device to `out`, a text."""
     write_lines(predictions(published), out)
 
 
@@ -222,9 +215,8 @@ def write_lines(lines: Iterable[str], out: Path) -> None:
 
 
 def predictions(settings: FitSettings) -> Iterator[str]:
-    """A line per edition and device without a published rate, with its prediction; then a line per
-    published rate of the same edition, with the error of its prediction. A fit without a conclusion
-    predicts nothing."""
+    """A line per edition and device without a published rate, with its prediction, if the fit has a
+    conclusion; then a line per published rate of the same edition, with its prediction's error."""
     best: dict[tuple[str, str, int], Row] = {
         (row["origin"], row["device"], row["world_size"]): row
         for row in sorted(fit_rows([], settings), key=lambda row: row["samples_per_s"])

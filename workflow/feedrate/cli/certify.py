@@ -12,13 +12,7 @@ from statistics import fmean
 
 import msgspec
 
-from feedrate.cli.run import (
-    add_choices,
-    check_call,
-    check_configuration,
-    run_snakemake,
-    snakemake_arguments,
-)
+from feedrate.cli import run
 from feedrate.cli.tune import run_ranks
 from feedrate.config.devices import default_launcher
 from feedrate.config.plan import published_settings
@@ -44,7 +38,7 @@ Found = tuple[str, Settings, list[float]]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    add_choices(parser)
+    run.add_choices(parser)
     parser.add_argument("--model", help="name and size, such as bridgetower-large")
     pace = "id of a published row or folder of a run; default: the fastest own run, else row"
     parser.add_argument("--pace", help=pace)
@@ -57,13 +51,13 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     if len(options.device or ()) != 1 or not options.model:
         example = "python -m feedrate certify --device h100 --model bridgetower-large"
         raise UsageError(f"name one --device and one --model, as in: {example}")
-    given = check_call(options, others)
-    project = with_all_studies(Path(), check_configuration(options, ()))
+    given = run.check_call(options, others)
+    project = with_all_studies(Path(), run.check_configuration(options, ()))
     pace, settings = choose(project, options.device[0], options.model, options.pace)
     tell("feedrate certify", f"the pace of {pace.device} is emulated: {pace.source}")
     manifest = Path(paths.MANIFEST.format(dataset=project.config.dataset))
-    arguments = snakemake_arguments(options, str(manifest), *others)
-    if (code := run_snakemake(arguments, held_back=True)) or given.dryrun:
+    code = run.run_snakemake(options, str(manifest), *others, held_back=True)
+    if code or given.dryrun:
         return code
     out = Path(paths.CERTIFICATE.format(device=pace.device, model=pace.model))
     levels = *PATHS, *library_levels(options.library)
@@ -76,8 +70,7 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def choose(project: Project, device: str, model: str, named: str | None) -> tuple[Pace, Settings]:
-    """The pace that `named` gives, or the default, and the settings that it was reached with.
-    Raises UsageError if there is none."""
+    """The pace that `named` gives, or the default, with its settings. Raises UsageError without."""
     found = [*measured(device), *published(project, device)]
     known = {one[0].partition(": ")[0]: one for one in found if one[1].model.label == model}
     if not known:

@@ -1,7 +1,4 @@
-"""The output on the terminal: tables on stdout, and the progress of a workflow on stderr.
-
-Progress is shown as bars on a terminal, elsewhere as one line per event.
-"""
+"""The output: tables on stdout; progress on stderr, as bars on a terminal, elsewhere as lines."""
 
 import sys
 import threading
@@ -74,8 +71,8 @@ def cells_table(
     word: str,
     values: Callable[[Row], Iterable[RenderableType]],
 ) -> Table:
-    """A table with a row per cell: its device, the factors that vary, and its `values`: one for
-    each of `numbers`, one for the column `word`, and a remark."""
+    """A table with a row per cell: its device, the factors that vary, and its `values` for each of
+    `numbers`, for the column `word`, and a remark."""
     cells = [parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows]
     factors = varying(cells)
     columns = ("device", *factors, *numbers, word, "")
@@ -158,20 +155,17 @@ class Progress:
     running: dict[int, Job] = field(default_factory=dict)
     train_times_s: list[float] = field(default_factory=list)
     started_s: float = field(default_factory=time.monotonic)
-    latest: str = ""
-    """The line to print for the last event; empty for most events."""
     on_cluster: bool = False
     """Whether jobs wait in a cluster's queue."""
 
-    def update(self, event: str, record: Mapping[str, Any]) -> None:
-        """Process one event and set `latest`."""
-        self.latest = ""
+    def update(self, event: str, record: Mapping[str, Any]) -> str:
+        """Process one event; return the line to print for it, empty for most events."""
         if event == "run_info":
             self.total = {k: v for k, v in (record.get("stats") or {}).items() if k != "total"}
             if self.total.keys() != {PLAN}:
                 counts = ", ".join(f"{rule} {n}" for rule, n in self.total.items())
                 total = counted(sum(self.total.values()), "job")
-                self.latest = f"{total}: {counts}" if counts else "nothing to do"
+                return f"{total}: {counts}" if counts else "nothing to do"
         elif event == "job_info":  # a job starts
             self.running[record["jobid"]] = Job(
                 rule=record["rule_name"],
@@ -182,23 +176,24 @@ class Progress:
         elif event == "resources_info":
             self.on_cluster = self.on_cluster or "nodes" in record
         elif event == "job_finished":
-            self._finish(record["job_id"])
+            return self._finish(record["job_id"])
         elif event == "job_error":
             self.running.pop(record.get("jobid", -1), None)
+        return ""
 
-    def submitted(self, job_id: int, slurm_id: str) -> None:
-        """Note that a job was submitted to Slurm, and set `latest`."""
-        self.latest = ""
+    def submitted(self, job_id: int, slurm_id: str) -> str:
+        """Note that a job was submitted to Slurm; return the line to print."""
         job = self.running.get(job_id)
-        if job is not None:
-            job.slurm_id = slurm_id
-            if job.is_training:
-                self.latest = f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})"
+        if job is None:
+            return ""
+        job.slurm_id = slurm_id
+        line = f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})"
+        return line if job.is_training else ""
 
     def left_s(self) -> float | None:
-        """Seconds until all training jobs are done; None before the first has finished. On one
-        machine jobs run one after the other: the estimate uses the mean time of a job. On a cluster
-        they run at the same time: it uses the rate at which jobs have finished."""
+        """Seconds until all training jobs are done; None before the first has finished: by the mean
+        time of a job, but on a cluster, where jobs run together, by the rate at which they finish.
+        """
         total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN_RULE))
         done = len(self.train_times_s)
         if not 0 < done < total:
@@ -211,10 +206,10 @@ class Progress:
         running_s = sum(min(now_s - job.started_s, mean_s) for job in jobs)
         return max(mean_s * (total - done) - running_s, 0.0)
 
-    def _finish(self, job_id: int) -> None:
+    def _finish(self, job_id: int) -> str:
         job = self.running.pop(job_id, None)
         if job is None:
-            return
+            return ""
         self.done[job.rule] += 1
         count = f"{job.rule} {self.done[job.rule]}/{self.total.get(job.rule, '?')}"
         if job.is_training:
@@ -223,9 +218,8 @@ class Progress:
             left_s = self.left_s()
             left = f"; about {duration(left_s)} left" if left_s else ""
             after = "after " if self.on_cluster else ""  # includes its time in the queue
-            self.latest = f"{count}  {job.label}  {after}{duration(took_s)}{left}"
-        elif job.rule not in SILENT:
-            self.latest = f"{count}  {job.label}".rstrip()
+            return f"{count}  {job.label}  {after}{duration(took_s)}{left}"
+        return "" if job.rule in SILENT else f"{count}  {job.label}".rstrip()
 
 
 class Display:
@@ -240,13 +234,13 @@ class Display:
         self._poll: threading.Thread | None = None
         self._closed = threading.Event()
 
-    def show(self) -> None:
-        """Show the last event."""
+    def show(self, line: str) -> None:
+        """Show the state after an event: as bars, or with this `line`."""
         if not self._enabled:
             return
         if not self.live:
-            if self._progress.latest:
-                self._print_line(self._progress.latest)
+            if line:
+                self._print_line(line)
             if self._poll is None and self._progress.on_cluster:
                 self._poll = threading.Thread(target=self._print_started_jobs, daemon=True)
                 self._poll.start()
@@ -305,10 +299,10 @@ class Display:
                 bar.append("━" * (BAR_WIDTH - filled), "bright_black")
                 count = Text(f"{done}/{total}", style)
                 bars.add_row(Text(rule, style), bar, count, _queue(active, steps))
-        left_s = progress.left_s()
         clock = f"{duration(time.monotonic() - progress.started_s)} so far"
-        left = f", about {duration(left_s)} left" if left_s else ""
-        return Group(bars, *_lines(jobs, steps), Text(clock + left, "dim"))
+        if left_s := progress.left_s():
+            clock += f", about {duration(left_s)} left"
+        return Group(bars, *_lines(jobs, steps), Text(clock, "dim"))
 
 
 def _queue(jobs: list[Job], steps: dict[int, str]) -> Text:

@@ -65,13 +65,13 @@ def _studies(project: Project, plan: Plan, found: Sequence[Finding]) -> Iterator
     """For each study and device, the runs that it has and what they lack."""
     runs = Counter((study, device) for study, device, *_ in plan.runs)
     for device in project.config.devices:
+        prefix = f"{device}: "
+        faults = [f for f in found if f.outlook == FAILS and f.subject.startswith(prefix)]
         for study in project.studies:
             bound = [
-                one.subject.removeprefix(f"{device}: ")
-                for one in found
-                if one.outlook == FAILS
-                and one.subject.startswith(f"{device}: ")
-                and study in (one.studies or [study])
+                fault.subject.removeprefix(prefix)
+                for fault in faults
+                if study in (fault.studies or [study])
             ]
             own = (study, device)
             text = counted(runs[own], "run")

@@ -78,8 +78,8 @@ def imported(place: str) -> Callable[..., Any]:
 
 def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any]) -> int:
     """Do the work of `program` and return its exit code. An expected failure is printed as one
-    sentence. If a disk error names no file, the sentence names the folder of the option `out`.
-    Other exceptions are bugs and keep their traceback."""
+    sentence, which names the folder of the option `out` if a disk error names no file. Other
+    exceptions are bugs and keep their traceback."""
     try:
         return work()
     except ExpectedError as error:
@@ -92,8 +92,7 @@ def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any])
 
 
 def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParser:
-    """A parser with an option per parameter of `function`; `@FILE` reads more options from a file,
-    one word per line."""
+    """A parser with an option per parameter of `function`; `@FILE`: words from a file's lines."""
     made = argparse.ArgumentParser(
         prog=program,
         description=inspect.getdoc(function),

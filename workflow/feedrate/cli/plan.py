@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.table import Table
 
 from feedrate.cli.display import counted, output, table
-from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
+from feedrate.cli.run import check_call, run_snakemake
 from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.core import paths, variables
 from feedrate.devices import host
-from feedrate.flow.forecast import HERE, DryRun, Forecast, Jobs, Runs, forecast, read
+from feedrate.flow.forecast import HERE, DryRun, Forecast, Job, Jobs, Runs, forecast, read
 from feedrate.flow.runs import START_S, Basis
 from feedrate.flow.view import PlanView
 from feedrate.results.certificate import read_certificates, shortfalls
@@ -41,25 +41,24 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     check_call(options, others)
     # A profile's `quiet` could hide the jobs, so it is overridden.
     words = (*others, "--dry-run", "--logger", "feedrate", "--quiet", "host")
-    arguments = snakemake_arguments(options, *words)
     with tempfile.TemporaryDirectory(prefix="feedrate-plan-") as folder:
-        code = run_snakemake(arguments, held_back=True, environment={variables.PLAN: folder})
-        if code:
+        environment = {variables.PLAN: folder}
+        if code := run_snakemake(options, *words, held_back=True, environment=environment):
             return code
         planned = read(Path(folder))
-    project = load_project(Path(), planned.configuration.config, host.machine)
+    project = load_project(Path(), planned.config, host.machine)
     made = PlanView(project, Path()).plan
     show(forecast(project, made, planned))
     cores = _cores_of_jobs(project.config.devices, planned)
     for line in shortfalls(made.runs.values(), cores, read_certificates(Path())):
         output().print(line)
     if project.config.repeats == "auto":
-        most, hours = project.config.auto_repeats.most, project.config.auto_repeats.hours
+        auto = project.config.auto_repeats
         numbers = {str(p.repeats) for of in protocols(project).values() for p in of.values()}
         output().print(
             f"Planned repeats per cell: {', '.join(sorted(numbers))}. While a decision is open, "
-            f"repeats are added one at a time: up to {most} per cell, planned ones included, and "
-            f"{hours:g} hours in total (repeats: auto)."
+            f"repeats are added one at a time: up to {auto.most} per cell, planned ones included, "
+            f"and {auto.hours:g} hours in total (repeats: auto)."
         )
     return 0
 
@@ -68,9 +67,7 @@ def _cores_of_jobs(devices: Iterable[str], planned: DryRun) -> dict[str, int]:
     """The cores of a training job by device: those that it requests, or those of this host."""
     rules = {paths.rule_of(paths.TRAIN_RULE, device): device for device in devices}
     return {
-        rules[job.rule]: host.cores_granted()
-        if planned.runs_here(job)
-        else int(job.resources.get("cpus_per_task", job.threads))
+        rules[job.rule]: host.cores_granted() if planned.runs_here(job) else _cores(job)
         for job in planned.jobs
         if job.rule in rules
     }
@@ -95,20 +92,20 @@ def show(forecast: Forecast) -> None:
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
     columns = ["device", "cells", "unsupported", "done", "to do", "device-hours"]
+    columns += [*["cost"] * priced, "estimated from"]
     rows = []
     for group in groups:
         counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
         cost = [_cost(group)] * priced
         rows.append([group.device, *map(str, counts), _hours(group), *cost, _basis(group)])
-    columns += [*["cost"] * priced, "estimated from"]
     return table(f"Runs of {study}", columns, rows, left=("device",), wrapped=("estimated from",))
 
 
 def _hours(group: Runs) -> str:
     if group.to_do == group.unknown:
         return "unknown" if group.to_do else "0"
-    known = f"{group.device_hours:.1f}"
-    return f"{known} + {group.unknown} unknown" if group.unknown else known
+    more = f" + {group.unknown} unknown" if group.unknown else ""
+    return f"{group.device_hours:.1f}{more}"
 
 
 def _cost(group: Runs) -> str:
@@ -155,7 +152,7 @@ def _unless_text(value: int | str | None, words: Callable[[int], str]) -> str:
     return words(value) if isinstance(value, int) else str(value or "")
 
 
-def _cores(job: Jobs) -> int:
+def _cores(job: Job | Jobs) -> int:
     return int(dict(job.resources).get("cpus_per_task", job.threads))
 
 
@@ -209,8 +206,9 @@ def _total_cost(groups: Iterable[Runs]) -> str:
     if not priced:
         return "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml."
     missing = dict.fromkeys(group.device for group in groups if group.cost_usd is None)
-    lengths = ["runs of unknown length"] if any(group.unknown for group in priced) else []
-    without = f", without {', '.join([*missing, *lengths])}" if missing or lengths else ""
+    if any(group.unknown for group in priced):
+        missing["runs of unknown length"] = None
+    without = f", without {', '.join(missing)}" if missing else ""
     total = sum(group.cost_usd or 0.0 for group in priced)
     return f"Cost: {total:.2f} USD at the prices in config/devices.yaml{without}."
 

@@ -1,7 +1,4 @@
-"""The commands that start Snakemake, `run` and `tune`, and `cancel`, which ends its jobs on Slurm.
-
-`run` is the workflow, then the report, then a summary on the terminal.
-"""
+"""The commands `run` (the workflow, its report and a summary), `tune`, and `cancel`."""
 
 import argparse
 import contextlib
@@ -40,7 +37,6 @@ STYLE = Path("report/style.css")
 LOCKED = 3
 """Exit code if another driver works in the folder."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that stop Snakemake with its jobs."""
 TWICE_WITHIN_S = 2.0
 """A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
 if it is interrupted again while it handles the first one."""
@@ -62,20 +58,19 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if options.dry_run or given.dryrun:
         # With `--quiet all` Snakemake would not even print how many jobs there are.
         words = ["--dry-run", *(["--quiet", "host", "rules", "reason"] if quiet else [])]
-        return run_snakemake(snakemake_arguments(options, *others, *words))
+        return run_snakemake(options, *others, *words)
     if other := _other_driver(options.profile):
         return fail("feedrate", other, LOCKED)
     if driver.clear_dead_lock() and not quiet:
         tell("feedrate", f"the previous run was killed; continuing it{_still_on_slurm()}")
     driver.STARTED.unlink(missing_ok=True)
-    words = ["--quiet", "all"] if quiet else []
-    arguments = snakemake_arguments(options, *others, *words)
-    code = run_snakemake(arguments, held_back=quiet)
+    words = [*others, *(["--quiet", "all"] if quiet else [])]
+    code = run_snakemake(options, *words, held_back=quiet)
     forced = any(vars(given).get(name) for name in ("force", "forceall", "forcerun"))
     while not forced and (more := _further_cells(options, others, code)):
         if not quiet:
             tell("feedrate", more)
-        code = run_snakemake(arguments, held_back=quiet)
+        code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
@@ -101,14 +96,13 @@ def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int
 
 def _other_driver(profile: str) -> str:
     """Why this run must not start: another one uses this folder. Empty if there is none."""
-    if occupied := driver.occupied():
-        return occupied
-    if other := driver.unseen_driver():
+    occupied = driver.occupied()
+    if not occupied and (other := driver.unseen_driver()):
         return (
             f"a run on another host works in this folder ({other}), or was killed there; if it has "
             f"ended, remove its lock: snakemake --profile {profile} --unlock"
         )
-    return ""
+    return occupied
 
 
 def _still_on_slurm() -> str:
@@ -120,9 +114,8 @@ def _still_on_slurm() -> str:
 def _write_report(options: argparse.Namespace) -> int:
     """Write report.html on this host; the old one is replaced only if this succeeds."""
     PART.unlink(missing_ok=True)
-    report = ("--report", str(PART), "--report-stylesheet", str(STYLE))
-    arguments = snakemake_arguments(options, "--executor", "local", *report)
-    if (code := run_snakemake(arguments, held_back=True)) == 0:
+    words = ("--executor", "local", "--report", str(PART), "--report-stylesheet", str(STYLE))
+    if (code := run_snakemake(options, *words, held_back=True)) == 0:
         PART.replace(REPORT)
     return code
 
@@ -139,12 +132,11 @@ def tune(options: argparse.Namespace, others: Sequence[str]) -> int:
 def measure_again(
     options: argparse.Namespace, others: Sequence[str], target: str, page: str
 ) -> tuple[int, list[Path]]:
-    """Make a target of Snakemake that writes a page for each device at every call; the exit code,
-    and the new pages."""
+    """Make a target that writes a page for each device at every call; exit code and new pages."""
     check_call(options, others)
     started_s = time.time()
-    arguments = snakemake_arguments(options, target, *others)
-    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
+    environment = {variables.ADVICE_LATER: f"{started_s}"}
+    code = run_snakemake(options, target, *others, environment=environment)
     found = sorted(Path().glob(page.format(device="*")))
     return code, [file for file in found if file.stat().st_mtime >= started_s]
 
@@ -214,8 +206,8 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
 
 
 def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
-    """The project of a call, checked before Snakemake starts. Raises ConfigError. Files outside
-    config/ are left to Snakemake, which knows where jobs run."""
+    """The project of a call, checked but for the files outside of config/: Snakemake checks them,
+    which knows where jobs run. Raises ConfigError."""
     layers = layers_of(options, configuration.read_profile(options.profile))
     project = configuration.load(Path(), layers)
     configuration.check_targets(Path(), project, layers, targets)
@@ -246,19 +238,16 @@ def snakemake_arguments(options: argparse.Namespace, *words: str) -> list[str]:
 
 
 def run_snakemake(
-    arguments: Sequence[str],
-    *,
+    options: argparse.Namespace,
+    *words: str,
     held_back: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run Snakemake with this interpreter, in its own process group; return the exit code.
-
-    Ctrl-C, or a signal to this process, interrupts Snakemake and all its jobs. If this process is
-    killed, Snakemake ends too. With `held_back`, Snakemake's messages are shown only if it fails.
-    `environment` is added to this process's variables.
-    """
+    """Run Snakemake in its own process group, with further variables of `environment`; return the
+    exit code. Ctrl-C, or a signal to this process, interrupts it with all its jobs; it ends too if
+    this process is killed. With `held_back`, its messages are shown only if it fails."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *arguments],
+        [sys.executable, "-m", "snakemake", *snakemake_arguments(options, *words)],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE if held_back else None,
         text=True,
@@ -326,9 +315,8 @@ def show(report: Path | None) -> None:
 
 def _values(row: Row) -> Iterator[RenderableType]:
     """The rate, its interval, the data wait, the verdict, and a remark."""
-    rate, low, high, wait = (
-        row[name] for name in ("samples_per_s", "ci_low", "ci_high", "data_wait_share")
-    )
+    rate, low, high = row["samples_per_s"], row["ci_low"], row["ci_high"]
+    wait = row["data_wait_share"]
     yield "" if rate is None else f"{rate:.1f}"
     yield "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
     yield "" if wait is None else f"{wait:.0%}"

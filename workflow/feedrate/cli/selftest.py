@@ -30,7 +30,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, check_study
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study
-from feedrate.config.values import load
+from feedrate.config.values import load, subset
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError, tell
@@ -82,10 +82,9 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
     --out      the page; selftest.json, selftest.zip and the runs are written next to it
     """
     started, start_s = datetime.now(UTC), time.monotonic()
-    runs = out.parent / "runs"
-    shutil.rmtree(runs, ignore_errors=True)
+    shutil.rmtree(out.parent / "runs", ignore_errors=True)
     project = plan_project(device, entry, parts, data.parent.parent.name)
-    test = SelfTest(project, device, data, runs, start_s + LIMIT_S)
+    test = SelfTest(project, device, data, out.parent / "runs", start_s + LIMIT_S)
     found = examine(project, [spec for spec in test.specs if spec.device == device])
     if bound := [f"{one}" for one in found if one.outlook == FAILS and not one.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
@@ -152,11 +151,10 @@ class SelfTest:
     ) -> None:
         """`runs` is the folder for the jobs; after `deadline_s` (monotonic) no part is begun."""
         self._entry = project.devices[device]
-        self._facts = msgspec.convert(msgspec.to_builtins(self._entry), DeviceFacts)
+        self._facts = subset(DeviceFacts, self._entry)
         self._data, self._runs, self._deadline_s = data, runs, deadline_s
         self._plan = make_plan(project)
-        shown = filter(is_shown, self._plan.runs.values())
-        self.specs = sorted(shown, key=lambda spec: spec.count)
+        self.specs = sorted(filter(is_shown, self._plan.runs.values()), key=lambda one: one.count)
         self._step_s = 0.0
         """Of the baseline on one card."""
         self.probes: list[Probe] = []
@@ -192,8 +190,7 @@ class SelfTest:
         """The lines of one part."""
         part = str(spec.levels["part"])
         subject = f"{'one card' if spec.count == 1 else 'all cards'}: {part}"
-        left_s = self._deadline_s - time.monotonic()
-        if left_s < LEAST_S:
+        if (left_s := self._deadline_s - time.monotonic()) < LEAST_S:
             yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
             return
         record, stopwatch_s = self._run(long_enough(spec, self._step_s), min(left_s, PART_S))
@@ -212,8 +209,7 @@ class SelfTest:
             yield physics.judge_weights(record, subject)
 
     def _run(self, spec: RunSpec, limit_s: float) -> tuple[Record, float | None]:
-        """The record of a job that runs as in the workflow, and the length of its window by a
-        stopwatch outside of its processes, s."""
+        """The record of a job, run as in the workflow, and its window by an outer stopwatch, s."""
         folder = self._runs / paths.run_dir(NAME, spec.device, spec.cell, 1)
         file = folder.with_suffix(".json")
         write_json(file, msgspec.to_builtins(spec))
@@ -236,13 +232,11 @@ def is_shown(spec: RunSpec) -> bool:
 
 
 def long_enough(spec: RunSpec, step_s: float) -> RunSpec:
-    """The part `stopwatch` with a window of `STOPWATCH_S`, if a step takes `step_s`; others as they
-    are."""
+    """The part `stopwatch` with a window of `STOPWATCH_S`, if a step takes `step_s`, s."""
     if spec.levels["part"] != "stopwatch" or not step_s:
         return spec
-    protocol = spec.protocol
-    steps = max(protocol.steps, protocol.warmup_steps + round(STOPWATCH_S / step_s))
-    return replace(spec, protocol=replace(protocol, steps=steps))
+    needed = spec.protocol.warmup_steps + round(STOPWATCH_S / step_s)
+    return replace(spec, protocol=replace(spec.protocol, steps=max(spec.protocol.steps, needed)))
 
 
 def start(job: str, environment: dict[str, str] | None = None, **options: object) -> Any:
@@ -253,9 +247,8 @@ def start(job: str, environment: dict[str, str] | None = None, **options: object
 
 
 def time_window(job: Any, folder: Path, warmup_steps: int) -> float | None:
-    """Wait for a training job, and time its window from outside: from the moment when the last
-    warm-up step is in rank 0's file to the moment when the window is. None if they were not seen.
-    """
+    """Wait for a training job, and time its window from outside, s: from the last warm-up step in
+    rank 0's file to the window there. None if they were not seen."""
     tail, opened_s, closed_s = None, None, None
     while job.poll() is None:
         time.sleep(LOOK_S)

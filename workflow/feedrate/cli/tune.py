@@ -62,8 +62,7 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
-    """Measure, choose and check in the folder `out`; return the advice and its numbers. Raises
-    DeviceError or TuningError."""
+    """Measure, choose, check in `out`: advice and numbers. Raises DeviceError or TuningError."""
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
     first = spec.changed("loader", decode="host", workers=workers, oversubscribe=sharded)
@@ -104,8 +103,8 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
     command = [sys.executable, "-m", "feedrate", "train", "--spec", str(file), "--quiet"]
     command += ["--data", str(manifest), "--out", str(folder)]
     code = subprocess.run(command, check=False).returncode
-    outcome_file = folder / OUTCOME_NAME
-    outcome = json.loads(outcome_file.read_text("utf-8")) if outcome_file.is_file() else {}
+    written = folder / OUTCOME_NAME
+    outcome = json.loads(written.read_bytes()) if written.is_file() else {}
     if code or outcome.get("status") != "ok":
         cause = outcome.get("cause") or f"exit code {code}"
         raise TuningError(f"the run with decode: {spec.settings.loader.decode} failed: {cause}")
@@ -113,12 +112,9 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
 
 
 def read_run(folder: Path, *, sharded: bool = False) -> Run:
-    """The throughput of a run, of its steps without their data wait, and of the model only.
-
-    The longest data wait of a rank counts, because the other ranks waited for it. Sharded ranks
-    have no model-only measurement: their steps without the wait count as the model's throughput.
-    Raises TuningError if there are no timed steps.
-    """
+    """The throughput of a run, of its steps without the longest data wait of a rank, for which the
+    others waited, and of the model only; sharded ranks do not measure that: their steps without the
+    wait count. Raises TuningError if there are no timed steps."""
     ranks = read_run_events(folder).values()
     windows = [rank.window for rank in ranks if rank.window]
     samples = sum(window.samples for window in windows)
@@ -132,11 +128,9 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     model_only = [one for rank in ranks for one in rank.ceilings if one.kind == "model"]
     if not model_only:
         return Run(*rates, None)
-    made, wall_s, cpu_s = (
-        sum(getattr(block, name) or 0.0 for block in model_only)
-        for name in ("samples", "wall_s", "cpu_s")
-    )
-    return Run(*rates, Model(len(ranks) * made / wall_s, cpu_s / made))
+    made = sum(block.samples for block in model_only)
+    rate = len(ranks) * made / sum(block.wall_s for block in model_only)
+    return Run(*rates, Model(rate, sum(block.cpu_s or 0.0 for block in model_only) / made))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
@@ -149,9 +143,8 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
 def run_ranks(
     spec: RunSpec, job: str, folder: Path, options: Sequence[str], what: str, limit_s: float
 ) -> None:
-    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures. The
-    host lock is held only for this: training jobs take it themselves. Raises TuningError, which
-    says `what` failed, or DeviceError."""
+    """Run a job of feedrate in `folder` on each rank of a run, with the host's lock, which training
+    jobs take themselves. Raises TuningError, which says `what` failed, or DeviceError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))

@@ -1,4 +1,1 @@
-"""Files, paths, errors, plug-ins, processes and the Slurm client, for all rooms.
-
-Imports no other room.
-"""
+"""Files, paths, errors, plug-ins, processes, the Slurm client; imports no other room."""

@@ -42,8 +42,7 @@ class LogError(ExpectedError):
 
 
 class Masker:
-    """Replaces the values of secret environment variables in text, and passwords and tokens in
-    addresses that variables hold."""
+    """Masks values of secret environment variables, and secrets in addresses that others hold."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         values = {
@@ -73,8 +72,7 @@ def fail(program: str, why: object, exit_code: int = 1) -> int:
 
 
 def tell(program: str, what: object) -> None:
-    """Print `what` on stderr after the program's name, which begins with feedrate, and mask
-    secrets."""
+    """Print `what` on stderr, without secrets, after the program's name, `feedrate …`."""
     print(f"{program}: {Masker()(str(what))}", file=sys.stderr)
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary path in the same folder; on success it is renamed to `path` in one step. A
-    crash inside the block leaves `path` as it was."""
+    """Yield a temporary path in the same folder, which replaces `path` in one step on success."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
@@ -44,8 +43,7 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """The canonical JSON text of a value: sorted keys, no white space. Raises ValueError for NaN
-    and infinity."""
+    """JSON with sorted keys and no white space. Raises ValueError for NaN and infinity."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -69,9 +67,8 @@ def digest_file(path: Path | str) -> str:
 
 @contextmanager
 def replaced_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder next to `target`, and replace `target` with it on success. An error or
-    a crash at any point leaves `target` as it was. The next call removes the folders that a crash
-    leaves."""
+    """Yield an empty folder next to `target`, and replace `target` with it on success. Any error or
+    crash leaves `target` as it was; the next call removes the folders that a crash leaves."""
     part = target.with_name(f".{target.name}.part")
     old = target.with_name(f".{target.name}.old")
     _settle(target, part, old)

@@ -19,18 +19,15 @@ MANIFEST = f"{PREPARED}/manifest.json"
 """Checksums and counts of the prepared data; written last, so its presence means 'complete'."""
 DATA_REPORT = f"{PREPARED}/data_report.json"
 STORE = f"{DATASETS}/{{dataset}}/store/{{store}}/index.json"
-"""Pictures decoded and captions tokenised in advance for a model's sizes (`loader.decode: cache`).
-Written last, so its presence means 'complete'."""
+"""Pictures and captions prepared for a model (`loader.decode: cache`); written last, too."""
 
 WINOGROUND = "resources/winoground/{winoground}/examples.json"
 """A copy of Winoground with its images; written last, so its presence means 'complete'."""
 
 CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
-"""The list of files that `fetch_checkpoint` has fetched, in the same folder as a hub checkpoint's
-files; `checkpoint` is a `checkpoint_key`."""
+"""The fetched files of a hub checkpoint, next to them; `checkpoint` is a `checkpoint_key`."""
 
 RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
-"""The folder of one run."""
 SPEC_NAME, EVENTS_NAME, OUTCOME_NAME = "spec.json", "events.jsonl", "outcome.json"
 LOG_NAME, RECORD_NAME, TRAINER_NAME, MODEL_NAME = "train.log", "record.json", "trainer", "model"
 TRACE_NAME = "trace.json.gz"
@@ -53,10 +50,8 @@ PUSHED = f"{RUN}/pushed.json"
 STUDY = f"{RESULTS}/{{study}}"
 """The results of one study; files of the same names in RESULTS hold all studies together."""
 RECORDS = f"{STUDY}/{{device}}/records.json"
-"""A digest of the record of each run on a device, and the attempts that were disturbed: written
-once all of them are parsed."""
+"""Digests of a device's records, and disturbed attempts; written once all runs are parsed."""
 RESULTS_CSV = f"{STUDY}/results.csv"
-"""One row for each run."""
 RESULTS_PARQUET = f"{STUDY}/results.parquet"
 CELLS_CSV = f"{STUDY}/cells.csv"
 """One row for each cell: median over the repeats, interval, verdict."""
@@ -92,13 +87,11 @@ ADVICE = f"{RESULTS}/tuning/{{device}}/advice.txt"
 CERTIFICATE = f"{RESULTS}/certificates/{{device}}/{{model}}/certificate.json"
 """How many accelerators this host feeds; certificate.txt and the measurement are next to it."""
 SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
-"""The parts that work on this machine; its figures, its runs and an archive are in the same
-folder."""
+"""The parts that work on this machine; its figures, runs and archive are in the same folder."""
 PREDICTIONS = f"{RESULTS}/tuning/predictions.txt"
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
 SOURCES = f"{RESULTS}/sources.html"
-"""The page of the sources, statement by statement."""
 
 
 def events_name(rank: int) -> str:

@@ -16,8 +16,7 @@ from typing import Any
 
 
 def names(package: str) -> tuple[str, ...]:
-    """The plug-ins of a package such as `feedrate.report.figures`, in alphabetical order. Files
-    whose names begin with an underscore are helpers."""
+    """The plug-ins of a package such as `feedrate.report.figures`, in alphabetical order."""
     return tuple(sorted({file.stem for file in _files(package)}))
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,13 @@ def die_with_parent() -> None:
 
 
 def ask(
-    command: list[str],
+    command: Sequence[str],
     limit_s: float,
     environment: Mapping[str, str] | None = None,
     *,
     dies_with_us: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """The answer of a program. Raises OSError, or TimeoutExpired after `limit_s`. `dies_with_us`
-    needs a process without threads."""
+    """The answer of a program. Raises NO_ANSWER. `dies_with_us`: for processes without threads."""
     ties = die_with_parent if dies_with_us else None
     options: dict[str, Any] = {"env": environment, "timeout": limit_s, "preexec_fn": ties}
     return subprocess.run(
@@ -44,8 +43,8 @@ def ask(
     )
 
 
-def supervisor() -> str:
-    """The value of `variables.SUPERVISOR_PID` for this process."""
+def this_process() -> str:
+    """This process as `variables.SUPERVISOR_PID` and `DRIVER_PID` name one: `<pid>@<host>`."""
     return f"{os.getpid()}@{socket.gethostname()}"
 
 

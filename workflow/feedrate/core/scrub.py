@@ -12,7 +12,6 @@ from feedrate.core.errors import ExpectedError, Masker
 SECRET = "(token)"
 """The text that replaces a secret."""
 NOBODY = frozenset({"", "root", "localhost", "nobody"})
-"""Names that identify nobody."""
 
 _KEY = "-----BEGIN [A-Z ]*PRIVATE KEY-----"
 _TOKENS = {

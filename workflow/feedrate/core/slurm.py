@@ -3,11 +3,11 @@
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from feedrate.core import processes
 from feedrate.core.errors import ExpectedError
 
 JOB_ID = "SLURM_JOB_ID"
@@ -17,11 +17,9 @@ PREFIX = "feedrate"
 ANSWER_S = 30.0
 """A controller that has not answered after this time counts as absent."""
 
-OVER = frozenset(
-    {
-        *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"),
-        *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"),
-    }
+OVER = (
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"),
+    *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"),
 )
 """States in which a job has ended, as far as Slurm knows (squeue(1), JOB STATE CODES)."""
 
@@ -67,7 +65,6 @@ class Job(NamedTuple):
     rule: str = ""
     """The rule and wildcards that Snakemake gave as its comment."""
     folder: str = ""
-    """Its working directory."""
 
     @property
     def is_over(self) -> bool:
@@ -76,12 +73,9 @@ class Job(NamedTuple):
 
 
 def find(job_id: str) -> Job | None:
-    """A job by its number, ended or not; None if Slurm has forgotten it or does not answer.
-
-    Without accounting, Slurm forgets a job `MinJobAge` after its end (default: 300 s). If only a
-    step was killed for lack of memory, Slurm may call the job FAILED; this function then calls it
-    OUT_OF_MEMORY.
-    """
+    """A job by its number, ended or not; None if Slurm does not answer or has forgotten it: without
+    accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed for lack of
+    memory, Slurm may call the job FAILED; this function then calls it OUT_OF_MEMORY."""
     if not job_id:
         return None
     found = _queue("--jobs", job_id, "--states", "all")
@@ -117,21 +111,20 @@ def is_installed() -> bool:
 
 
 def submit(command: str) -> str:
-    """Run an sbatch command, in the syntax of a shell; return the number of the job, empty with
+    """Run an sbatch command in the syntax of a shell; return the job's number, empty with
     `--test-only`. Raises SlurmError, or NoAnswerError."""
     return ask("sh", "-c", command).strip().partition(";")[0]
 
 
 def longest_min(partition: str) -> float | None:
-    """The longest time limit of a partition, minutes; None if it has none, or if Slurm does not
-    answer."""
+    """The longest time limit of a partition, minutes; None without one, or without an answer."""
     try:
         lines = ask("sinfo", "--noheader", "--format", "%l", "--partition", partition).splitlines()
     except SlurmError:
         return None
     limits = [minutes(line.strip()) for line in lines]
     known = [limit for limit in limits if limit is not None]
-    return max(known) if known and known == limits else None
+    return max(known, default=None) if known == limits else None
 
 
 def _queue(*which: str) -> list[Job]:
@@ -139,24 +132,22 @@ def _queue(*which: str) -> list[Job]:
         answer = ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
     except SlurmError:
         return []
-    rows = (line.split(_SEPARATOR) for line in answer.splitlines())
-    return [_job(*row) for row in rows if len(row) == len(_FIELDS)]
-
-
-def _job(job: str, state: str, why: str, nodes: str, limit: str, ran: str, *others: str) -> Job:
-    return Job(job, state, why, nodes, minutes(limit), minutes(ran), *others)
+    split = (line.split(_SEPARATOR) for line in answer.splitlines())
+    rows = (row for row in split if len(row) == len(_FIELDS))
+    return [
+        Job(number, state, why, nodes, minutes(limit), minutes(ran), *others)
+        for number, state, why, nodes, limit, ran, *others in rows
+    ]
 
 
 def _from_accounting(job_id: str) -> Job | None:
     """A job from the accounting, if the site has one."""
-    fields = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem")
+    words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
     try:
-        answer = ask(
-            "sacct", "--allocations", "--noheader", "--parsable2", "--jobs", job_id, *fields
-        )
+        lines = ask("sacct", "--allocations", "--noheader", "--parsable2", *words).splitlines()
     except SlurmError:
         return None
-    if not (lines := answer.splitlines()):
+    if not lines:
         return None
     state, nodes, limit, ran, memory = lines[-1].split("|")
     state = state.split()[0]  # "CANCELLED by 1000"
@@ -192,10 +183,8 @@ def minutes(text: str) -> float | None:
 def ask(*command: str) -> str:
     """The output of one of Slurm's commands. Raises SlurmError, or NoAnswerError."""
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        answer = processes.ask(command, ANSWER_S)
+    except processes.NO_ANSWER as error:
         raise NoAnswerError(str(error)) from None
     if answer.returncode:
         lines = [_OPENING.sub("", line).strip() for line in answer.stderr.splitlines()]

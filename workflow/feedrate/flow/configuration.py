@@ -16,7 +16,7 @@ from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, 
 from feedrate.config.plan import Plan, keeps_weights
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import Software
-from feedrate.config.values import merged, parse_yaml, read_yaml
+from feedrate.config.values import convert, merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.data.sources.folder import check_folder
@@ -30,7 +30,6 @@ from feedrate.results.expression import check_expressions
 CONFIG = Path("config/config.yaml")
 PROFILES = Path("profiles")
 PROFILE_FOLDERS = (Path(), Path("~/.config/snakemake"), Path("/etc/xdg/snakemake"))
-"""Where Snakemake looks for a profile's name."""
 
 
 class Layers:
@@ -42,9 +41,8 @@ class Layers:
         self.values: dict[str, Any] = reduce(merged, (values for _, values in self._layers), {})
 
     def origin(self, key: str) -> str:
-        """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from. For a key
-        that no file has, the last file that has the mapping it belongs to; otherwise
-        config.yaml."""
+        """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from; for a key
+        that no file has, the last file with the mapping it belongs to, or else config.yaml."""
         path = re.sub(r"\[\d+\]", "", key).split(".")
         depths = ((_depth(values, path), at) for at, (_, values) in enumerate(self._layers))
         deepest, last = max(depths)
@@ -66,11 +64,7 @@ def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layer
     layers = []
     for file in (CONFIG, *files):
         origin = _shown(file)
-        value = read_yaml(file, origin)
-        found = Findings(origin)
-        found.fits("", value, dict[str, Any])
-        raise_all(found)
-        layers.append((origin, value))
+        layers.append((origin, convert(read_yaml(file, origin), dict[str, Any], origin)))
     given = {}
     for word in assignments:
         key, _, text = word.partition("=")
@@ -181,8 +175,7 @@ def profile_names(executor: str = "") -> list[str]:
 
 
 def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> None:
-    """Raise ConfigError for files that the configuration names and that do not exist. `here`: jobs
-    run on this host."""
+    """Raise ConfigError for files that it names and that are not there. `here`: jobs run here."""
     if variables.LOST in os.environ:
         return  # the jobs ran elsewhere; what remains reads no such file
     config = project.config
@@ -195,12 +188,13 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     copy = config.winoground_sets.get(config.winoground or "") if scored else None
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(found, f"winoground_sets.{config.winoground}", copy)
-    found += _checkpoint_faults(project, plan, layers, here=here)
+    found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))
     registry = Findings("config/devices.yaml")
     for name in config.devices:
         for key, text in _software_faults(project.devices[name].software, here=here):
-            if _has_runs_left(plan, name):  # otherwise its results may come from another host
-                registry.say(f"{name}.software.{key}", text)
+            runs = (paths.run_dir(*run) for run in plan.runs if run[1] == name)
+            if not all((run / paths.OUTCOME_NAME).exists() for run in runs):
+                registry.say(f"{name}.software.{key}", text)  # else they may be another host's
     raise_all([*found, *registry])
 
 
@@ -209,18 +203,15 @@ def _checkpoint_faults(
 ) -> Iterator[str]:
     """Local checkpoints that no model can be loaded from."""
     models = {(s.settings.model.checkpoint, s.study): s.settings.model for s in plan.runs.values()}
-    faults: dict[str, None] = {}
     for (name, study), model in models.items():
         if name and local_folder(model) and _is_known(name, here=here):
             try:
                 find_checkpoint(model)
             except ModelError as error:
-                place = f"config/studies/{study}.yaml: {error}"
                 if name == project.config.checkpoint:
-                    text = str(error).removeprefix("model.")
-                    place = f"{layers.origin('checkpoint')}: {text}"
-                faults[place] = None
-    yield from faults
+                    yield f"{layers.origin('checkpoint')}: {str(error).removeprefix('model.')}"
+                else:
+                    yield f"config/studies/{study}.yaml: {error}"
 
 
 def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, str]]:
@@ -238,14 +229,6 @@ def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, s
             yield "python", f"there is no program {python} {place}"
 
 
-def _has_runs_left(plan: Plan, device: str) -> bool:
-    return any(
-        not (paths.run_dir(*key) / paths.OUTCOME_NAME).exists()
-        for key in plan.runs
-        if key[1] == device
-    )
-
-
 def _is_known(path: str, *, here: bool) -> bool:
     return here or not Path(path).expanduser().is_absolute()
 
@@ -256,20 +239,14 @@ def _is_known(path: str, *, here: bool) -> bool:
 class Call(NamedTuple):
     """The options of the command line and its profiles that the configuration depends on."""
 
-    executor: str
+    is_local: bool
     targets: list[str]
     configfiles: list[Path]
-    """The --configfile of the command line, else the `configfile` of the profiles: Snakemake reads
-    only one of them."""
+    """The one that Snakemake reads: --configfile, else the `configfile` of the profiles."""
     profile_files: list[Path]
     """The `configfile` of the profiles if Snakemake does not read it."""
     retries: int = 0
     """How often Snakemake tries a failed job again."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether jobs run on this host."""
-        return self.executor == "local"
 
 
 @cache
@@ -284,7 +261,7 @@ def call() -> Call:
     hidden = profiles and any(word.startswith("--configfile") for word in words)
     files = parser.parse_known_args([])[0].configfile if hidden else None
     return Call(
-        executor=options.executor or "local",
+        is_local=options.executor in (None, "", "local"),
         targets=list(options.targets or []),
         configfiles=list(options.configfile or []),
         profile_files=[Path(name).resolve() for name in files or []],
@@ -293,9 +270,8 @@ def call() -> Call:
 
 
 def profile_files(*, main_process: bool) -> list[Path]:
-    """The files under `configfile` in the profiles of this call of Snakemake. They are read in
-    addition to the --configfile of the command line, which overrides them. Jobs are called without
-    a profile, and read the files that the main process found."""
+    """The files under `configfile` in the profiles of this call, which the --configfile of the
+    command line overrides. Jobs, called without a profile, read those of the main process."""
     if main_process:
         files = os.pathsep.join(map(str, call().profile_files))
         os.environ[variables.PROFILE_FILES] = files

@@ -18,7 +18,7 @@ from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
-from feedrate.jobs.earlier import Digests, pruned_by
+from feedrate.jobs.earlier import pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
 from feedrate.results.tables import read_noted
@@ -81,9 +81,8 @@ CODE = {
 def plugins_of(
     kind: Kind, launcher: str, model: str, level: Decode, library: str = ""
 ) -> tuple[str, ...]:
-    """The files of the plug-ins that a run imports by name: its device kind, launcher, model,
-    decoders and loader library. The reference decoder is one of them: every run compares its
-    pixels with it."""
+    """The files of the plug-ins that a run imports by name. The reference decoder is one of them:
+    every run compares its pixels with it."""
     names = {*decoders(level), *decoders(level, kind), *decoders("reference")}
     return (
         f"devices/kinds/{kind}.py",
@@ -100,11 +99,10 @@ def builder(model: str) -> str:
 
 
 class DigestCache:
-    """Values computed from files, kept from plan to plan: an unchanged file is not read again."""
+    """Values computed from files, kept from plan to plan: an unchanged file costs one stat."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fresh = False
+        self._path, self._fresh = path, False
         try:
             self._known: dict[str, list[Any]] = json.loads(path.read_text())
         except (OSError, ValueError):
@@ -131,8 +129,7 @@ class DigestCache:
 
 
 def source_digest(cache: DigestCache, code: Code) -> str:
-    """Digest of the programs of `code` and of all modules of the package that they import, without
-    comments, docstrings and layout."""
+    """Digest of `code` with all modules it imports, without comments, docstrings and layout."""
     digests: dict[str, str] = {}
     waiting = [file for program in code.programs for file in sorted(PACKAGE.glob(program))]
     seen = set(waiting)
@@ -196,9 +193,8 @@ _SHORT = 16
 
 
 def edited(index_path: Path, cache: DigestCache) -> str:
-    """A digest of the fetched files that have changed since; empty if none has. It is also empty if
-    nothing has been fetched yet, and for a folder source, whose files belong to the user:
-    `folder_state` digests them. An unchanged file costs one stat."""
+    """A digest of the fetched files that have changed since; empty if none has, if nothing has been
+    fetched yet, and for a folder source, whose files `folder_state` digests."""
     try:
         index = read_index(index_path)
     except (DataError, OSError):
@@ -267,11 +263,19 @@ class Attempts:
 
     def next(self, file: str, *, holds: Callable[[str], bool] | None = None) -> int:
         """The attempt that makes `file`, a JSON file with a `status`: 1 at first. It goes up after
-        a failure. Out of memory is a result and keeps its number, unless `holds` says of its cause
-        that it no longer holds."""
-        if file not in self._numbers:
-            self._numbers[file] = _next_attempt(file, holds)
-        return self._numbers[file]
+        a failure, and after a lack of memory whose cause no longer `holds`."""
+        if file in self._numbers:
+            return self._numbers[file]
+        try:
+            with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them per plan)
+                last = json.load(stream)
+            status, cause = last["status"], str(last.get("cause", ""))
+            fallen = status == "out_of_memory" and holds is not None and not holds(cause)
+            number = int(last["attempt"]) + (status == "failed" or fallen)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            number = 1
+        self._numbers[file] = number
+        return number
 
     def of_run(self, spec: RunSpec, source: str) -> int:
         """The attempt of a run with code of the digest `source`. A run that a ladder left out is
@@ -282,8 +286,8 @@ class Attempts:
             if not cause.startswith(NOT_TRIED):
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
-            digests = Digests(source, self._digest_of(spec.dataset))
-            return pruned_by(spec, digests, run, cause=cause) is not None
+            made = source, self._digest_of(spec.dataset)
+            return pruned_by(spec, made, run, cause=cause) is not None
 
         number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
         return number + (self._disturbed_attempt(spec) == number)
@@ -298,9 +302,9 @@ class Attempts:
             attempt, status = outcome["attempt"], outcome["status"]
         except (OSError, ValueError, KeyError, TypeError):
             return False
-        wanted = [digest_value(msgspec.to_builtins(spec)), source]
-        wanted.append(self._digest_of(spec.dataset) or made[-1])
-        ended = tried and status in ("ok", "out_of_memory") and made == wanted
+        data = self._digest_of(spec.dataset) or made[-1]
+        current = made == [digest_value(msgspec.to_builtins(spec)), source, data]
+        ended = tried and current and status in ("ok", "out_of_memory")
         return ended and attempt != self._disturbed_attempt(spec)
 
     def _disturbed_attempt(self, spec: RunSpec) -> int | None:
@@ -316,14 +320,3 @@ class Attempts:
             manifest = Path(paths.MANIFEST.format(dataset=dataset))
             self._data[dataset] = digest_file(manifest) if manifest.is_file() else ""
         return self._data[dataset]
-
-
-def _next_attempt(file: str, holds: Callable[[str], bool] | None) -> int:
-    try:
-        with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them per plan)
-            last = json.load(stream)
-        status, cause = last["status"], str(last.get("cause", ""))
-        fallen = status == "out_of_memory" and holds is not None and not holds(cause)
-        return int(last["attempt"]) + (status == "failed" or fallen)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 1

@@ -9,14 +9,14 @@ import shlex
 import socket
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from feedrate.config.plan import Plan, timeouts_min
 from feedrate.config.project import Project
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core import paths, slurm, variables
+from feedrate.core.processes import this_process
 from feedrate.devices.doctor import FAILS, SLOW, examine
 from feedrate.flow.configuration import profile_names
 from feedrate.flow.digests import of_run
@@ -32,8 +32,7 @@ SNAKEMAKE_LOCKS = Path(".snakemake/locks")
 _held: TextIO | None = None
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(NamedTuple):
     """A process that is, or was, the driver in this folder."""
 
     pid: int
@@ -48,12 +47,9 @@ class Driver:
 
 
 def hold() -> bool:
-    """Lock this folder for this process as the driver; the kernel releases the lock at its death.
-
-    Called while the Snakefile is parsed. If another process holds the lock, or may hold it on
-    another host, nothing happens: Snakemake's own lock then refuses the second driver. Returns
-    whether this process is the driver.
-    """
+    """Lock this folder for this process as the driver, if it is not yet; return whether it is. The
+    kernel releases the lock at its death. If another process holds the lock, or may hold it on
+    another host, Snakemake's own lock refuses this driver later."""
     global _held
     if _held is not None:
         return True
@@ -65,15 +61,14 @@ def hold() -> bool:
             return False
         stream.truncate(0)
         mark = Driver(os.getpid(), socket.gethostname(), time.time())
-        stream.write(json.dumps(asdict(mark)))
+        stream.write(json.dumps(mark._asdict()))
         stream.flush()
         _held = stream
     return _held is not None
 
 
 def tell_jobs(workflow: Any) -> None:
-    """Set the environment variables that say how this driver was called, for its jobs on all hosts;
-    `core.variables` explains them."""
+    """Tell the jobs on all hosts in environment variables how this driver was called."""
     os.environ[variables.RETRIES] = str(getattr(workflow.execution_settings, "retries", 0))
     os.environ[variables.DRIVER_SINCE] = str(time.time())
     dag = workflow.dag_settings
@@ -84,16 +79,13 @@ def tell_jobs(workflow: Any) -> None:
 
 
 def equip_jobs(package: Path, project: Project) -> None:
-    """Set the environment variables of the jobs that this process starts.
-
-    Settings that are no reason to train again are among them. `python` is the driver's own, unless
-    a rule brings another; jobs in environments of their own find the package in the folder
-    `package`.
-    """
-    os.environ[variables.DRIVER_PID] = f"{os.getpid()}@{socket.gethostname()}"
-    patterns = {name: project.devices[name].model_pattern for name in project.config.devices}
-    told = {name: pattern for name, pattern in patterns.items() if pattern}
-    os.environ[variables.MODEL_PATTERNS] = json.dumps(told)
+    """Set the environment variables of the jobs that this process starts, and settings that are no
+    reason to train again. `python` is the driver's own, unless a rule brings another; jobs in
+    environments of their own find the package in the folder `package`."""
+    os.environ[variables.DRIVER_PID] = this_process()
+    devices = {name: project.devices[name] for name in project.config.devices}
+    patterns = {name: entry.model_pattern for name, entry in devices.items() if entry.model_pattern}
+    os.environ[variables.MODEL_PATTERNS] = json.dumps(patterns)
     os.environ[variables.TIMEOUTS] = json.dumps(timeouts_min(project))
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
@@ -106,15 +98,16 @@ def equip_jobs(package: Path, project: Project) -> None:
 def arguments_without(target: str) -> str:
     """The arguments of this Snakemake without a target, in the syntax of a shell."""
     words = sys.argv[1:]
-    places = [place for place, word in enumerate(words) if word == target]
-    return shlex.join(words[: places[-1]] + words[places[-1] + 1 :] if places else words)
+    if target in words:
+        del words[len(words) - 1 - words[::-1].index(target)]  # the last of them
+    return shlex.join(words)
 
 
 def occupied() -> str:
     """If another run works in this folder, a sentence that says so; otherwise ""."""
-    other = other_driver()
-    say = f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C"
-    return say if other else ""
+    if other := other_driver():
+        return f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C"
+    return ""
 
 
 def other_driver() -> str:
@@ -132,17 +125,11 @@ def unseen_driver() -> str:
     host, it is unknown here whether it is alive. Call after `other_driver` has returned ""."""
     driver = _read_mark()
     elsewhere = driver is not None and driver.host != socket.gethostname()
-    return str(driver) if elsewhere and is_locked() else ""
-
-
-def is_locked() -> bool:
-    """Whether there is a lock of Snakemake's, of a living process or a dead one."""
-    return any(SNAKEMAKE_LOCKS.glob("*"))
+    return str(driver) if elsewhere and any(SNAKEMAKE_LOCKS.glob("*")) else ""
 
 
 def clear_dead_lock() -> bool:
-    """Remove a Snakemake lock whose driver is dead, as `other_driver` and `unseen_driver` said;
-    True if there was one."""
+    """Whether there was a Snakemake lock, of a driver known to be dead; it is removed."""
     locks = list(SNAKEMAKE_LOCKS.glob("*"))
     for lock in locks:
         lock.unlink(missing_ok=True)
@@ -150,7 +137,6 @@ def clear_dead_lock() -> bool:
 
 
 def _put_first(variable: str, folder: str) -> None:
-    """Put a folder first in a search path."""
     found = os.environ.get(variable, "").split(os.pathsep)
     rest = [other for other in found if other and other != folder]
     os.environ[variable] = os.pathsep.join([folder, *rest])
@@ -181,9 +167,8 @@ LATER = "--begin=now+1hour"
 
 
 def check(workflow: Any) -> None:
-    """Ask Slurm whether it would run each kind of job, in the executor's own words; nothing is run.
-    Raises WorkflowError with all that it would not run. Other executors, and a Slurm that does not
-    answer, pass."""
+    """Raise WorkflowError with all kinds of jobs that Slurm would not run, by asking it in the
+    executor's own words. Other executors, and a Slurm that does not answer, pass."""
     from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm import ExecutorSettings
 
@@ -226,20 +211,19 @@ def check_outside(config: WorkflowConfig) -> None:
 
 
 def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) -> None:
-    """Raise WorkflowError for all that is bound to fail where this call trains, tunes or tests,
-    and warn of what will be slow; nothing has been fetched yet. `here`: these jobs run on this
-    host."""
+    """Raise WorkflowError for all that is bound to fail where this call trains, tunes or tests, and
+    warn of what will be slow. `here`: these jobs run on this host."""
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
 
+    if variables.LOST in os.environ:
+        return  # what remains uses no device
     jobs = list(workflow.dag.needrun_jobs())
     planned = {str(j.output[0]) for j in jobs if j.rule.name.startswith(paths.TRAIN_RULE)}
     rules = {job.rule.name for job in jobs}
     specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]
     first = {spec.device: spec for spec in reversed(plan.runs.values())}
     specs += [s for name, s in first.items() if paths.rule_of(paths.TUNE_RULE, name) in rules]
-    if variables.LOST in os.environ:
-        return  # what remains uses no device
     found = examine(project, specs, here=here) if specs else []
     for name, spec in first.items():
         if paths.rule_of(paths.SELFTEST_RULE, name) in rules:
@@ -295,8 +279,7 @@ def refusal(command: str) -> str:
 
 
 def _too_long(job: Any, tries: int) -> str:
-    """That a try's time limit is above the partition's, which Slurm accepts and then lets the job
-    wait for ever; empty if all `tries` are below it."""
+    """That a try's time limit is above the partition's: Slurm would let the job wait for ever."""
     partition = job.resources.get("slurm_partition")
     longest = slurm.longest_min(str(partition)) if partition else None
     if longest is None:

@@ -1,8 +1,7 @@
 """A plan in numbers: runs by study and device, jobs by rule and place, hours and cost.
 
 They come from a dry-run, which writes itself as data into the folder that an environment variable
-names: the Snakefile writes its configuration, the logger `feedrate` every job. So `feedrate plan`
-shows what Snakemake would run, and reads no text that is meant for people.
+names: the Snakefile writes its configuration, the logger `feedrate` every job.
 """
 
 import os
@@ -28,19 +27,6 @@ INTERNAL = ("_cores", "_nodes", "tmpdir", "tries")
 """Resources that are no request of a job."""
 
 
-class Configuration(msgspec.Struct, frozen=True):
-    """How the dry-run's Snakemake was called."""
-
-    config: dict[str, Any]
-    executor: str
-    rules: list[str]
-    """All rules, as the Snakefile has them."""
-    local_rules: list[str]
-    """Rules that run on Snakemake's host with every executor."""
-    set_resources: list[str]
-    """Rules with resources of their own in the profile or on the command line."""
-
-
 class Job(msgspec.Struct, frozen=True):
     """A job that would run."""
 
@@ -51,33 +37,33 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """All that a dry-run wrote."""
+    """All that a dry-run wrote: how its Snakemake was called, and the jobs."""
 
-    configuration: Configuration
-    jobs: list[Job]
-
-    @property
-    def on_cluster(self) -> bool:
-        """Whether jobs are sent to a cluster."""
-        return self.configuration.executor not in ("", "local")
+    config: dict[str, Any]
+    on_cluster: bool
+    """Whether jobs are sent to a cluster."""
+    rules: list[str]
+    """All rules, as the Snakefile has them."""
+    local_rules: list[str]
+    """Rules that run on Snakemake's host with every executor."""
+    set_resources: list[str]
+    """Rules with resources of their own in the profile or on the command line."""
+    jobs: list[Job] = []
 
     def runs_here(self, job: Job) -> bool:
         """Whether a job runs on the host of Snakemake itself."""
-        return not self.on_cluster or job.rule in self.configuration.local_rules
-
-
-def is_wanted() -> bool:
-    """Whether this process is such a dry-run."""
-    return variables.PLAN in os.environ
+        return not self.on_cluster or job.rule in self.local_rules
 
 
 def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
-    """Write how this Snakemake was called; the Snakefile calls this after its last rule."""
+    """Write how this Snakemake was called, in such a dry-run: after the Snakefile's last rule."""
+    if variables.PLAN not in os.environ:
+        return
     from snakemake.cli import parse_args  # this process has it loaded
 
-    said = Configuration(
+    said = DryRun(
         config=dict(config),
-        executor=parse_args(sys.argv[1:])[1].executor or "",
+        on_cluster=parse_args(sys.argv[1:])[1].executor not in (None, "", "local"),
         rules=[rule.name for rule in workflow.rules],
         local_rules=sorted(workflow._localrules),  # `is_local` is true of all rules now
         set_resources=sorted(workflow.resource_settings.overwrite_resources),
@@ -85,9 +71,10 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
     (Path(os.environ[variables.PLAN]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
 
-def open_jobs() -> TextIO:
-    """The file of a dry-run's jobs, for the logger; it exists even if no job would run."""
-    return (Path(os.environ[variables.PLAN]) / JOBS).open("w", encoding="utf-8")
+def open_jobs() -> TextIO | None:
+    """The file of such a dry-run's jobs, for the logger; it exists even if no job would run."""
+    folder = os.environ.get(variables.PLAN)
+    return (Path(folder) / JOBS).open("w", encoding="utf-8") if folder else None
 
 
 def tell_job(record: Mapping[str, Any], jobs: TextIO) -> None:
@@ -104,10 +91,9 @@ def tell_job(record: Mapping[str, Any], jobs: TextIO) -> None:
 
 def read(folder: Path) -> DryRun:
     """The output of a dry-run. Raises OSError if it wrote nothing."""
-    said = msgspec.json.decode((folder / CONFIGURATION).read_bytes(), type=Configuration)
-    decoder = msgspec.json.Decoder(Job)
-    lines = (folder / JOBS).read_bytes().splitlines()
-    return DryRun(said, [decoder.decode(line) for line in lines])
+    said = msgspec.json.decode((folder / CONFIGURATION).read_bytes(), type=DryRun)
+    jobs = msgspec.json.Decoder(Job).decode_lines((folder / JOBS).read_bytes())
+    return msgspec.structs.replace(said, jobs=jobs)
 
 
 HOUR_S = 3600.0
@@ -186,7 +172,7 @@ class Forecast:
 
 def forecast(project: Project, plan: Plan, dry_run: DryRun) -> Forecast:
     """The forecast of a dry-run of this project, with its results in the working directory."""
-    jobs, placed = _jobs(dry_run), dry_run.configuration.set_resources
+    jobs, placed = _jobs(dry_run), dry_run.set_resources
     trained = [row for row in jobs if row.rule.startswith(paths.TRAIN_RULE)]
     unplaced = [row for row in trained if dry_run.on_cluster and row.rule not in placed]
     return Forecast(_runs(project, plan, dry_run.jobs), jobs, dry_run.on_cluster, unplaced)
@@ -210,16 +196,16 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
             group.done += Path(outcome).exists()
             continue
         group.to_do += 1
-        estimate = estimator.of(spec)
-        group.bases[estimate.basis if estimate else None] += 1
-        group.job_s += estimate.seconds if estimate else 0.0
+        seconds, basis = estimator.of(spec) or (0.0, None)
+        group.bases[basis] += 1
+        group.job_s += seconds
     return list(groups.values())
 
 
 def _jobs(dry_run: DryRun) -> list[Jobs]:
     """Equal jobs, counted, in the order of the Snakefile; all tables in one row, and all figures.
     Snakemake lists jobs in an order that changes from call to call."""
-    rules = dry_run.configuration.rules
+    rules = dry_run.rules
     counts: Counter[tuple[Any, ...]] = Counter()
     for job in sorted(dry_run.jobs, key=lambda job: rules.index(job.rule)):
         here = dry_run.runs_here(job)

@@ -1,9 +1,8 @@
 """Failed jobs: why each failed, a report in spite of runs that failed in every attempt, and ends of
 Slurm jobs that Snakemake would not see.
 
-A job that Slurm kills, or whose node dies, leaves no outcome, so nothing that depends on it can be
-made. After all other jobs, a second Snakemake on this host records such runs as failed and makes
-the rest of the results. The next call of the workflow runs them again.
+After all other jobs, a second Snakemake on this host records runs without an outcome as failed, and
+makes the rest of the results. The next call of the workflow runs them again.
 """
 
 import contextlib
@@ -52,8 +51,8 @@ class Failures:
         self._first: dict[tuple[str, str], str] = {}
 
     def line(self, record: Mapping[str, Any], label: str) -> str:
-        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted, and
-        without the reason for a job on this host, which has printed it."""
+        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted. A job on
+        this host has printed the reason itself."""
         rule = str(record.get("rule_name"))
         why = f": {cause(record)}" if record.get("rule_msg") else ""
         key = rule, re.sub(r"\d+", "", why)  # equal except for job numbers
@@ -131,7 +130,9 @@ class Causes(logging.Handler):
 
     def listen(self) -> None:
         """Receive Snakemake's log records from now on."""
-        snakemake_log().addHandler(self)
+        from snakemake.logging import logger
+
+        logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Handle one log record."""
@@ -143,16 +144,10 @@ class Causes(logging.Handler):
                 self.refused.add(output)
 
 
-def snakemake_log() -> logging.Logger:
-    """The logger that receives all of Snakemake's records."""
+def finish(workflow: Any, config: Any, causes: Causes) -> None:
+    """If only runs and scorings failed in all attempts, record them as failed and make the rest."""
     from snakemake.logging import logger
 
-    return logger
-
-
-def finish(workflow: Any, config: Any, causes: Causes) -> None:
-    """Record failed runs and make the rest of the results, if only runs and scorings failed. Called
-    after jobs have failed in all their attempts."""
     lost = find_lost(workflow.scheduler)
     if not lost or variables.LOST in os.environ:
         return
@@ -161,7 +156,6 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
     found = {path: causes.of.get(path, UNKNOWN) for path in lost}
     write_json(FOLDER / "lost.json", found)
     write_json(FOLDER / "lost.config.json", json.loads(json.dumps(config)))
-    logger = snakemake_log()
     runs, them = ("1 run", "it") if len(lost) == 1 else (f"{len(lost)} runs", "them")
     logger.warning(
         f"{runs} failed in every attempt; recording {them} as failed and making the rest of the "
@@ -184,8 +178,7 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
 
 
 def find_lost(scheduler: Any) -> set[str]:
-    """The missing outputs of failed runs and scorings; none if another job failed, or if the
-    workflow was stopped early."""
+    """The missing outputs of failed runs and scorings; none if others failed, or after a stop."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
     failed = [one for job in scheduler.failed for one in (job.jobs if job.is_group() else [job])]
@@ -250,8 +243,7 @@ def mend_executor(settings: Any) -> None:
 
 
 class States:
-    """`query_job_status` of the executor, with states that the executor knows. `requeue`: whether
-    Slurm itself starts preempted jobs again."""
+    """The executor's query, with states that it knows; `requeue`: Slurm restarts preempted jobs."""
 
     def __init__(self, query: Query, *, requeue: bool) -> None:
         self._query, self._requeue = query, requeue

@@ -57,8 +57,7 @@ class Inputs:
         return self._checkpoints[key]
 
     def weights(self, model: ModelSettings) -> dict[str, str]:
-        """Further params of a model that starts from a user's folder: a digest of its files. A
-        fetched checkpoint is an input instead."""
+        """The digest of a user's folder with weights; fetched ones are an input instead."""
         folder = local_folder(model)
         if folder is None:
             return {}
@@ -75,9 +74,8 @@ class Inputs:
         return self._stores[key]
 
     def of_training(self, device: str) -> dict[str, Asked]:
-        """The inputs that training on a device needs besides its data: `weights` and `store`. An
-        input that no run of the device needs is left out, because each one makes the plan of
-        thousands of runs slower."""
+        """The `weights` and `store` that training on a device needs; an input that none of its runs
+        needs is left out, because each one makes the plan of thousands of runs slower."""
         needed: dict[str, Asked] = {}
         if self._checkpoints:
             needed["weights"] = self.checkpoints(device)
@@ -113,18 +111,16 @@ class Inputs:
     def first_run(self, device: str) -> RunSpec:
         """The first training run of a device, which loader settings are recommended for: a study's
         baseline comes first. Raises ConfigError if no study trains."""
-        runs = (r for r in self._runs.values() if r.device == device and r.task == "training")
-        first = next(runs, None)
-        if first is None:
-            raise ConfigError(
-                f"config/config.yaml: studies: none of them trains on {device}, so there is no "
-                "loader to tune; name one that does"
-            )
-        return first
+        for spec in self._runs.values():
+            if spec.device == device and spec.task == "training":
+                return spec
+        raise ConfigError(
+            f"config/config.yaml: studies: none of them trains on {device}, so there is no loader "
+            "to tune; name one that does"
+        )
 
     def of_tuning(self, device: str) -> list[str]:
-        """The inputs of a recommendation: the run's checkpoint, and the store of `decode:
-        cache`."""
+        """The inputs of a recommendation: the run's checkpoint, and a store for `decode: cache`."""
         spec = self.first_run(device)
         cached = spec.changed("loader", decode="cache", scaled_decode=False)
         return [*self._fetched(spec.settings.model), *self._stored(cached)]
@@ -166,9 +162,8 @@ class Resources:
         }
 
     def training(self, device: str, *, retried: bool) -> dict[str, Any]:
-        """The requests of a training job. Its time limit doubles after the first try. If no job is
-        `retried`, constants take the place of functions where they can: each function makes the
-        plan of thousands of runs slower."""
+        """The requests of a training job; its time limit doubles after the first try. If no job is
+        `retried`, constants replace functions, which make the plan of thousands of runs slower."""
         limits_min = {limit for (_, name), limit in self._minutes.items() if name == device}
         tries: Any = signed(lambda _, attempt: attempt) if retried else 1
         runtime: Any = signed(
@@ -199,20 +194,12 @@ def _of_device(entry: Device) -> dict[str, Any]:
 KINDS = 3
 """Kinds of blocks after the window: live, loader and model."""
 START_S = 120.0
-"""A job's start (imports, the model, the first step) where no run on the device has shown it. On
-Gaudi, compiling graphs can take longer."""
+"""A job's start (imports, model, first step) where no run has shown it; on Gaudi often longer."""
 
 Basis = Literal["cell", "study", "published", "lowest", "scaled"]
 """The bases of an estimate, the best first: earlier runs of the cell, earlier runs of other cells
 of the study on the device, a published rate of the cell, the lowest published rate of the device,
 published rates of another number of these devices."""
-
-
-class Estimate(NamedTuple):
-    """The duration of a job from start to end, s, and what it was estimated from."""
-
-    seconds: float
-    basis: Basis
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -240,8 +227,8 @@ class Estimator:
         self._project = project
         self._past: dict[tuple[str, str], list[_Past]] = {}
 
-    def of(self, spec: RunSpec) -> Estimate | None:
-        """The duration of a run; None if there is nothing to estimate it from.
+    def of(self, spec: RunSpec) -> tuple[float, Basis] | None:
+        """The duration of a run's job, s, and its basis; None if there is none.
 
         Earlier runs of the same cell count, else all of the same study and device: the window is
         scaled to this run's samples, the rest of the job taken as it was. To published rates, a
@@ -255,34 +242,26 @@ class Estimator:
         samples = _window_samples(spec)
         if past:
             times_s = [run.rest_s + run.window_s * samples / run.samples for run in alike or past]
-            return Estimate(median(times_s), "cell" if alike else "study")
-        published = self._published_rate(spec)
-        if published is None:
+            return median(times_s), "cell" if alike else "study"
+        if (published := self._published_rate(spec)) is None:
             return None
         rate, basis = published
         protocol = spec.protocol
         training_s = samples * protocol.steps / (protocol.steps - protocol.warmup_steps) / rate
-        return Estimate(START_S + training_s + KINDS * protocol.ceiling_s, basis)
+        return START_S + training_s + KINDS * protocol.ceiling_s, basis
 
     def _published_rate(self, spec: RunSpec) -> tuple[float, Basis] | None:
-        """Published samples/s of a cell, those of the study's headline edition first. For a cell
-        without a published rate, the lowest of the device: the time is not estimated too short.
-
-        Rates of another number of the same devices count if there are no others, as if throughput
-        grew in proportion to the number.
-        """
-        entry = self._project.devices.get(spec.device)
+        """Published samples/s of a cell, the headline edition's first; else the device's lowest, so
+        that the time is not estimated too short. Rates of another number of the same devices count
+        if there are no others, in proportion to the number."""
+        entry, study = self._project.devices.get(spec.device), self._project.studies[spec.study]
         names = {spec.device, entry.variant_of if entry else None}
-        rows = [
-            row
-            for row in self._project.published[spec.study]
-            if row.device in names and row.metric == "samples_per_s"
-        ]
+        rates = [r for r in self._project.published[spec.study] if r.metric == "samples_per_s"]
+        rows = [row for row in rates if row.device in names]
         if not rows:
             return None
         counted = [row for row in rows if row.count == spec.count]
         rows = counted or rows
-        study = self._project.studies[spec.study]
         cell = [row for row in rows if _is_cell(row, study, spec.levels)]
         best = [row for row in cell if row.headline] or cell or rows
         basis: Basis = "scaled" if not counted else "published" if cell else "lowest"

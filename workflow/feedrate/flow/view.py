@@ -42,7 +42,11 @@ class PlanView:
         self._cache = digests.DigestCache(KEPT / "digests.json")
         self._attempts = Attempts()
         self._sources: dict[tuple[str, ...], str] = {}
-        self.plan = plan or runnable(project, make_plan(project), self._has_ended)
+        self.plan = plan or runnable(
+            project,
+            make_plan(project),
+            lambda spec: self._attempts.has_ended(spec, self._measured(spec)["source"]),
+        )
         self._order = {key: number for number, key in enumerate(self.plan.runs)}
         self.inputs = Inputs(self.plan, self._cache)
         self.resources = Resources(project)
@@ -74,13 +78,11 @@ class PlanView:
     def pages(self, study: str) -> list[str]:
         """All tables and figures of a study."""
         entry = self.project.studies[study]
-        return [paths.TABLE.format(study=study, table=t.name) for t in entry.tables] + [
-            paths.FIGURE.format(study=study, figure=f.name) for f in entry.figures
-        ]
+        tables = [paths.TABLE.format(study=study, table=page.name) for page in entry.tables]
+        return tables + [paths.FIGURE.format(study=study, figure=p.name) for p in entry.figures]
 
     def captions(self, part: str) -> list[tuple[str, str]]:
-        """The captions of the `tables` or `figures` of all studies, each with a regular expression
-        that matches the names of its pages."""
+        """The captions of all `tables` or `figures`, with a pattern of their pages' names."""
         names: dict[str, dict[str, None]] = {}
         for study in self.project.studies.values():
             for page in getattr(study, part):
@@ -132,9 +134,6 @@ class PlanView:
         code = "inferred" if spec.task == "inference" else "measured"
         return self._params(_as_text(spec), code, *_plugins(spec, spec.launcher))
 
-    def _has_ended(self, spec: RunSpec) -> bool:
-        return self._attempts.has_ended(spec, self._measured(spec)["source"])
-
     def storing(self, key: str) -> Params:
         """The settings of a store of decoded pictures, and its weights."""
         spec = self.inputs.store(key)
@@ -142,8 +141,7 @@ class PlanView:
         return params | self.inputs.weights(spec.model)
 
     def tuning(self, device: str) -> Params:
-        """The run of a device that loader settings are recommended for, and the time of the call:
-        `feedrate tune` measures again."""
+        """The run that loader settings are recommended for, and the time of a call of `tune`."""
         spec = self.inputs.first_run(device)
         params = self._params(msgspec.to_builtins(spec), "tuned")
         asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
@@ -173,13 +171,11 @@ class PlanView:
     # Kept models: their scores, cards and uploads
 
     def kept(self, study: str) -> list[str]:
-        """The card of each model that a study's runs keep, and the file that confirms the upload
-        of those that go to the hub: repeat 1, if `push_to_hub` names a repository."""
-        specs = self._kept[study]
-        pushed = [s for s in specs if self.project.config.push_to_hub and s.repeat == 1]
-        return [of_run(paths.CARD, spec) for spec in specs] + [
-            of_run(paths.PUSHED, spec) for spec in pushed
-        ]
+        """The card of each model that a study's runs keep, and the file that confirms an upload,
+        if `push_to_hub` names a repository: that of repeat 1."""
+        specs, pushes = self._kept[study], self.project.config.push_to_hub
+        pushed = [of_run(paths.PUSHED, spec) for spec in specs if pushes and spec.repeat == 1]
+        return [of_run(paths.CARD, spec) for spec in specs] + pushed
 
     def scores(self, study: str) -> list[str]:
         """The scores of each model that a study's runs keep."""
@@ -190,8 +186,7 @@ class PlanView:
         return [paths.QUALITY_CSV.format(study=study)] if self._kept[study] else []
 
     def scoring(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """A scored run's spec and code, its model, and the attempt; the run's outcome and data are
-        inputs."""
+        """A scored run's spec, code, model and attempt; its outcome and data are inputs."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         return {
             **self._params(_as_text(spec), "scored", *_plugins(spec, default_launcher("process"))),
@@ -304,8 +299,7 @@ class PlanView:
         return self._params(report.overview_settings(self.project, self.plan), "overview")
 
     def _params(self, settings: Any, code: str, *programs: str) -> Params:
-        """`settings` with the digest of a kind of job's code and of further `programs`. Keeps the
-        digests of files that were read for the next plan."""
+        """`settings` with the digest of a kind of job's code and of further `programs`."""
         key = (code, *programs)
         if key not in self._sources:
             entry = digests.CODE[code]
@@ -335,6 +329,5 @@ def _plugins(spec: RunSpec, launcher: str) -> tuple[str, ...]:
 
 
 def _as_text(spec: RunSpec) -> str:
-    """A spec as JSON. A plan formats each job's command three times, and a text takes a tenth of
-    the time of a dict."""
+    """A spec as JSON, as a plan formats it three times: in a tenth of the time of a dict."""
     return msgspec.json.encode(spec).decode()

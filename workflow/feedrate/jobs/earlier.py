@@ -10,9 +10,9 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -40,14 +40,10 @@ Ladder = dict[str, list[tuple[Level, Parts]]]
 def result_of_earlier_tries(
     run: Path, earlier: Iterable[LockEntry], me: Holder, since: str
 ) -> Result | None:
-    """The result that the earlier tries decide; None if another try may do better.
-
-    Most jobs that Slurm ends deserve another try: after a lost node, a preemption, or a time limit
-    that is longer in the next try. Too little memory is a result, and so is the longest limit.
-
-    `earlier` are the locks of `run` before that of `me`, newest first. A lock counts if it belongs
-    to the driver that began at `since`, to the same identity and to another Slurm job.
-    """
+    """The result that the earlier tries decide: too little memory, or the longest time limit. None
+    if another try may do better: after a lost node, a preemption, or a shorter limit. `earlier` are
+    the locks of `run` before that of `me`, newest first. A lock counts if it belongs to the driver
+    that began at `since`, to the same identity and to another Slurm job."""
     tries = {
         entry.holder.job: entry
         for entry in reversed(list(earlier))
@@ -84,10 +80,9 @@ def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
 
 def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
     """The result of tries that hit these limits; None if this try's limit is or may be longer."""
-    longest = max(limits, default=0.0)
     if this is None and len(limits) < 2:
         return None
-    if this is not None and (this.limit_min is None or this.limit_min > longest):
+    if this is not None and (this.limit_min is None or this.limit_min > max(limits, default=0.0)):
         return None
     listed = " and then ".join(f"{limit:g} min" for limit in limits)
     return Result(
@@ -114,13 +109,6 @@ def describe_stop(reason: str) -> str:
     if limit:
         return f"Slurm's time limit of {limit} min"
     return f"Slurm calls the job {state}" if state else ""
-
-
-class Digests(NamedTuple):
-    """Digests of a run's input other than its spec: the measured code and the data."""
-
-    source: str
-    data: str
 
 
 def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
@@ -160,29 +148,22 @@ def not_tried(cell: str) -> str:
 
 
 def pruned_by(
-    spec: RunSpec,
-    digests: Digests,
-    run: Path,
-    environment: Mapping[str, str] = os.environ,
-    cause: str | None = None,
+    spec: RunSpec, made: tuple[str, str], run: Path, cause: str | None = None
 ) -> str | None:
     """The cell that ran out of memory, so that this one would too; None if there is none. With a
-    `cause`, only the cell that it names counts.
-
-    `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
-    of the ladder, and needs no more in any of them.
-    """
-    for smaller in _smaller(spec, environment):
+    `cause`, only the cell that it names counts. A cell counts if it differs only in factors of the
+    ladder, and needs no more in any of them. `made` are the digests of the measured code and of the
+    data, `run` is this run's folder."""
+    for smaller in _smaller(spec):
         cell: str = smaller["cell"]
-        if cause in (None, not_tried(cell)) and _ran_out(smaller, digests, run):
+        if cause in (None, not_tried(cell)) and _ran_out(smaller, made, run):
             return cell
     return None
 
 
-def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The specs, as plain values, of the cells that need no more than this one in any factor of the
-    ladder, smallest first."""
-    given = json.loads(environment.get(variables.LADDERS) or "{}")
+def _smaller(spec: RunSpec) -> Iterator[dict[str, Any]]:
+    """The specs, as plain values, of cells that need no more in any factor, smallest first."""
+    given = json.loads(os.environ.get(variables.LADDERS) or "{}")
     ladder: Ladder = given.get(spec.study, {}).get(spec.device, {})
     if not ladder:
         return
@@ -203,7 +184,7 @@ def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[dict[str
         yield smaller
 
 
-def _ran_out(smaller: dict[str, Any], digests: Digests, run: Path) -> bool:
+def _ran_out(smaller: dict[str, Any], made: tuple[str, str], run: Path) -> bool:
     """Whether a run of the cell was tried and ran out of memory, and no run of it trained."""
     outcomes = list(_outcomes(run.parent.parent / smaller["cell"]))
     if not any(outcome.get("status") == "out_of_memory" for _, outcome in outcomes):
@@ -218,7 +199,7 @@ def _ran_out(smaller: dict[str, Any], digests: Digests, run: Path) -> bool:
         outcome.get("status")
         for repeat, outcome in outcomes
         if not str(outcome.get("cause", "")).startswith(NOT_TRIED)
-        and (outcome.get("source_digest"), outcome.get("data_digest")) == digests
+        and (outcome.get("source_digest"), outcome.get("data_digest")) == made
         and outcome.get("spec_digest") == digest(repeat)
     }
     return "out_of_memory" in ended and "ok" not in ended

@@ -8,8 +8,7 @@ from feedrate.jobs.events import Event, decode
 
 
 class EventTail:
-    """Reads the events added to a file since the last call, without cut-off lines (full disk,
-    kill)."""
+    """Reads the events added to a file since the last call, without lines that are cut off."""
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
         """Begin at the file's first byte, or `last_bytes` before its end."""

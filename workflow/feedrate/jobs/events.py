@@ -1,8 +1,7 @@
 """The events of a run: one JSON object a line, one file a rank.
 
-Each rank writes its events as they happen. `read_run_events` reads all of them once the run has
-ended; `EventTail` (event_tail.py) reads those written so far while it is running.
-docs/architecture.md lists the events and their keys.
+docs/architecture.md lists the events and explains their keys. Each rank writes them as they happen;
+`EventTail` (event_tail.py) reads those written so far while the run is running.
 """
 
 import json
@@ -29,9 +28,8 @@ class Result(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """The keys that all events share. Readers ignore keys that are not declared here. `at_s`: when
-    the event was written, s since 1970 by the host's clock. Defaults stand for unknown values, so
-    that files of earlier versions can be read."""
+    """What all events share: readers ignore undeclared keys; defaults stand for unknown values, as
+    in files of earlier versions. `at_s`: when it was written, s since 1970 by the host's clock."""
 
     rank: int
     at_s: float | None = None
@@ -90,13 +88,10 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
-    """One optimizer step or forward pass, numbered from 1; samples are those of this rank.
-
-    `loss_scale` of fp16, after the step, falls when the optimizer skips an update."""
+    """One optimizer step or forward pass, numbered from 1; samples are those of this rank."""
 
     step: int
     starts_epoch: bool = False
-    """Whether the loop began an epoch with it, other than its first one."""
     t_s: float | None = None
     step_s: float
     data_wait_s: float = 0.0
@@ -149,11 +144,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
 
 
 class Computation(Event, frozen=True, kw_only=True, tag="computation"):
-    """The computation of the steps, read from the Trainer after the last of them.
-
-    `compiled_graphs` were compiled by torch, `unrecorded_graphs` of them not replayed as CUDA
-    graphs. `weights` is the same for ranks with equal weights; empty if each rank holds a part.
-    """
+    """The computation of the steps, read from the Trainer after the last of them."""
 
     precision: str | None = None
     optimizer: str = ""
@@ -170,8 +161,7 @@ class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
 
 
 class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
-    """One block of steps after the window. `kind`: `live` (training as in the window), or a part
-    alone (`loader`, `model` or `exchange`); `round`: the round of blocks that it belongs to."""
+    """One block of steps after the window: `live`, as in the window, or of one part alone."""
 
     kind: str
     round: int = 0
@@ -181,11 +171,8 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
 
 
 class Stages(Event, frozen=True, kw_only=True, tag="stages"):
-    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps.
-
-    Those of the loader are sums over its processes; `not_split` are those that it cannot separate.
-    `spans`: see `Recorder.spans`. `forward_memory_gib` is in use when a forward pass has ended.
-    """
+    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps:
+    those of the loader are sums over its processes. `spans`: see `Recorder.spans`."""
 
     steps: int
     seconds: dict[str, float] = {}
@@ -264,14 +251,12 @@ class EventLog:
 
 
 def encode(event: Event) -> str:
-    """The line of an event. A loss that is not a number is NaN, which Python reads, and not
-    msgspec's null: the check that rejects such a loss would not see it."""
+    """The line of an event, with NaN and not msgspec's null: a check rejects a loss that is NaN."""
     return _ENCODER.encode(msgspec.to_builtins(event))
 
 
 def decode(line: str | bytes) -> Event | None:
-    """The event of a line; None if its name is unknown. Raises ValueError (of msgspec, too) if the
-    line is not an event."""
+    """The event of a line; None if its name is unknown. Raises ValueError if it is no event."""
     value = json.loads(line)
     if not isinstance(value, dict) or not isinstance(value.get("event"), str):
         raise ValueError("not an object with a string under `event`")
@@ -321,12 +306,8 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
 
 
 def read_events(path: Path, rank: int) -> RankEvents:
-    """Read one rank's events.
-
-    Skips a last line that is cut off and events of unknown names. If the file holds several
-    attempts, the last one counts. Raises LogError for any other line that is not an event of this
-    rank.
-    """
+    """One rank's events, of the last attempt in its file, without a last line that is cut off and
+    events of unknown names. Raises LogError for any other line that is no event of this rank."""
     events = RankEvents()
     *lines, tail = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     for number, line in enumerate([*lines, tail], start=1):

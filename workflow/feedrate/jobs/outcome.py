@@ -1,10 +1,4 @@
-"""The outcome of a run (status and cause), and the run's folder that it is written to.
-
-An attempt works in `attempt-<token>/`. When its job has ended, its files move up one by one, and
-outcome.json is written last. `.finished.json` and `.finished.log` are second names of the outcome
-and the log. When Snakemake starts the same job again, it removes the original names, and that job
-adopts the result.
-"""
+"""The outcome of a run (status and cause), and the run's folder (see docs/architecture.md)."""
 
 import contextlib
 import json
@@ -13,24 +7,15 @@ import re
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
+from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_json
-from feedrate.core.paths import (
-    ANY_EVENTS,
-    LOG_NAME,
-    OUTCOME_NAME,
-    RECORD_NAME,
-    SPEC_NAME,
-    TRACE_NAME,
-    TRAINER_NAME,
-    events_name,
-)
+from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.jobs.causes import KILLED_LOADER, NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, RankEvents, Result
@@ -41,7 +26,7 @@ ATTEMPT = "attempt-"
 CHECKPOINTS = "checkpoint-*"
 FINISHED = ".finished.json"
 FINISHED_LOG = ".finished.log"
-LOGS = (SPEC_NAME, LOG_NAME, OUTCOME_NAME, ANY_EVENTS, TRACE_NAME)
+LOGS = (SPEC_NAME, LOG_NAME, OUTCOME_NAME, paths.ANY_EVENTS, paths.TRACE_NAME)
 STALE = (FINISHED, FINISHED_LOG, *LOGS, ".*.part")
 
 _PEER_GONE = re.compile(
@@ -64,18 +49,18 @@ class ProcessExit:
     oom_kills: int = 0
     """Processes on the host that the kernel killed for lack of memory during the job."""
     disk_full: bool = False
-    tail: Sequence[str] = field(default_factory=list)
+    tail: Sequence[str] = ()
     """The last lines of the output."""
     peak_gib: float | None = None
     """Peak memory of all processes together; None if it was never read."""
 
 
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
-    """The result of the job in `run`, from its events, exit and output; complete results stay valid
-    if a process crashes afterwards. Raises MachineFault."""
+    """The result of the job in `run`; complete results stay valid if a process crashes afterwards.
+    Raises MachineFault."""
     ranks = [RankEvents() for _ in range(spec.count)]
     for rank, events in enumerate(ranks):
-        for event in EventTail(run / events_name(rank)).read():
+        for event in EventTail(run / paths.events_name(rank)).read():
             events.add(event)
     errors = [events.error for events in ranks if events.error]
     if fault := next((e for e in errors if e.infrastructure), None):
@@ -195,7 +180,7 @@ def publish(attempt: Path, outcome: dict[str, Any], token: str) -> None:
 
 def publish_without_results(run: Path, spec: object, outcome: dict[str, Any], token: str) -> None:
     """Write an outcome without events and weights; the log and checkpoints to resume from stay."""
-    for stale in [*run.glob(ANY_EVENTS), run / OUTCOME_NAME]:
+    for stale in [*run.glob(paths.ANY_EVENTS), run / OUTCOME_NAME]:
         stale.unlink(missing_ok=True)
     trainer = run / TRAINER_NAME
     for stale in set(trainer.glob("*")) - set(trainer.glob(CHECKPOINTS)):
@@ -220,11 +205,9 @@ def commit(run: Path, outcome: dict[str, Any], token: str, names: list[str]) -> 
 
 
 def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
-    """Restore the outcome of a finished job of this run, and return it; None if there is none.
-
-    The result must come from a job in `seen`, which this job saw at work, or be newer than this
-    driver, or not yet be in a record. Any other result is being made again on purpose.
-    """
+    """Restore the outcome of a finished job of this run, and return it; None if there is none. It
+    must come from a job in `seen`, which this job saw at work, or be newer than this driver, or in
+    no record yet. Any other result is being made again on purpose."""
     try:
         found = json.loads((run / FINISHED).read_text(encoding="utf-8"))
         outcome: dict[str, Any] = found["outcome"]
@@ -240,7 +223,7 @@ def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
     complete = all((run / name).exists() for name in files if name != LOG_NAME)
     if not made.serves(wanted) or not complete:
         return None
-    if token not in seen and not _is_new(run) and not _is_unread(run):
+    if token not in seen and not _is_wanted(run):
         return None
     outcome["attempt"] = wanted.attempt
     restore(run, outcome)
@@ -254,18 +237,15 @@ def restore(run: Path, outcome: dict[str, Any]) -> None:
     write_json(run / OUTCOME_NAME, outcome)
 
 
-def _is_new(run: Path) -> bool:
-    """Whether the result is newer than this driver."""
-    since = os.environ.get(variables.DRIVER_SINCE)
-    return since is not None and (run / FINISHED).stat().st_mtime >= float(since)
-
-
-def _is_unread(run: Path) -> bool:
-    """Whether the result is not in a record yet, because its driver died before."""
+def _is_wanted(run: Path) -> bool:
+    """Whether the result is newer than this driver, or in no record: its driver died before."""
+    since, finished_s = os.environ.get(variables.DRIVER_SINCE), (run / FINISHED).stat().st_mtime
+    if since is not None and finished_s >= float(since):
+        return True
     if os.environ.get(variables.FORCED):
         return False
     try:
-        return (run / RECORD_NAME).stat().st_mtime < (run / FINISHED).stat().st_mtime
+        return (run / paths.RECORD_NAME).stat().st_mtime < finished_s
     except FileNotFoundError:
         return True
 

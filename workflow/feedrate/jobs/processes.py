@@ -19,16 +19,10 @@ from typing import IO
 import psutil
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
+from feedrate.core import processes, variables
 from feedrate.core.errors import ExpectedError, Masker
 from feedrate.core.paths import LOG_NAME, events_name
-from feedrate.core.processes import (
-    adopt_orphans,
-    descendants,
-    die_with_parent,
-    listed_descendants,
-    supervisor,
-)
+from feedrate.core.processes import descendants
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
 from feedrate.jobs.event_tail import EventTail
@@ -100,12 +94,10 @@ class StopRequests:
 def _open_driver(text: str) -> int | None:
     """A descriptor that shows the driver's death; None if it is not a process on this host."""
     pid, _, host = text.partition("@")
-    if not pid.isdigit() or (host and host != socket.gethostname()):
-        return None
-    try:
-        return os.pidfd_open(int(pid))
-    except OSError:  # on another host, as under a cluster's scheduler
-        return None
+    if pid.isdigit() and host in ("", socket.gethostname()):
+        with suppress(OSError):  # on another host, as under a cluster's scheduler
+            return os.pidfd_open(int(pid))
+    return None
 
 
 class ProgressLine:
@@ -161,7 +153,7 @@ def run_processes(
     progress: ProgressLine,
 ) -> ProcessExit:
     """Run a command, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
-    no process alive. Raises Interrupted, and the errors of `requests`."""
+    no process alive. Raises the errors of `requests`, such as Interrupted."""
     killed_before = oom_kills()
     process, pump = _start(launch, lock, attempt / LOG_NAME)
     memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
@@ -193,16 +185,16 @@ def run_processes(
 
 def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
     """Start a command in a session of its own, dying with us; its output goes to `log`."""
-    adopt_orphans()
+    processes.adopt_orphans()
     process = subprocess.Popen(
         launch.command,
-        env={**launch.environment, variables.SUPERVISOR_PID: supervisor()},
+        env={**launch.environment, variables.SUPERVISOR_PID: processes.this_process()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
         pass_fds=[lock],
-        preexec_fn=die_with_parent,  # no thread of ours runs yet
+        preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
     )
     assert process.stdout is not None
     return process, LogPump(process.stdout, log, Masker())
@@ -245,8 +237,7 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
 
 
 class MemorySampler:
-    """Peak of the memory of all processes below this one. Pages that they share, as forked workers
-    do, count once (PSS)."""
+    """Peak memory of all processes below this one; pages that they share count once (PSS)."""
 
     def __init__(self) -> None:
         self.peak_gib: float | None = None
@@ -257,7 +248,7 @@ class MemorySampler:
         start_s = time.monotonic()
         if start_s < self._due_s:
             return
-        sizes = [memory_gib(process) for process in listed_descendants(psutil.Process())]
+        sizes = [memory_gib(process) for process in processes.listed_descendants(psutil.Process())]
         if known := [size for size in sizes if size is not None]:
             self.peak_gib = max(self.peak_gib or 0.0, sum(known))
         took_s = time.monotonic() - start_s
@@ -265,8 +256,7 @@ class MemorySampler:
 
 
 def memory_gib(process: psutil.Process) -> float | None:
-    """Proportional set size of a process, or its resident set if the kernel hides that; None if it
-    has ended."""
+    """PSS of a process, or its resident set if the kernel hides that; None if it has ended."""
     try:
         try:
             return float(process.memory_full_info().pss / GIB)
@@ -277,11 +267,9 @@ def memory_gib(process: psutil.Process) -> float | None:
 
 
 class LogPump:
-    """Copies a pipe into a file, line by line and without secrets, in a thread of its own.
-
-    A full disk sets `disk_full` but does not stop the reading: the job would hang on its output.
-    The last lines stay in `tail`.
-    """
+    """Copies a pipe into a file, line by line and without secrets, in a thread of its own; the last
+    lines stay in `tail`. A full disk sets `disk_full` but does not stop the reading: the job would
+    hang on its output."""
 
     def __init__(self, source: IO[bytes], path: Path, mask: Masker) -> None:
         """Start to copy `source` to `path`."""

@@ -1,10 +1,9 @@
 """The lock of a run: one job at a time works on it, across all hosts.
 
 The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is atomic on every
-shared file system. The highest number counts, and numbers only grow. A job that finds the holder
-dead makes the next number; if several do, one succeeds. A holder that was mistaken for dead finds a
-higher number than its own, and publishes nothing. So the lock needs neither file locks between
-hosts nor clocks that agree.
+shared file system. The highest number counts: a job that finds the holder dead makes the next, and
+a holder that was mistaken for dead then publishes nothing. So the lock needs neither file locks
+between hosts nor clocks that agree.
 """
 
 import contextlib
@@ -50,11 +49,8 @@ class Identity(Strict, frozen=True, kw_only=True):
     attempt: int
 
     def serves(self, wanted: "Identity") -> bool:
-        """Whether a result of this identity is the one that `wanted` asks for.
-
-        A plan counts attempts from the outcome that it finds, and starts again at 1 if there is
-        none. A later attempt therefore serves; an attempt that the plan has rejected does not.
-        """
+        """Whether a result of this identity is the one that `wanted` asks for. A plan without an
+        outcome starts again at attempt 1: a later attempt serves, a rejected one does not."""
         same = msgspec.structs.replace(self, attempt=wanted.attempt) == wanted
         return same and self.attempt >= wanted.attempt
 
@@ -106,8 +102,7 @@ def process_space() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot, which no change of the clock moves; None if it
-    has ended."""
+    """Start of a process in ticks since boot, which no clock change moves; None if it has ended."""
     try:
         process = psutil.Process(pid)
         since_boot_s = process.create_time() - psutil.boot_time()
@@ -154,7 +149,7 @@ class RunLock:
     """The lock that this job holds; a context that releases it at its end."""
 
     def __init__(self, run: Path, number: int, holder: Holder) -> None:
-        self.run, self.number, self.holder = run, number, holder
+        self.run, self.number = run, number
         self.reason = ""
         """Why this try ends, in a word or two for the next try."""
         self._head = canonical_json(msgspec.to_builtins(holder)) + "\n"
@@ -260,11 +255,11 @@ def history(run: Path) -> Iterator[LockEntry]:
         except FileNotFoundError:
             text = ""
         head, _, note = text.partition("\n")
-        found = LockEntry(number=number, text=text)
-        with contextlib.suppress(msgspec.DecodeError):
+        try:
             holder = msgspec.json.decode(head, type=Holder)
-            found = LockEntry(number=number, text=text, holder=holder, note=note.strip())
-        yield found
+        except msgspec.DecodeError:
+            holder, note = None, ""
+        yield LockEntry(number=number, text=text, holder=holder, note=note.strip())
 
 
 def _line(note: str) -> str:
@@ -279,11 +274,9 @@ def _numbers(run: Path) -> list[int]:
 def acquire(
     run: Path, me: Holder, check: Callable[[], None], report: Callable[[str], None]
 ) -> tuple[RunLock, set[str]]:
-    """The lock of `run`, and the tokens of the holders that were alive during the wait.
-
-    It waits for a living holder and succeeds a dead one. At every look it calls `check`, which may
-    raise an error to give up. Raises RunConflict if a living holder makes something else.
-    """
+    """The lock of `run`, and the tokens of the holders that were alive during the wait for it. At
+    every look it calls `check`, which may raise an error to give up. Raises RunConflict if a living
+    holder makes something else."""
     watch, seen, reported = HolderWatch(me), set[str](), False
     while True:
         entry = newest(run)

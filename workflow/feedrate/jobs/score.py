@@ -22,7 +22,7 @@ from feedrate.core import variables
 from feedrate.core.errors import Masker, tell
 from feedrate.core.files import write_json
 from feedrate.core.paths import EVENTS_NAME, SPEC_NAME
-from feedrate.core.processes import die_with_parent, supervisor
+from feedrate.core.processes import die_with_parent, this_process
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path
@@ -97,7 +97,7 @@ def score(
             with host_lock(lock_path(), partial(tell, "feedrate score")) as lock:
                 ended = subprocess.run(
                     job.command,
-                    env={**job.environment, variables.SUPERVISOR_PID: supervisor()},
+                    env={**job.environment, variables.SUPERVISOR_PID: this_process()},
                     check=False,
                     timeout=timeout_min(spec) * 60,
                     pass_fds=[lock],

@@ -1,11 +1,8 @@
 """The job of a run: `python -m feedrate train --spec SPEC --data MANIFEST --out RUN_DIR …`.
 
 Brings one run to its outcome: trained here, adopted from a job that was already at work on it, or
-decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a
-run. A cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the
-machine (device absent, data not as prepared, disk full, stopped from outside) leaves one sentence
-on stderr, a non-zero exit code and no outcome, so that the workflow tries again. In the last try,
-an absent device, wrong data or a full disk is a failed outcome too.
+decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states, and
+lists the ends with their exit codes: a fault of the machine leaves no outcome but in the last try.
 """
 
 import json
@@ -54,7 +51,6 @@ class Supervisor:
     data: Path
     """The dataset's manifest.json."""
     run: Path
-    """The run's folder."""
     me: Holder
     requests: StopRequests
     progress: ProgressLine
@@ -86,11 +82,8 @@ class Supervisor:
                 return
 
     def record_lost(self, cause: str) -> None:
-        """Record the outcome of a run whose tries were all lost without an outcome.
-
-        The result comes from what they left, from Slurm's records, or else from `cause`. A job that
-        is still at work loses the lock.
-        """
+        """Record the outcome of a run whose tries were all lost without one: from what they left,
+        from Slurm's records, or else `cause`. A job that is still at work loses the lock."""
         self.run.mkdir(parents=True, exist_ok=True)
         last = run_lock.newest(self.run)
         with run_lock.take_over(self.run, self.me) as lock:
@@ -107,8 +100,8 @@ class Supervisor:
         """LOCKED: find the outcome, or train for it."""
         if self._is_known(lock, seen, self.me.since):
             return
-        digests = earlier.Digests(self.me.identity.source, self.me.identity.data)
-        if cell := earlier.pruned_by(self.spec, digests, self.run):
+        made = self.me.identity
+        if cell := earlier.pruned_by(self.spec, (made.source, made.data), self.run):
             self._record(lock, Result("out_of_memory", earlier.not_tried(cell)))
             return
         try:
@@ -142,9 +135,8 @@ class Supervisor:
     def _record(self, lock: RunLock, result: Result) -> None:
         """DECIDED: write the outcome of a job whose processes did not start or did not end; if it
         failed, the machine is to blame."""
-        ended = self._outcome(result, self._origin(), datetime.now(UTC), 1) | {
-            "infrastructure": result.status == "failed"
-        }
+        ended = self._outcome(result, datetime.now(UTC), 1, read_commit())
+        ended["infrastructure"] = result.status == "failed"
         lock.renew()
         spec = msgspec.to_builtins(self.spec)
         outcome.publish_without_results(self.run, spec, ended, self.me.token)
@@ -176,8 +168,7 @@ class Supervisor:
             self.progress.report(f"{ended['status']}: {ended['cause']}")
 
     def _run_processes(self, attempt: Path, descriptor: int) -> dict[str, Any]:
-        """Run the job's processes, which inherit `descriptor`, the host's lock, in the folder
-        `attempt`; return the outcome."""
+        """Run the processes, which inherit the host's lock, in `attempt`; return the outcome."""
         module = ["feedrate", "worker", "--run", str(attempt), "--data", str(self.data.parent)]
         if self.resume:
             module.append("--resume")
@@ -185,7 +176,7 @@ class Supervisor:
         if keeps and self.spec.repeat == 1:
             module.append("--keep-weights")
         launch = prepare(self.spec, module, [attempt, self.data.parent], os.environ)
-        state, origin = machine_state(), self._origin()
+        state, commit = machine_state(), read_commit()
         started, start_s = datetime.now(UTC), time.monotonic()
         end = run_processes(
             attempt,
@@ -197,36 +188,30 @@ class Supervisor:
         )
         result = outcome.classify_exit(self.spec, attempt, end)
         return {
-            **self._outcome(result, origin, started, end.exit_code),
+            **self._outcome(result, started, end.exit_code, commit),
             "duration_s": round(time.monotonic() - start_s, 3),
             "machine_before": state,
             "host_peak_memory_gib": end.peak_gib,
         }
 
-    def _origin(self) -> dict[str, Any]:
-        """The keys of an outcome that are known before its result."""
-        made = self.me.identity
+    def _outcome(
+        self, result: Result, started: datetime, exit_code: int, commit: str
+    ) -> dict[str, Any]:
+        """The outcome of a job that ends now, and began at this commit."""
+        made, mask = self.me.identity, Masker()
         command = ["python", "-m", "feedrate", "train", "--spec", str(self.run / SPEC_NAME)]
         command += ["--data", str(self.data), "--out", str(self.run)]
         return {
             "schema": SCHEMA,
             "attempt": made.attempt,
-            "command": Masker()(shlex.join(command)),
-            "commit": read_commit(),
+            "command": mask(shlex.join(command)),
+            "commit": commit,
             "source_digest": made.source,
             "data_digest": made.data,
             "spec_digest": made.spec,
-        }
-
-    def _outcome(
-        self, result: Result, origin: dict[str, Any], started: datetime, exit_code: int
-    ) -> dict[str, Any]:
-        """The outcome of a job that ends now."""
-        return {
-            **origin,
             "status": result.status,
             "infrastructure": False,
-            "cause": Masker()(result.cause),
+            "cause": mask(result.cause),
             "exit_code": exit_code,
             "started_at": started.isoformat(timespec="seconds"),
             "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -246,8 +231,7 @@ def read_commit() -> str:
 
 
 def data_fault(spec: RunSpec, prepared: Path) -> DataError | None:
-    """The fault of the data or the fetched weights that the run reads, if any. The check may take
-    minutes, so it comes before the lock."""
+    """The fault of the data or weights, if any. This may take minutes: before the lock."""
     store, fetched = store_folder(spec.settings, prepared), fetched_index(spec.settings.model)
     try:
         check_prepared(prepared)
