@@ -34,8 +34,6 @@ from feedrate.data.tables import (
 )
 from feedrate.data.verify import Stored, verify_images
 
-WINOGROUND_SCHEMA = 2
-
 _IMAGES = ("image_0", "image_1")
 _TEXTS = ("caption_0", "caption_1", "tag", "secondary_tag", "collapsed_tag")
 
@@ -78,7 +76,7 @@ class Example(Strict, frozen=True, kw_only=True):
 class Winoground(Strict, frozen=True, kw_only=True):
     """examples.json."""
 
-    schema: int = WINOGROUND_SCHEMA
+    schema: int = 2
     name: Annotated[str, about("As config.yaml names this copy.")]
     source: Annotated[str, about("generated, folder or hub.")]
     origin: Annotated[str | None, about("The hub's repository.")]

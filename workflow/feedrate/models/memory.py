@@ -55,12 +55,9 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Needs(Strict, kw_only=True):
-    """The memory that a training step needs on each device, GiB.
-
-    `activations_gib` is live at the end of the forward pass, with cast weights. `peak_gib` counts
-    tensors, as `peak_memory_gib` of a run does. The verdict adds CONTEXT_GIB on accelerators;
-    `close` is within ERROR of the device's memory.
-    """
+    """The memory that a training step needs on each device, GiB. `activations_gib` is live at the
+    end of the forward pass, with cast weights. The verdict adds CONTEXT_GIB to the peak of tensors
+    on accelerators; `close` is within ERROR of the device's memory."""
 
     parameters: int
     weights_gib: float
@@ -229,10 +226,8 @@ class Live(Followed):
         own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
         self._known: dict[int, Any] = dict.fromkeys(own)
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = self.run(function, args, kwargs or {})
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = self.run(func, args, kwargs or {})
         for tensor in tensors_of(result):
             self._add(tensor.untyped_storage())
         self.moments.append((self._bytes[0], self._bytes[1], self._finished))
