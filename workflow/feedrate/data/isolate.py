@@ -35,9 +35,8 @@ def run_isolated(
 ) -> list[Result | Lost]:
     """Compute `task` of every item in `workers` new processes; return the results in order.
 
-    An exception of `task` is raised here. The item of a process that dies, or takes longer than
-    `timeout_s` for it, is Lost; while items are waiting, the process is replaced. No process is
-    left when this returns.
+    Raises what `task` raises. The item of a process that dies, or takes longer than `timeout_s` for
+    it, is Lost; while items are waiting, the process is replaced. None is left at the end.
     """
     results: list[Any] = [None] * len(items)
     waiting = deque(range(len(items)))

@@ -133,7 +133,6 @@ def read_picture(data: bytes, name: str) -> Picture:
 
 
 def _check_size(image: Image.Image) -> None:
-    """Raise Unusable if the header's width and height are not within the limits."""
     width, height = image.size
     size = f"{width} x {height} px"
     if width * height > MAX_MEGAPIXELS * 1e6:

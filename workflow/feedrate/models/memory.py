@@ -1,10 +1,8 @@
 """The memory of a training step, counted without a device and without weights.
 
 A forward and a backward pass run on torch's meta device, and every storage is followed until its
-release. Its size is fixed or belongs to the samples, so one trace gives every batch. To these come,
-from the sources of torch 2.13: DDP's buckets; what FSDP gathers; what AdamW computes aside.
-torch's own MemTracker needs the real device for the autocast, dropout and attention of GPUs.
-Compiled steps and fp8 count as eager steps in bf16. docs/memory.md has the errors.
+release. Its size is fixed or belongs to the samples, so one trace gives every batch. What DDP, FSDP
+and AdamW add is from the sources of torch 2.13. docs/memory.md has more, and the errors.
 """
 
 import tempfile
@@ -183,22 +181,7 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
     if halved:
         built.model.to(half)
-    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
-    fixed, of_samples, done = np.array(live.moments, dtype=float).T
-    trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
-    return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
-
-
-def stand_in(folder: Path, label: str) -> Path:
-    """A folder with what builders read of prepared data: a tokenizer, and a row with a class."""
-    train_tokenizer(["a caption"], folder / TOKENIZER)
-    pq.write_table(pa.table({"split": ["train"], label: ["a class"]}), folder / SAMPLES)
-    return folder
-
-
-def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
-    """Follow the storages of a forward and a backward pass of full samples."""
-    live = Live(built.model)
+    live, arithmetic = Live(built.model), AsOnDevice(half, cpu=cpu)
     for parameter in built.model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(live.take)
@@ -208,10 +191,19 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
             arithmetic.casts = {}
             loss = built.model(**batch, return_loss=True)["loss"]
             arithmetic.casts = None
-            live.forward = len(live.moments)
+            forward = len(live.moments)
             # loss.backward() would leave these modes, and recomputed layers need them.
             _engine_run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)
-    return live
+    fixed, of_samples, done = np.array(live.moments, dtype=float).T
+    trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
+    return Trace(built, fixed, of_samples / ROWS, done / trained, forward)
+
+
+def stand_in(folder: Path, label: str) -> Path:
+    """A folder with what builders read of prepared data: a tokenizer, and a row with a class."""
+    train_tokenizer(["a caption"], folder / TOKENIZER)
+    pq.write_table(pa.table({"split": ["train"], label: ["a class"]}), folder / SAMPLES)
+    return folder
 
 
 class Live(Followed):
@@ -221,7 +213,7 @@ class Live(Followed):
         super().__init__()
         self.moments: list[tuple[int, int, int]] = []
         """After each operation: fixed bytes, those of samples, elements of finished gradients."""
-        self.forward = self._finished = 0
+        self._finished = 0
         self._bytes = [0, 0]
         own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
         self._known: dict[int, Any] = dict.fromkeys(own)
