@@ -181,22 +181,10 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
     if halved:
         built.model.to(half)
-    live, arithmetic = Live(built.model), AsOnDevice(half, cpu=cpu)
-    for parameter in built.model.parameters():
-        if parameter.requires_grad:
-            parameter.register_post_accumulate_grad_hook(live.take)
-    with torch.device("meta"), NoValues(), Chosen(built.model), fused_attention(), live:
-        batch = empty_batch(built, tokens, ROWS)
-        with arithmetic:
-            arithmetic.casts = {}
-            loss = built.model(**batch, return_loss=True)["loss"]
-            arithmetic.casts = None
-            forward = len(live.moments)
-            # loss.backward() would leave these modes, and recomputed layers need them.
-            _engine_run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)
+    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
     fixed, of_samples, done = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
-    return Trace(built, fixed, of_samples / ROWS, done / trained, forward)
+    return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
 
 
 def stand_in(folder: Path, label: str) -> Path:
@@ -206,6 +194,24 @@ def stand_in(folder: Path, label: str) -> Path:
     return folder
 
 
+def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
+    """Follow the storages of a forward and a backward pass of full samples."""
+    live = Live(built.model)
+    for parameter in built.model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(live.take)
+    with torch.device("meta"), NoValues(), Chosen(built.model), fused_attention(), live:
+        batch = empty_batch(built, tokens, ROWS)
+        with arithmetic:
+            arithmetic.casts = {}
+            loss = built.model(**batch, return_loss=True)["loss"]
+            arithmetic.casts = None
+            live.forward = len(live.moments)
+            # loss.backward() would leave these modes, and recomputed layers need them.
+            _engine_run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)
+    return live
+
+
 class Live(Followed):
     """Sums the bytes of live storages after every operation, without those of a model."""
 
@@ -213,7 +219,7 @@ class Live(Followed):
         super().__init__()
         self.moments: list[tuple[int, int, int]] = []
         """After each operation: fixed bytes, those of samples, elements of finished gradients."""
-        self._finished = 0
+        self.forward = self._finished = 0
         self._bytes = [0, 0]
         own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
         self._known: dict[int, Any] = dict.fromkeys(own)
