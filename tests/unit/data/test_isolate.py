@@ -75,9 +75,9 @@ def test_a_lost_process_is_replaced_only_while_items_are_waiting(monkeypatch):
     started = []
 
     class Counted(isolate._Worker):
-        def __init__(self, task):
+        def __init__(self, *given):
             started.append(self)
-            super().__init__(task)
+            super().__init__(*given)
 
     monkeypatch.setattr(isolate, "_Worker", Counted)
     assert run_isolated(work, ["crash", 1, "crash"], workers=1, timeout_s=60)[1] == 2

@@ -61,7 +61,7 @@ def test_an_unknown_class_is_left_out_of_the_loss(make):
 
 
 def test_classes_are_the_training_splits_values_in_order(labelled, tmp_path):
-    classes = ClassTokenizer.of_column(labelled, "contest_number", 1000)
+    classes = ClassTokenizer(labelled, "contest_number", 1000)
     assert classes.names == [str(n) for n in range(100, 112)]
     tokens = classes(["100", "111", "9"])
     assert tokens["input_ids"].tolist() == [[0], [11], [UNKNOWN]]
@@ -80,7 +80,7 @@ def test_classes_are_the_training_splits_values_in_order(labelled, tmp_path):
 )
 def test_columns_that_cannot_be_classes(labelled, column, outputs, message):
     with pytest.raises(ModelError, match=message):
-        ClassTokenizer.of_column(labelled, column, outputs)
+        ClassTokenizer(labelled, column, outputs)
 
 
 def test_a_checkpoint_gives_the_same_model(make, labelled, tmp_path):

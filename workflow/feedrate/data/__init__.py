@@ -1,4 +1,1 @@
-"""Datasets before training: fetch, verify, prepare, store.
-
-Knows neither models nor how a training job loads the data.
-"""
+"""Datasets before training: fetch, verify, prepare. Knows neither models nor loaders."""

@@ -222,7 +222,6 @@ class _Ink:
             self._draw.line(self._trembling(corners), shapes.BLACK.rgb, self._line_px, "curve")
 
     def _hatch(self, corners: shapes.Points) -> None:
-        """Draw diagonal lines inside a polygon."""
         left, top = (math.floor(min(values)) for values in zip(*corners, strict=True))
         right, bottom = (math.ceil(max(values)) for values in zip(*corners, strict=True))
         size = width, height = right - left + 1, bottom - top + 1

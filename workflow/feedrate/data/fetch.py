@@ -8,6 +8,7 @@ import errno
 import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -102,26 +103,25 @@ class ListedFiles:
         """`root` must be resolved."""
         self.root = root
         self._seen: dict[str, RawFile | str] = {}
-        self._lost: dict[str, int] = {}
+        self._rows = Counter[str]()
 
     def find(self, named: str) -> str | None:
-        """The path under the root of a usable file; None for an unusable one, which is counted."""
+        """The path under the root of a usable file; None for an unusable one."""
+        self._rows[named] += 1
         if named not in self._seen:
             try:
                 self._seen[named] = self._examine(named)
             except Unusable as reason:
                 self._seen[named] = str(reason)
         seen = self._seen[named]
-        if isinstance(seen, RawFile):
-            return seen.path
-        self._lost[named] = self._lost.get(named, 0) + 1
-        return None
+        return seen.path if isinstance(seen, RawFile) else None
 
     def lost(self) -> list[LeftOut]:
         """The unusable files, with the number of rows lost by each."""
         return [
-            LeftOut(path=named, reason=str(self._seen[named]), rows=rows)
-            for named, rows in self._lost.items()
+            LeftOut(path=named, reason=seen, rows=self._rows[named])
+            for named, seen in self._seen.items()
+            if isinstance(seen, str)
         ]
 
     def found(self) -> list[RawFile]:

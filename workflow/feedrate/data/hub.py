@@ -50,8 +50,7 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
 
 
 def check_fetched(index: Path) -> None:
-    """Compare a fetched checkpoint with the checksums in `index` (fetched.json). Raises
-    DataError."""
+    """Compare a checkpoint with its checksums in `index` (fetched.json). Raises DataError."""
     try:
         sha256: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -70,11 +69,9 @@ def download(
     patterns: Sequence[str],
     advice: str,
 ) -> Path:
-    """Download a repository's files that match `patterns`; return their folder in the hub's cache.
-
-    Without a network, the cache's copy of this revision is used. The folder's name is the commit.
-    Raises the DataError of `unavailable`.
-    """
+    """Download a repository's files that match `patterns`; return their folder in the hub's cache,
+    whose name is the commit. Without a network, it is the cache's copy of this revision. Raises the
+    DataError of `unavailable`."""
     import huggingface_hub
 
     try:

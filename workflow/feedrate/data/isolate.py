@@ -7,7 +7,6 @@ whose workers share a queue, such as Pebble's, sometimes name another item or st
 import multiprocessing
 import resource
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,8 +23,6 @@ Result = TypeVar("Result")
 MEMORY_BYTES = 2 * 2**30
 """Address space that a worker may use in addition to that of its imports."""
 
-_POLL_S = 60.0
-
 
 class Lost(NamedTuple):
     """An item without a result: the reason, such as a crash of its process."""
@@ -38,36 +35,27 @@ def run_isolated(
 ) -> list[Result | Lost]:
     """Compute `task` of every item in `workers` new processes; return the results in order.
 
-    An exception of `task` is raised here. The item of a process that dies, or takes longer than
-    `timeout_s` for it, is Lost; while items are waiting, the process is replaced. No process is
-    left when this returns.
+    Raises what `task` raises. The item of a process that dies, or takes longer than `timeout_s` for
+    it, is Lost; while items are waiting, the process is replaced. None is left at the end.
     """
     results: list[Any] = [None] * len(items)
     waiting = deque(range(len(items)))
-    team = [_Worker(task) for _ in range(min(workers, len(items)))]
+    team = [_Worker(task, timeout_s) for _ in range(min(workers, len(items)))]
     missing = len(items)
     try:
         while missing:
-            remaining_s = min(worker.deadline for worker in team) - time.monotonic()
-            timeout = min(max(remaining_s, 0.0), _POLL_S)
-            ready = wait([worker.connection for worker in team], timeout)
-            for worker in list(team):
-                if worker.connection in ready:
-                    outcome = worker.receive()
-                elif time.monotonic() > worker.deadline:
-                    outcome = Lost(f"it took longer than {timeout_s:g} s")
-                    worker.usable = False
-                else:
-                    continue
+            ready = wait([worker.connection for worker in team])
+            for worker in [one for one in team if one.connection in ready]:
+                outcome = worker.receive()
                 if worker.item is not None:
                     results[worker.item] = outcome
                     missing -= 1
                 if worker.usable:
-                    worker.give(waiting.popleft() if waiting else None, items, timeout_s)
+                    worker.give(waiting.popleft() if waiting else None, items)
                 else:
                     worker.stop()
                     team.remove(worker)
-                    team += [_Worker(task)] if waiting else []
+                    team += [_Worker(task, timeout_s)] if waiting else []
     finally:
         for worker in team:
             worker.stop()
@@ -77,13 +65,13 @@ def run_isolated(
 class _Worker:
     """A process and the index of the item that it works on, None while it starts or is idle."""
 
-    def __init__(self, task: Callable[[Any], Any]) -> None:
+    def __init__(self, task: Callable[[Any], Any], timeout_s: float) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.item: int | None = None
         self.usable = True
-        self.deadline = float("inf")
-        self._process = context.Process(target=_serve, args=(task, theirs), daemon=True)
+        self._timeout_s = timeout_s
+        self._process = context.Process(target=_serve, args=(task, timeout_s, theirs), daemon=True)
         # The process inherits the blocked signal, so Ctrl-C reaches the parent, which stops it.
         # Starting the tracker unblocks the signal (CPython 3.11 to 3.13), so it starts before.
         resource_tracker.ensure_running()
@@ -94,10 +82,9 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         theirs.close()
 
-    def give(self, item: int | None, items: Sequence[Any], timeout_s: float) -> None:
+    def give(self, item: int | None, items: Sequence[Any]) -> None:
         """Send the next item, if there is one."""
         self.item = item
-        self.deadline = float("inf") if item is None else time.monotonic() + timeout_s
         if item is not None:
             with suppress(BrokenPipeError):  # it has died; `receive` reports that
                 self.connection.send(items[item])
@@ -113,6 +100,8 @@ class _Worker:
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             if self.item is None:
                 raise RuntimeError(f"a worker process ended as it started ({how})") from None
+            if code == -signal.SIGALRM:
+                return Lost(f"it took longer than {self._timeout_s:g} s")
             return Lost(f"reading it ended the process ({how})")
         if error is not None:
             raise error
@@ -125,18 +114,22 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(task: Callable[[Any], Any], connection: Connection) -> None:
-    """Run `task` on the items from the pipe, in a worker process, until the parent is gone."""
+def _serve(task: Callable[[Any], Any], timeout_s: float, connection: Connection) -> None:
+    """Run `task` on the items from the pipe, in a worker process, until the parent is gone. If one
+    takes too long, the alarm ends the process, also in a decoder that never returns."""
     die_with_parent()
     _limit_memory()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(EOFError, OSError):
         connection.send((None, None))  # ready
         while True:
             item = connection.recv()
+            signal.setitimer(signal.ITIMER_REAL, timeout_s)
             try:
                 result, error = task(item), None
             except Exception as raised:
                 result, error = None, raised
+            signal.setitimer(signal.ITIMER_REAL, 0)
             connection.send((result, error))
 
 

@@ -22,9 +22,6 @@ from feedrate.core.files import digest_file, digest_value
 
 Document = TypeVar("Document")
 
-RAW_SCHEMA, MANIFEST_SCHEMA, STORE_SCHEMA = 1, 1, 1
-"""Versions of the files; raise one when its files change."""
-
 SPLITS = ("train", "validation", "test")
 
 ROWS = "rows.parquet"
@@ -60,8 +57,8 @@ class Unusable(Exception):
 
 
 def check_regular(path: Path) -> os.stat_result:
-    """The state of a regular file that is not too large. Raises Unusable for anything else, and
-    OSError. Pipes and devices are not opened, because they could block."""
+    """The state of a regular file that is not too large. Raises OSError, and Unusable for anything
+    else: pipes and devices could block if they were opened."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise Unusable("not a regular file")
@@ -97,9 +94,9 @@ class Fetched(Strict, frozen=True, kw_only=True):
 
 
 class RawIndex(Strict, frozen=True, kw_only=True):
-    """raw/index.json."""
+    """raw/index.json; raise `schema`, here and below, when the files of the folder change."""
 
-    schema: int = RAW_SCHEMA
+    schema: int = 1
     dataset: str
     source: Annotated[str, about("generated, folder or hub.")]
     root: Annotated[str, about("Absolute folder of the images; empty: the index's own.")] = ""
@@ -119,7 +116,7 @@ class SplitCount(Strict, kw_only=True):
 class Manifest(Strict, kw_only=True):
     """prepared/manifest.json: small, and the same for the same data, whenever and wherever."""
 
-    schema: int = MANIFEST_SCHEMA
+    schema: int = 1
     dataset: str
     splits: dict[str, SplitCount]
     files: Annotated[dict[str, str], about("SHA-256 of the files for training except images.")]
@@ -131,7 +128,7 @@ class Manifest(Strict, kw_only=True):
 class StoreSpec(Strict, kw_only=True):
     """Everything that a store depends on, except its data. A change here makes another store."""
 
-    schema: int = STORE_SCHEMA
+    schema: int = 1
     model: Annotated[ModelSettings, about("Determines the size of images and the tokenizer.")]
     max_tokens: int
     label: Annotated[str, about("Column with the classes, for a classifier.")]
@@ -176,7 +173,7 @@ def store_spec(settings: Settings) -> StoreSpec | None:
 
 
 def store_folder(settings: Settings, prepared: Path) -> Path | None:
-    """The folder of the store that these settings need; None: they need none."""
+    """The folder of that store."""
     spec = store_spec(settings)
     return prepared.parent / "store" / spec.key if spec else None
 
@@ -201,8 +198,8 @@ def read_store(folder: Path) -> StoreIndex:
 
 
 def read_document(path: Path, kind: type[Document], missing: str) -> Document:
-    """Read a JSON file of type `kind`; `missing` is the conclusion if there is no file. Raises
-    DataError, also if it is not of this version."""
+    """Read a JSON file of type `kind`. Raises DataError if it is not of this version, or, with the
+    conclusion `missing`, if there is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -220,8 +217,7 @@ def images_digest(sha256: Mapping[str, str]) -> str:
 
 
 def check_prepared(folder: Path) -> Manifest:
-    """Compare every file of a prepared dataset with its manifest: number, size and SHA-256. Raises
-    DataError."""
+    """Compare every file of prepared data with its manifest (size, SHA-256). Raises DataError."""
     manifest = read_manifest(folder / MANIFEST)
     for name, sha256 in manifest.files.items():
         check_file(folder, name, sha256)
@@ -245,13 +241,11 @@ def check_store(folder: Path) -> None:
 
 
 def check_file(folder: Path, name: str, sha256: str, size: int | None = None) -> None:
-    """Compare a file of a folder with its SHA-256 and, if given, its size in bytes. Raises
-    DataError."""
-    path = folder / name
+    """Compare a file with its SHA-256 and, if given, its size in bytes. Raises DataError."""
     try:
-        if size is not None and path.stat().st_size != size:
+        if size is not None and (folder / name).stat().st_size != size:
             raise _different(folder, name, f"does not have the recorded {size} bytes")
-        if digest_file(path) != sha256:
+        if digest_file(folder / name) != sha256:
             raise _different(folder, name, "does not match its recorded checksum")
     except OSError as error:
         raise _different(folder, name, f"cannot be read ({error.strerror})") from None

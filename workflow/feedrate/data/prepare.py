@@ -37,7 +37,6 @@ from feedrate.data.manifest import (
 from feedrate.data.tables import make_table, read_table, write_table
 from feedrate.data.verify import Stored, verify_images
 
-REPORT_SCHEMA = 1
 _SHOWN = 20
 
 VOCABULARY = 4096
@@ -50,7 +49,6 @@ SPECIAL = {
     "mask_token": "<mask>",
 }
 """RoBERTa's special tokens, in RoBERTa's order: <pad> is 1, as BridgeTower's text model expects."""
-_MAX_LENGTH = 512
 
 
 def preprocess_dataset(index: Path, settings: Dataset, out: Path) -> None:
@@ -189,7 +187,7 @@ def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
     )
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": _MAX_LENGTH,
+        "model_max_length": 512,
         "cls_token": first,
         "sep_token": last,
         "clean_up_tokenization_spaces": False,
@@ -209,7 +207,7 @@ def make_report(
     machine names or absolute paths."""
     images = stored.values()
     return {
-        "schema": REPORT_SCHEMA,
+        "schema": 1,
         "dataset": index.dataset,
         "source": index.source,
         "revision": index.revision,

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile, Unusable, check_regular
@@ -27,7 +27,6 @@ MAX_ASPECT = 20.0
 """A longer strip would become huge once its shorter side is scaled to the model's size."""
 JPEG_QUALITY = 95
 
-_ORIENTATION, _UPRIGHT = 0x0112, 1
 _ENDINGS = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "MPO": (".mpo", ".jpg", ".jpeg"),
@@ -134,7 +133,6 @@ def read_picture(data: bytes, name: str) -> Picture:
 
 
 def _check_size(image: Image.Image) -> None:
-    """Raise Unusable if the header's width and height are not within the limits."""
     width, height = image.size
     size = f"{width} x {height} px"
     if width * height > MAX_MEGAPIXELS * 1e6:
@@ -146,25 +144,18 @@ def _check_size(image: Image.Image) -> None:
 
 
 def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
-    kind, mode = str(image.format), image.mode
-    changes: list[str] = []
-    ending = PurePath(name).suffix.lower()
-    if ending and ending not in _ENDINGS[kind]:
-        changes.append("wrong extension")
-    keep = kind == "JPEG" and mode in ("L", "RGB")
-    if kind != "JPEG":
-        changes.append(f"{kind} to JPEG")
-    if getattr(image, "is_animated", False):
-        changes.append("first frame of several")
-    if kind == "JPEG" and image.info.get("progressive"):
-        changes.append("progressive to baseline")
-        keep = False
+    kind, mode, ending = str(image.format), image.mode, PurePath(name).suffix.lower()
+    differs = {
+        "wrong extension": ending and ending not in _ENDINGS[kind],
+        f"{kind} to JPEG": kind != "JPEG",
+        "first frame of several": getattr(image, "is_animated", False),
+        "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
+    }
     image.load()
     turned = _upright(image)
-    if turned is not image:
-        changes.append("rotated as its EXIF says")
-        keep = False
-    if keep:
+    differs["rotated as its EXIF says"] = turned is not image
+    changes = [change for change, is_so in differs.items() if is_so]
+    if mode in ("L", "RGB") and set(changes) <= {"wrong extension"}:
         return Picture(data, *image.size, mode, kind, tuple(changes))
     if turned.has_transparency_data:
         changes.append("transparency on white")
@@ -180,12 +171,10 @@ def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
 def _upright(image: Image.Image) -> Image.Image:
     """The image rotated as its EXIF data say; the same object without usable EXIF data."""
     try:
-        orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
     except Exception:  # damaged EXIF data do not make a picture unusable
         return image
-    if orientation == _UPRIGHT or orientation not in range(2, 9):
-        return image
-    return ImageOps.exif_transpose(image)
+    return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image
 
 
 def _rgb(image: Image.Image) -> Image.Image:

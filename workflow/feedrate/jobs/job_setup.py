@@ -24,6 +24,7 @@ from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset, without_chance
 from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built
+from feedrate.models.layers import running_attention
 
 
 def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placement) -> Adapter:
@@ -141,7 +142,7 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
             parameters=built.parameters,
             flops_per_sample=counted.get(padded),
             flops_per_real_sample=counted.get(real),
-            attention=built.attention,
+            attention=running_attention(built.model),
             precision=spec.settings.train.precision,
         )
     )

@@ -143,7 +143,6 @@ class PairDataset(Dataset[Sample]):
             self._write(place, number)
 
     def _write(self, place: torch.Tensor, number: int) -> None:
-        """Write one sample's pixels."""
         with stages.sample():
             pixels = self._pixels(number)
             with stages.span("collate"):

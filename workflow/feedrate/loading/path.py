@@ -217,7 +217,12 @@ class FedLoader(DataLoader[Any]):
 
     def __init__(self, replaced: Any, setting: str, feed: Feed, done: Done | None) -> None:
         # A library that makes a loader of its own from this one must not decode unnoticed.
-        refuse = partial(_refuse, setting)
+        def refuse(_samples: Any) -> None:
+            raise UnsupportedError(
+                f"{setting}: rows were requested on the host by the Trainer's own loader, which "
+                "must not decode; use host"
+            )
+
         super().__init__(replaced.dataset, batch_sampler=replaced.batch_sampler, collate_fn=refuse)
         self._feed, self._done = feed, done
 
@@ -229,13 +234,6 @@ class FedLoader(DataLoader[Any]):
             # torch's own loaders draw a number here. With it, dropout is the same on all paths.
             torch.empty((), dtype=torch.int64).random_()
         return self._feed(order[done:])
-
-
-def _refuse(setting: str, _samples: Any) -> None:
-    raise UnsupportedError(
-        f"{setting}: rows were requested on the host by the Trainer's own loader, which must not "
-        "decode; use host"
-    )
 
 
 def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCHES) -> LoadingPath:

@@ -5,9 +5,8 @@ until a `Recorder` is attached to the process and switched on, which happens onl
 after the timed window. It then takes about 2 us, and more beside a decoder, which fills the
 processor's caches, so only one sample in `EVERY` has its stages recorded.
 
-A virtual speed-up (Curtsinger and Berger, "Coz", SOSP 2015) shows what a faster stage would gain:
-whenever a process spends t in the stage, all others are delayed by share * t. Relative to them, the
-stage is then faster by `share`. The delays are subtracted from the wall time in the end.
+A virtual speed-up (docs/measurement-predictions.md) shows what a faster stage would gain: whenever
+a process spends t in the stage, all others are delayed by share * t.
 """
 
 import threading
@@ -218,7 +217,6 @@ class Span:
 
 
 def _part() -> "Process | None":
-    """The part of this thread, or of this process."""
     return getattr(_own, "process", _here)
 
 

@@ -1,8 +1,7 @@
 """Reading files as a storage of `loader.storage` gives them: from memory, from the disk, or late.
 
 `cold` asks the kernel to drop a file's pages before each read (posix_fadvise). A file system may
-ignore that; mincore tells, and the run ends with the reason. Caches below the kernel's (a disk's, a
-hypervisor's, a file server's) cannot be dropped from here.
+ignore that; mincore tells, and the run ends with the reason.
 """
 
 import ctypes

@@ -1,4 +1,1 @@
-"""The models: one file each with its builder, sizes, offers and heads; layers, checkpoints, FLOPs.
-
-Does not know loaders or jobs.
-"""
+"""The models and their layers, checkpoints, FLOPs and memory. Knows neither loaders nor jobs."""

@@ -65,23 +65,15 @@ class Built:
         """Parameters, trained or not."""
         return sum(p.numel() for p in self.model.parameters())
 
-    @property
-    def attention(self) -> str:
-        """The attention that the model would run now, read from its modules."""
-        from feedrate.models.layers import running_attention
-
-        return running_attention(self.model)
-
 
 def build(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, *, empty: bool = False
 ) -> Built:
-    """The model that `settings` name, with random weights or a checkpoint's.
+    """The model that `settings` name, with a checkpoint's weights, or random ones of torch's
+    generator and the tokenizer in `prepared`, the dataset's folder.
 
-    `prepared` is the dataset's folder; models with random weights use its tokenizer. Random weights
-    come from the current state of torch's generator. An `empty` model leaves them undefined, and
-    they take no memory until they are written. Raises ModelError for a name, a size, a setting or a
-    checkpoint that does not exist.
+    An `empty` model leaves its weights undefined, and they take no memory until they are written.
+    Raises ModelError for a name, a size, a setting or a checkpoint that does not exist.
     """
     weightless: Any = nullcontext
     if empty:  # transformers 4, on Gaudi, lacks it
@@ -227,18 +219,12 @@ def load_config(kind: Any, settings: ModelSettings) -> Any:
 
 
 def find_tokenizer(settings: ModelSettings, prepared: Path, vocabulary: int) -> Any:
-    """The checkpoint's tokenizer; for random weights that of the prepared data, which may have
-    `vocabulary` tokens. Raises ModelError."""
-    if settings.checkpoint is None:
-        return prepared_tokenizer(prepared, vocabulary, settings.size)
-    return load_tokenizer(settings)
-
-
-def load_tokenizer(settings: ModelSettings) -> Any:
-    """The checkpoint's tokenizer, of its own class if this transformers has it. Raises
-    ModelError."""
+    """The checkpoint's tokenizer, of its own class if this transformers has it; for random weights
+    that of the prepared data, which may have `vocabulary` tokens. Raises ModelError."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    if settings.checkpoint is None:
+        return prepared_tokenizer(prepared, vocabulary, settings.size)
     try:
         tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
     except ModelError:  # transformers 5 saves class names that 4.55 does not know

@@ -26,14 +26,12 @@ ATTENTION: Any = functional.scaled_dot_product_attention
 
 
 class NoValues(TorchFunctionMode):
-    """Treats tensors without values as false, for code that asks whether anything is masked."""
+    """A tensor without values is false, for code that asks whether anything is masked."""
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function is torch.Tensor.__bool__ and args[0].is_meta:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__bool__ and args[0].is_meta:
             return False
-        return function(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 class Chosen(TorchFunctionMode):
@@ -44,15 +42,13 @@ class Chosen(TorchFunctionMode):
         super().__init__()
         self._model = model
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function not in (Tensor.__getitem__, Tensor.__setitem__):
-            return function(*args, **(kwargs or {}))
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in (Tensor.__getitem__, Tensor.__setitem__):
+            return func(*args, **(kwargs or {}))
         values, index, *new = args
         mask, *others = index if isinstance(index, tuple) else (index,)
         if not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.is_meta):
-            return function(*args, **(kwargs or {}))
+            return func(*args, **(kwargs or {}))
         if new:
             return values.masked_fill_(mask, *new)
         rows, *width = mask.shape
@@ -114,22 +110,17 @@ class Counter(Followed):
         super().__init__()
         self.flops = 0
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = self.run(function, args, kwargs)
-        if count := flop_registry.get(function._overloadpacket):
+        result = self.run(func, args, kwargs)
+        if count := flop_registry.get(func._overloadpacket):
             self.flops += count(*args, **kwargs, out_val=result)
         return result
 
 
 def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:
-    """FLOPs of a batch of one image and its text, forward and backward, 2 per multiply-add.
-
-    Both are made on the meta device, which takes no memory and computes nothing. The part that
-    depends on the batch size (the contrastive logits) is below 1e-8 of the whole.
-    """
+    """FLOPs of a batch of one image and its text, forward and backward, 2 per multiply-add. The
+    part that depends on the batch size (the contrastive logits) is below 1e-8 of the whole."""
     with torch.device("meta"), NoValues():
         model = make_model().train()
         pair = one_pair(side_px, max_tokens)
@@ -139,8 +130,7 @@ def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_toke
 
 
 def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
-    """FLOPs of a forward pass of a batch of one, 2 per multiply-add, with tensors without values in
-    place of the weights and those in `sample`."""
+    """FLOPs of a forward pass of `sample`, a batch of one, 2 per multiply-add."""
     return float(_counted(model, sample).get_total_flops())
 
 
@@ -162,6 +152,7 @@ def forward_by_part(
 
 
 def _counted(model: torch.nn.Module, sample: Mapping[str, Any]) -> FlopCounterMode:
+    """A counter after the pass, with tensors without values in place of weights and sample."""
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     empty, inputs = (
         {name: torch.empty_like(value, device="meta") for name, value in tensors.items()}
@@ -220,17 +211,15 @@ class AsOnDevice(TorchFunctionMode):
         self._to = dict.fromkeys(self.IN_HALF, half) | wholes if half else {}
         self._fused = not cpu
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if function is functional.dropout and self._fused and kwargs["training"] and kwargs["p"]:
+        if func is functional.dropout and self._fused and kwargs["training"] and kwargs["p"]:
             return torch.native_dropout(args[0], kwargs["p"], True)[0]
-        if function is ATTENTION:
+        if func is ATTENTION:
             return attend(*args)
-        if to := self._to.get(function):
+        if to := self._to.get(func):
             args, kwargs = tree_map_only(Tensor, lambda v: self._cast(v, to), (args, kwargs))
-        return function(*args, **kwargs)
+        return func(*args, **kwargs)
 
     def _cast(self, value: Tensor, to: torch.dtype) -> Tensor:
         if not value.is_floating_point():
@@ -242,15 +231,13 @@ class AsOnDevice(TorchFunctionMode):
         return self.casts[id(value)]
 
 
-STATES = 2
-"""States that Adam keeps per parameter."""
 OF_THE_WEIGHTS = (
     *("adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused"),
     "adamw_apex_fused",
 )
 """Variants of Adam whose states have the precision of the weights."""
 STATE_BYTES = {"adamw_torch_8bit": 1, "adamw_8bit": 1, "adamw_bnb_8bit": 1, "adamw_torch_4bit": 0.5}
-"""Bytes of each state in other variants of Adam."""
+"""Bytes of each state in other variants of Adam, which keeps two states per parameter."""
 
 
 class DoesNotFitError(MemoryError):
@@ -266,15 +253,13 @@ class StateGib(NamedTuple):
 
 
 def states_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> StateGib:
-    """Weights, gradients and optimizer states of one of `count` devices, without activations.
-
-    With `cpu_offload` they are in the host's memory. The model may be on the meta device. This is a
-    lower bound: it leaves out exchange buffers, cached half-precision weights, fragmentation, the
-    whole layers that sharding gathers, and the states of unknown optimizers.
-    """
+    """Weights, gradients and optimizer states of one of `count` devices; with `cpu_offload` they
+    are in the host's memory. A lower bound: it leaves out activations, exchange buffers, cached
+    half-precision weights, fragmentation, the whole layers that sharding gathers, and the states of
+    unknown optimizers."""
     weight = 2 if train.precision.endswith("_full") else 4
     known = weight if train.optimizer in OF_THE_WEIGHTS else 0
-    state = STATES * STATE_BYTES.get(train.optimizer, known)
+    state = 2 * STATE_BYTES.get(train.optimizer, known)
     total = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     parts = weight * total, weight * trained, state * trained

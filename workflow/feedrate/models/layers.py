@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +18,8 @@ Kinds = tuple[type[Module], ...]
 def use_sdpa(model: Module, kinds: Kinds) -> None:
     """Replace the attention of the modules of `kinds` with torch's fused attention.
 
-    The modules have linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
-    transformers runs only eagerly. Scores, masks and dropout stay the same; the attention
-    probabilities are not returned.
+    They have linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
+    transformers runs only eagerly. The attention probabilities are not returned.
     """
     for module in model.modules():
         if isinstance(module, kinds):
@@ -68,11 +67,8 @@ def _sdpa(
 
 
 def checkpoint_layers(model: Module, kinds: Kinds) -> None:
-    """Keep only the inputs of the layers of `kinds`; the backward pass computes the rest again.
-
-    This works for all models, including those for which the library lacks it (BridgeTower). The
-    random state is restored, so the numbers stay the same.
-    """
+    """Keep only the inputs of the layers of `kinds`; the backward pass computes the rest again from
+    the same random state. The library lacks this for some models (BridgeTower)."""
     for module in model.modules():
         if isinstance(module, kinds):
             module.forward = partial(_checkpointed, module, module.forward)
@@ -170,17 +166,11 @@ def tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
     }
 
 
-class PixelStatistics(NamedTuple):
-    """Mean and standard deviation of the pixels that a model was made for, by channel."""
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-
-
-CLIP = PixelStatistics(
-    mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
-)
-"""For CLIP, BridgeTower and FLAVA: the library's image processors for them use these values."""
-
-IMAGENET = PixelStatistics(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-"""For image classification on ImageNet-1K."""
+CLIP: dict[str, Any] = {
+    "mean": (0.48145466, 0.4578275, 0.40821073),
+    "std": (0.26862954, 0.26130258, 0.27577711),
+}
+"""Statistics of the pixels, by channel, for CLIP, BridgeTower and FLAVA: the library's image
+processors for them use these values."""
+IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+"""The same for image classification on ImageNet-1K."""

@@ -1,10 +1,8 @@
 """The memory of a training step, counted without a device and without weights.
 
 A forward and a backward pass run on torch's meta device, and every storage is followed until its
-release. Its size is fixed or belongs to the samples, so one trace gives every batch. To these come,
-from the sources of torch 2.13: DDP's buckets; what FSDP gathers; what AdamW computes aside.
-torch's own MemTracker needs the real device for the autocast, dropout and attention of GPUs.
-Compiled steps and fp8 count as eager steps in bf16. docs/memory.md has the errors.
+release. Its size is fixed or belongs to the samples, so one trace gives every batch. What DDP, FSDP
+and AdamW add is from the sources of torch 2.13. docs/memory.md has more, and the errors.
 """
 
 import tempfile
@@ -55,12 +53,9 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Needs(Strict, kw_only=True):
-    """The memory that a training step needs on each device, GiB.
-
-    `activations_gib` is live at the end of the forward pass, with cast weights. `peak_gib` counts
-    tensors, as `peak_memory_gib` of a run does. The verdict adds CONTEXT_GIB on accelerators;
-    `close` is within ERROR of the device's memory.
-    """
+    """The memory that a training step needs on each device, GiB. `activations_gib` is live at the
+    end of the forward pass, with cast weights. The verdict adds CONTEXT_GIB to the peak of tensors
+    on accelerators; `close` is within ERROR of the device's memory."""
 
     parameters: int
     weights_gib: float
@@ -229,10 +224,8 @@ class Live(Followed):
         own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
         self._known: dict[int, Any] = dict.fromkeys(own)
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = self.run(function, args, kwargs or {})
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = self.run(func, args, kwargs or {})
         for tensor in tensors_of(result):
             self._add(tensor.untyped_storage())
         self.moments.append((self._bytes[0], self._bytes[1], self._finished))

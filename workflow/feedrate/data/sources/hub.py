@@ -73,8 +73,7 @@ def _find(settings: Hub) -> tuple[str, str | None]:
 
 
 def _own_folder(settings: Hub) -> Path:
-    """The folder with the files that the tables may name: the user's, or the dataset's part of the
-    hub's cache."""
+    """The folder of the files that tables may name: the user's, or the dataset's in the cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 

@@ -1,19 +1,7 @@
 """The decoders, one file each: they turn JPEG files into pixels on one of the decode paths.
 
-It declares these constants, which are read without importing it. Only LEVEL must be.
-
-LEVEL      the value of `loader.decode` (the decode path) that it implements
-KINDS      the device kinds that decode with it; missing: the host decodes, for any kind
-ORDER      its place among the decoders of the same path and kind, the lowest first; missing: last
-TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
-FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"
-LACKS      stages that it does not have; one that it has and does not mark counts as not split
-IGNORES    settings of `loader` that change nothing; cells that differ in no other are one run
-
-A decoder on the host defines `read(source, row, draw)`, which the loader's workers call. A decoder
-on a device defines `open_path(device, loader)`. It raises UnsupportedError if something is missing;
-then the next decoder of the same path and kind is tried, and a line in the job's log says so. No
-other decode path is ever used.
+docs/loading.md ("Add a decoder") lists the constants that they declare, which are read without
+importing them, and what they define. No other decode path ever replaces the one that was asked for.
 """
 
 import math

@@ -184,7 +184,6 @@ class LibraryPath(FedPath):
             return numbers, levels(dataset, pixels.cpu())
 
     def _complete(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """The library's batches with all that the model takes."""
         asked_s = perf_counter()
         for numbers, pixels, complete_s in self._made(dataset, order):
             if complete_s and self._settings.workers:  # handed over once complete and asked for

@@ -34,7 +34,6 @@ class Samples(litdata.StreamingDataset):
         self._decode = decode
 
     def __getitem__(self, index: Any) -> tuple[int, torch.Tensor]:
-        """A row and its pixels."""
         with span("read"):
             row, data = super().__getitem__(index)
         return row, self._decode(row, data)

@@ -81,7 +81,7 @@ def build(
         model=model,
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
-        **CLIP._asdict(),
+        **CLIP,
         count_flops=partial(count_flops, config),
         other_outputs=("logits", "cross_embeds", "hidden_states", "attentions"),
         layers=(BridgeTowerResidualAttention, BridgeTowerTextLayer, BridgeTowerBertCrossLayer),

@@ -77,7 +77,7 @@ def build(
         model=model,
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
-        **CLIP._asdict(),
+        **CLIP,
         count_flops=partial(count_flops, config),
         other_outputs=OTHER_OUTPUTS,
         layers=(CLIPEncoderLayer,),

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d, cross_entropy, normalize
 from transformers.models.flava.configuration_flava import FlavaConfig
 from transformers.models.flava.modeling_flava import (
     FlavaForPreTraining,
@@ -188,11 +189,11 @@ class Flava(FlavaForPreTraining):
         def loss(head: torch.nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
             hidden = labels != IGNORED
             logits = head(embeddings[:, -labels.shape[1] :][hidden])
-            return torch.nn.functional.cross_entropy(logits, labels[hidden])
+            return cross_entropy(logits, labels[hidden])
 
-        return self.mim_weight * loss(
-            self.mim_head, output.image_masked_embeddings, patch_labels
-        ) + self.mlm_weight * loss(self.mlm_head, output.text_masked_embeddings, word_labels)
+        patches = loss(self.mim_head, output.image_masked_embeddings, patch_labels)
+        words = loss(self.mlm_head, output.text_masked_embeddings, word_labels)
+        return self.mim_weight * patches + self.mlm_weight * words
 
     def settle(self) -> None:
         """Freeze the codebook and the parts that no loss uses; set the pixels' statistics.
@@ -200,7 +201,7 @@ class Flava(FlavaForPreTraining):
         Call it again after the library has loaded weights: it makes the model on the meta device
         first, which undoes both.
         """
-        for name, values in CLIP._asdict().items():
+        for name, values in CLIP.items():
             value = torch.tensor(values).view(3, 1, 1)
             self.register_buffer(f"pixel_{name}", value, persistent=False)
         models = self.flava.image_model, self.flava.text_model, self.flava.multimodal_model
@@ -223,30 +224,26 @@ class Flava(FlavaForPreTraining):
         Layer norm divides a token of zeros by its epsilon. Its gradients of 1e4 would take almost
         all of the clipped norm.
         """
+        zeros = "cls_token", "mask_token", "image_model.embeddings.position_embeddings"
         for name, parameter in self.named_parameters():
-            if name.endswith(
-                ("cls_token", "mask_token", "image_model.embeddings.position_embeddings")
-            ):
+            if name.endswith(zeros):
                 torch.nn.init.trunc_normal_(parameter, std=self.config.initializer_range)
 
     def visual_words(self, pixel_values: Tensor) -> Tensor:
         """The frozen codebook's word for each patch (batch, patches), at half the resolution."""
         with torch.no_grad():
             pixels = pixel_values * self.pixel_std + self.pixel_mean
-            smaller = torch.nn.functional.avg_pool2d(pixels, 2)
             # Sharding casts weights and inputs, but no buffers: the product is fp32.
-            smaller = smaller.to(self.image_codebook.dtype)
+            smaller = avg_pool2d(pixels, 2).to(self.image_codebook.dtype)
             return self.image_codebook.get_codebook_indices(smaller).flatten(1)
 
     def embeddings(self, output: Any) -> dict[str, Tensor]:
         """The vectors that the contrastive loss compares."""
-        return {
-            f"{name}_embeds": torch.nn.functional.normalize(
-                getattr(self.flava, f"{name}_projection")(output[f"{name}_embeddings"][:, 0]),
-                dim=-1,
-            )
-            for name in ("text", "image")
-        }
+        found = {}
+        for name in ("text", "image"):
+            project = getattr(self.flava, f"{name}_projection")
+            found[f"{name}_embeds"] = normalize(project(output[f"{name}_embeddings"][:, 0]), dim=-1)
+        return found
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
@@ -274,7 +271,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         model=model,
         tokenizer=tokenizer,
         image_px=config.image_config.image_size,
-        **CLIP._asdict(),
+        **CLIP,
         count_flops=partial(count_flops, config),
         other_outputs=(),
         layers=(FlavaLayer,),

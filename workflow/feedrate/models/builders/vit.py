@@ -51,15 +51,9 @@ UNKNOWN = -100
 class ClassTokenizer:
     """A classifier's vocabulary: one token per row, the number of its class."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        """`names`: the classes, each once, in the order of their numbers."""
-        self.names = list(names)
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-
-    @classmethod
-    def of_column(cls, prepared: Path, column: str, outputs: int) -> "ClassTokenizer":
-        """The distinct values of a column in the training split, sorted. Raises ModelError if there
-        are none, or more than the model has `outputs`."""
+    def __init__(self, prepared: Path, column: str, outputs: int) -> None:
+        """The classes are the distinct values of a column in the training split, sorted. Raises
+        ModelError if there are none, or more than the model has `outputs`."""
         path = prepared / SAMPLES
         known = pq.read_schema(path).names
         if column not in known:
@@ -74,7 +68,8 @@ class ClassTokenizer:
                 f"loader.label: the column {column!r} has {len(distinct)} values, the model has "
                 f"{outputs} classes"
             )
-        return cls([str(value) for value in distinct])
+        self.names = [str(value) for value in distinct]
+        self._numbers = {name: number for number, name in enumerate(self.names)}
 
     def __call__(self, texts: Sequence[str], **_: Any) -> dict[str, Tensor]:
         """input_ids (rows, 1): the class of each text; attention_mask (rows, 1): ones."""
@@ -164,7 +159,9 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
                 f"model.image_px: the checkpoint is for {config.image_size} px; give that or null"
             )
         model = load_model(Vit, settings, config, **switches)
-    model.config._attn_implementation = attention_name(settings)
+    plain = settings.layout == "batch_first" and settings.attention != "flash"
+    own = f"feedrate_{settings.layout}_{settings.attention}"
+    model.config._attn_implementation = settings.attention if plain else own
     flops = partial(count_flops, config, settings.head)
     return built_classifier(model, ViTLayer, flops, prepared, loader.label)
 
@@ -172,13 +169,12 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
 def built_classifier(
     model: Any, layer: type[nn.Module], flops: Callable[[], float], prepared: Path, label: str
 ) -> Built:
-    """A classifier of the values of the column `label`, with all that its data path needs. Raises
-    ModelError if the training split has none, or too many."""
+    """A classifier of the values of the column `label`. Raises ModelError as ClassTokenizer."""
     return Built(
         model=model,
-        tokenizer=ClassTokenizer.of_column(prepared, label, model.config.num_labels),
+        tokenizer=ClassTokenizer(prepared, label, model.config.num_labels),
         image_px=model.config.image_size,
-        **IMAGENET._asdict(),
+        **IMAGENET,
         count_flops=lambda _: flops(),
         other_outputs=("hidden_states", "attentions"),
         layers=(layer,),
@@ -190,12 +186,8 @@ def built_classifier(
 def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
     """The configuration of a size for images of `image_px`."""
     hidden, layers, heads = SIZES[size]
-    return ViTConfig(
-        **tower(hidden, heads, layers),
-        image_size=image_px,
-        patch_size=PATCH_PX,
-        num_labels=CLASSES,
-    )
+    sizes = {"image_size": image_px, "patch_size": PATCH_PX, "num_labels": CLASSES}
+    return ViTConfig(**tower(hidden, heads, layers), **sizes)
 
 
 def count_flops(config: ViTConfig, head: str = "token") -> float:
@@ -204,13 +196,6 @@ def count_flops(config: ViTConfig, head: str = "token") -> float:
     plain = deepcopy(config)
     plain._attn_implementation = "eager"
     return pair_flops(lambda: Vit(plain, head), config.image_size, max_tokens=1)
-
-
-def attention_name(settings: ModelSettings) -> str:
-    """The name under which the library finds the attention of these settings."""
-    if settings.layout == "batch_first" and settings.attention != "flash":
-        return settings.attention
-    return f"feedrate_{settings.layout}_{settings.attention}"
 
 
 def _swap_first_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
