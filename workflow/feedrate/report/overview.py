@@ -50,11 +50,8 @@ Captions = Mapping[str, Markup]
 def write_overview(
     settings: dict[str, Any], out: Path, inputs: list[Path], sources: Path | None = None
 ) -> None:
-    """Write the overview, and to `sources` the page of the sources.
-
-    `settings` come from `params.overview_settings`. Inputs are the result files of all studies, the
-    data report, the pages of tables and figures, and the captions (.rst).
-    """
+    """Write the overview by `params.overview_settings`, and to `sources` the page of the sources.
+    Inputs are result files, the data report, pages of tables and figures, and captions (.rst)."""
     known, files = from_param(settings, OverviewSettings), Inputs(inputs)
     write_text(out, render(known, files))
     if sources:
@@ -208,8 +205,7 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
 
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
-    """A figure as data: no script in it can run, and no name in it can clash. Its marks lie above
-    the picture."""
+    """A figure as data, with its marks above: no script in it can run, no name in it can clash."""
     content = _file(inputs, paths.FIGURE, study, figure).read_text(encoding="utf-8")
     address = f"data:image/svg+xml,{_in_address(content)}"
     image = Markup(f'<img src="{address}" alt="{html.escape(words)}">')
@@ -225,8 +221,7 @@ def _in_address(picture: str) -> str:
 
 
 def _marks(picture: str) -> Iterator[Markup]:
-    """The marks of a figure, which a pointer or the Tab key finds: their words, as links to the
-    records behind them."""
+    """The marks of a figure, which a pointer or the Tab key finds: words that link to records."""
     root = ElementTree.fromstring(picture)
     width, height = map(float, root.get("viewBox", "0 0 1 1").split()[2:])
     for group in root.iter(f"{SVG}g"):

@@ -1,5 +1,6 @@
 """The inputs of a page: rows of result files, steps of runs, and scores of models."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -210,12 +211,10 @@ class Inputs:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
-    def rows(
-        self, name: str, kind: type[AnyRow], study: str, file: Path | None = None
-    ) -> list[AnyRow]:
-        """The rows of one study, from the file with this name or from `file`. Raises ConfigError
-        for an invalid file."""
-        path = file or self.path(name)
+    def rows(self, name: str, kind: type[AnyRow], study: str) -> list[AnyRow]:
+        """The rows of one study, from its own file with this name or from that of all studies.
+        Raises ConfigError for an invalid file."""
+        path = self.find(f"{study}/{name}") or self.path(name)
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
@@ -239,9 +238,8 @@ class Inputs:
         return read_document(found, Imported) if found else Imported()
 
     def scores(self, study: str) -> list[QualityRow]:
-        """The scores of a study's models. The overview has a quality.csv of each study."""
-        own = self.find(f"{study}/quality.csv")
-        return self.rows("quality.csv", QualityRow, study, own)
+        """The scores of a study's models."""
+        return self.rows("quality.csv", QualityRow, study)
 
 
 # Steps of runs
@@ -257,14 +255,10 @@ class Trace(NamedTuple):
 def traces(inputs: Inputs, study: str) -> list[Trace]:
     """The runs with steps, in the order of results.csv; broken events files are skipped."""
     found = []
-    for run in inputs.runs(study):
-        try:
-            events = Path(run.record).with_name(paths.EVENTS_NAME) if run.record else None
-            steps = read_events(events, 0).steps if events else []
-        except (OSError, LogError):
-            continue
-        if steps:
-            found.append(Trace(run, steps))
+    for run in (run for run in inputs.runs(study) if run.record):
+        with contextlib.suppress(OSError, LogError):
+            if steps := read_events(Path(run.record).with_name(paths.EVENTS_NAME), 0).steps:
+                found.append(Trace(run, steps))
     return found
 
 
