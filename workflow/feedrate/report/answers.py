@@ -8,7 +8,7 @@ from feedrate.report import rows, text
 from feedrate.report.limits import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
-from feedrate.report.rows import CellOf, CellRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
 from feedrate.results.settings import apart
 from feedrate.results.verdicts import UNSURE
 
@@ -54,22 +54,16 @@ REPEAT = "Repeat them (repeats: auto in config.yaml)."
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
-def answer(
-    study: StudySettings,
-    cells: Sequence[CellRow],
-    device: str,
-    scores: Sequence[QualityRow] = (),
-    runs: Sequence[RunRow] = (),
-) -> Answer:
+def answer(study: StudySettings, found: Results, device: str) -> Answer:
     """The setting to use on a device; in a study of quality, the effect of training."""
-    label = study.label(device)
+    label, cells = study.label(device), found.cells
     mine = [cell for cell in cells if cell.device == device]
     tried = [cell for cell in mine if cell.status != "unsupported" and not cell.measured_as]
     good = [cell for cell in tried if cell.status == "ok"]
     full = bool(tried) and all(cell.status == "out_of_memory" for cell in tried)
     if (good or full) and (factor := ladder_factor(study)):
         return _largest_that_fits(study, cells, factor, device)
-    if is_about_quality(study) and (gains := training_gains(study, scores, runs, device)):
+    if is_about_quality(study) and (gains := training_gains(study, found, device)):
         change, to_do, cell = gains[0]
         return Answer(f"{label}: {change}.", _rates(study, good), to_do, [cell])
     if best := recommendation(study, cells, device):
@@ -291,18 +285,18 @@ def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:
 
 
 def training_gains(
-    study: StudySettings, scores: Sequence[QualityRow], runs: Sequence[RunRow], device: str
+    study: StudySettings, results: Results, device: str
 ) -> list[tuple[str, str, QualityRow]]:
     """The change of the accuracy on the test split in each cell that has scores, what to do, and
     the cell; that of the baseline comes first."""
     found = []
-    cells = rows.cells_of(scores, device)
+    cells = rows.cells_of(results.scores, device)
     for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
-        both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
+        both = (rows.pick(results.scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
         before, after = both
         if before and after:
             where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
-            change, to_do = _change(_training(study, cell, runs), before, after)
+            change, to_do = _change(_training(study, cell, results.runs), before, after)
             found.append((change + where, to_do, cell))
     return found
 

@@ -12,7 +12,7 @@ from feedrate.report.answers import is_about_quality, name_of
 from feedrate.report.limits import Said, several
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.settings import STORAGE, apart, trains_the_same
@@ -28,27 +28,20 @@ class Finding(NamedTuple):
     cells: Sequence[CellOf] = ()
 
 
-def findings(
-    study: StudySettings,
-    cells: Sequence[CellRow],
-    runs: Sequence[RunRow],
-    fits: Sequence[FitRow],
-    claims: Sequence[ClaimRow],
-    scores: Sequence[QualityRow] = (),
-) -> list[Finding]:
+def findings(study: StudySettings, results: Results) -> list[Finding]:
     """All findings of a study, in the order of the page."""
     found = [
-        Finding("Equal losses", *_equal_losses(cells)),
-        Finding(LOSSES, *_quality(study, cells)),
-        Finding("Cost of scoring", *_scoring_cost(scores)),
+        Finding("Equal losses", *_equal_losses(results.cells)),
+        Finding(LOSSES, *_quality(study, results.cells)),
+        Finding("Cost of scoring", *_scoring_cost(results.scores)),
     ]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
-        sentences = _of_device(study, cells, device, runs)
+        sentences = _of_device(study, results, device)
         if is_about_quality(study):
-            sentences |= _of_quality(study, scores, runs, device)
+            sentences |= _of_quality(study, results, device)
         found += [Finding(lead + where, *said) for lead, said in sentences.items()]
-    found += [*_fits(study, fits), *_claims(claims)]
+    found += [*_fits(study, results.fits), *_claims(results.claims)]
     return [finding for finding in found if finding.text]
 
 
@@ -74,9 +67,8 @@ def failed(cells: int) -> str:
     return f"{text.count(cells, 'cell')} with runs that do not count"
 
 
-def _of_device(
-    study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
-) -> dict[str, Said]:
+def _of_device(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
+    cells, runs = results.cells, results.runs
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     ladder, quality = answers.ladder_factor(study), is_about_quality(study)
     best = None if ladder else answers.recommendation(study, cells, device)
@@ -124,11 +116,9 @@ def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> 
 # Quality
 
 
-def _of_quality(
-    study: StudySettings, scores: Sequence[QualityRow], runs: Sequence[RunRow], device: str
-) -> dict[str, Said]:
+def _of_quality(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
     """The effect of training in cells that the answer does not name, and the cells left out."""
-    others = answers.training_gains(study, scores, runs, device)[1:]
+    others = answers.training_gains(study, results, device)[1:]
     changes = "; ".join(change for change, *_ in others)
     apart = f"{changes}. No test compares the scores of settings." * bool(others)
     parts = [p for p in study.exclude if p.unless_able not in study.devices[device].capabilities]

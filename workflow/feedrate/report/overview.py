@@ -23,7 +23,7 @@ from feedrate.report.minute import answer_of, minute
 from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
-from feedrate.report.rows import ClaimRow, FitRow, Inputs
+from feedrate.report.rows import Inputs, Results
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
 
@@ -74,55 +74,52 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
     """The overview as a complete page that needs no other file."""
     captions = read_captions(inputs.with_suffix(".rst"))
     studies = settings.studies
+    results = {study.study: inputs.results(study.study) for study in studies}
     single = len(studies) == 1
     title = studies[0].title if single else f"feedrate: results of {len(studies)} studies"
     return page(
         title,
         el("h1", studies[0].question, id=studies[0].study) if single else el("h1", title),
-        minute(studies, inputs),
-        *(_summary(study, inputs, captions, single) for study in studies),
+        minute(studies, results),
+        *(_summary(one, results[one.study], inputs, captions, single) for one in studies),
         el("nav", el("h2", "All results"), *map(_links, studies), aria_label="Contents"),
-        *(_details(study, inputs, captions) for study in studies),
+        *(_details(one, results[one.study], inputs, captions) for one in studies),
     )
 
 
-def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: bool) -> Markup:
+def _summary(
+    study: StudySettings, results: Results, inputs: Inputs, captions: Captions, single: bool
+) -> Markup:
     """The question, the answer for each device, the leading figure and the findings."""
-    cells = inputs.cells(study.study)
-    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
-    runs = inputs.runs(study.study)
-    answers = [answer_of(study, cells, device, scores, runs) for device in study.measured]
-    fits = inputs.rows("fit.csv", FitRow, study.study)
-    claims = inputs.rows("claims.csv", ClaimRow, study.study)
-    found = findings(study, cells, runs, fits, claims, scores)
+    answers = [answer_of(study, results, device) for device in study.measured]
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(
         None if single else el("h2", study.question, id=study.study),
         el("p", study.title, class_="kicker"),
-        _failures(failures(study, cells)),
+        _failures(failures(study, results.cells)),
         *(
             _box(record_link(one.headline, *one.cells, at=""), el("p", one.detail), good=one.found)
             for one in answers
         ),
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
-        _listed(found),
-        _further(study, inputs, claims),
+        _listed(findings(study, results)),
+        _further(study, results),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
 
 
-def _further(study: StudySettings, inputs: Inputs, claims: Sequence[ClaimRow]) -> Markup | None:
+def _further(study: StudySettings, results: Results) -> Markup | None:
     """The cost of `repeats: auto`, and what it left open; None where it repeated nothing."""
-    made = [run for run in inputs.runs(study.study) if run.device in study.setups]
+    made = [run for run in results.runs if run.device in study.setups]
     made = [run for run in made if run.repeat and not run.measured_as]
     more = [run for run in made if run.repeat > study.setups[run.device].repeats]
     hours = text.number(sum(run.duration_s or 0.0 for run in more) / 3600, 2)
     made_of = record_link(text.count(len(more), "run"), *more, at="")
-    undecided = (cell for cell in inputs.cells(study.study) if cell.open)
+    undecided = (cell for cell in results.cells if cell.open)
     left = [f"{study.label(c.device)}, {text.values_text(c.levels)}" for c in undecided]
-    left += [one.statement for one in claims if one.verdict == "cannot tell"]
+    left += [one.statement for one in results.claims if one.verdict == "cannot tell"]
     cost = f", {hours} hours. Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
     about = "Further repeats where a decision was open: "
     return el("p", about, made_of, cost, class_="rests") if more else None
@@ -156,7 +153,7 @@ def _links(study: StudySettings) -> Markup:
     return join(el("p", study.title, class_="kicker"), el("ul", *links))
 
 
-def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup:
+def _details(study: StudySettings, results: Results, inputs: Inputs, captions: Captions) -> Markup:
     """All tables and figures of a study with their captions, then the provenance."""
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for anchor, item in _items(study):
@@ -167,7 +164,7 @@ def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup
             content = _picture(study, item, inputs, item.title)
         parts.append(el("section", heading, _caption(item, captions), content, class_="far"))
     parts.append(el("h2", f"{study.title}: provenance", id=f"{study.study}-provenance"))
-    return join(*parts, provenance(study, inputs.runs(study.study)))
+    return join(*parts, provenance(study, results.runs))
 
 
 def content_of(path: Path) -> Markup:

@@ -181,6 +181,17 @@ class QualityRow(CellOf, frozen=True, kw_only=True):
     n: int = 0
 
 
+class Results(NamedTuple):
+    """The rows of a study's result files, and the runs of others."""
+
+    cells: Sequence[CellRow]
+    runs: Sequence[RunRow] = ()
+    fits: Sequence[FitRow] = ()
+    claims: Sequence[ClaimRow] = ()
+    scores: Sequence[QualityRow] = ()
+    imported: Sequence[Record] = ()
+
+
 class Inputs:
     """The files that a page is made from, found by the ends of their paths."""
 
@@ -240,6 +251,17 @@ class Inputs:
     def scores(self, study: str) -> list[QualityRow]:
         """The scores of a study's models."""
         return self.rows("quality.csv", QualityRow, study)
+
+    def results(self, study: str) -> Results:
+        """The rows of all files of a study. Without kept models there is no quality.csv."""
+        return Results(
+            self.cells(study),
+            self.runs(study),
+            self.rows("fit.csv", FitRow, study),
+            self.rows("claims.csv", ClaimRow, study),
+            self.scores(study) if self.find("quality.csv") else (),
+            self.imported(study).records,
+        )
 
 
 # Steps of runs
