@@ -19,9 +19,7 @@ class Answer(NamedTuple):
     headline: str
     detail: str
     to_do: str
-    """What the reader should do, or that there is nothing to do."""
-    cells: Sequence[CellOf] = ()
-    """The cells whose records the headline rests on."""
+    cells: Sequence[CellOf] = ()  # those whose records the headline rests on
     found: bool = True
 
 
@@ -153,7 +151,6 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
 
 
 def _throughput(study: StudySettings, best: CellRow) -> str:
-    """The throughput of the setting to use, its gain, and what limits it."""
     interval = text.interval(best.ci_low, best.ci_high)
     spread = f"interval {interval}" if interval else "no interval"
     remark = "a single run, " * (best.ok_runs == 1) + spread

@@ -180,7 +180,6 @@ def _scores(quality: Quality) -> str:
 
 
 def _value(score: Score | None) -> str:
-    """A score with its interval, or why there is none."""
     if score is None:
         return text.DASH
     if score.value is None:

@@ -136,7 +136,6 @@ def _kept(part: Exclude) -> str:
 
 
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
-    """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical and not cell.measured_as]
     words = (
         f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit for bit, "
@@ -273,7 +272,6 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
 
 
 def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
-    """The outcomes of the source's claims and, counted separately, of our own questions."""
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     found = []

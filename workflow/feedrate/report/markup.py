@@ -161,7 +161,6 @@ NOISY = (
 def _cell_rows(
     cells: Sequence[CellRow], columns: Mapping[str, Field], recommend: bool
 ) -> Iterator[Markup]:
-    """The rows of one device."""
     width = 1 + len(columns)
     for cell in cells:
         name = text.values_text(cell.levels)

@@ -4,9 +4,8 @@ Every kind of study has a line for each device. Storage, several numbers of devi
 statements and imported runs have lines of their own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from msgspec.structs import asdict
 
@@ -27,16 +26,6 @@ LINEAR = 0.9
 RATE = attrgetter("samples_per_s")
 
 
-class Line(NamedTuple):
-    """One sentence: its subject, a value with the cells that it comes from, and the rest, which
-    ends with what to do."""
-
-    about: str
-    value: str
-    cells: Sequence[CellOf]
-    rest: str
-
-
 def minute(studies: Sequence[StudySettings], results: Mapping[str, Results]) -> Markup:
     """A sentence for each study and device with its value, its verdict and what to do; then how
     many cells failed, and the outcomes of the claims."""
@@ -52,16 +41,18 @@ def minute(studies: Sequence[StudySettings], results: Mapping[str, Results]) -> 
         bad = failures(study, found.cells)
         words = failed(len(bad)) * bool(bad)
         lost = record_link(words, *(cell for one in bad for cell in one.cells), at="")
-        lines = (
-            el("li", f"{one.about}: ", record_link(one.value, *one.cells, at=""), one.rest)
-            for one in _lines(study, found)
-        )
         title = el("b", el("a", study.title, href=f"#{study.study}"))
-        items.append(el("li", title, el("ul", *lines), *map(small, (lost, *counted))))
+        lines = el("ul", *_lines(study, found))
+        items.append(el("li", title, lines, *map(small, (lost, *counted))))
     return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
 
 
-def _lines(study: StudySettings, found: Results) -> Iterator[Line]:
+def _line(about: str, value: str, cells: Iterable[CellOf], rest: str) -> Markup:
+    """A subject, a value with the cells that it comes from, and the rest with what to do."""
+    return el("li", f"{about}: ", record_link(value, *cells, at=""), rest)
+
+
+def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
     for device in study.measured:
         mine = [cell for cell in found.cells if cell.device == device]
         yield _of_device(study, mine, device, answer_of(study, found, device))
@@ -78,7 +69,7 @@ def _lines(study: StudySettings, found: Results) -> Iterator[Line]:
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
         value = f"{len(good)} of {text.count(len(found.imported), 'run')} valid"
         value += f", {' to '.join(span)} samples/s" * bool(span)
-        yield Line("Runs of others", value, [*map(as_run, found.imported)], f". {to_do}")
+        yield _line("Runs of others", value, map(as_run, found.imported), f". {to_do}")
 
 
 def answer_of(study: StudySettings, found: Results, device: str) -> Answer:
@@ -87,7 +78,7 @@ def answer_of(study: StudySettings, found: Results, device: str) -> Answer:
     return _storage(study, mine) or answers.answer(study, found, device)
 
 
-def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
+def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Markup:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
     good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
@@ -100,15 +91,15 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
             limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
             rest = f" with {where}, {limit}: use it, and {_lower(answers.next_step(best))}"
-            return Line(label, _with_interval(best), [best], rest)
+            return _line(label, _with_interval(best), [best], rest)
         if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # the ones in the answer
             slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(REPEAT)}"
-            return Line(label, value, [slow, fast], rest)
+            return _line(label, value, [slow, fast], rest)
     detail = f" {found.detail}" * (stored or not found.found)
-    return Line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
+    return _line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
 
 
 def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
@@ -166,8 +157,7 @@ def _slower_storages(
     return "Nothing to do: none is slower."
 
 
-def _statements(study: StudySettings, found: Results, device: str) -> Line:
-    """How many statements of loaders' authors hold on a device."""
+def _statements(study: StudySettings, found: Results, device: str) -> Markup:
     mine = [cell for cell in found.cells if cell.device == device]
     runs = [run for run in found.runs if (run.device, run.status) == (device, "ok")]
     said = [outcome(claim, runs, mine) for claim in study.loaders]
@@ -182,16 +172,16 @@ def _statements(study: StudySettings, found: Results, device: str) -> Line:
     value = f"{hold} of {len(said)} confirmed here{some}, {fail} refuted"
     value += ", from single runs" * any("single runs" in one for one in said)
     about = f"{study.label(device)}, statements of loaders' authors"
-    return Line(about, value, mine, f". {to_do}")
+    return _line(about, value, mine, f". {to_do}")
 
 
-def _scaling(study: StudySettings, found: Results) -> Line:
+def _scaling(study: StudySettings, found: Results) -> Markup:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
     was measured on several numbers of devices. The noise is the larger one of both devices."""
     groups = [one for one in by_device_count(study, found.cells).values() if len(one) > 1]
     if not groups:
         why = "no setting has results on several numbers of devices. Measure one on more devices."
-        return Line("Scaling", "", (), why)
+        return _line("Scaling", "", (), why)
     group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
     few, many = min(group), max(group)
     pair = [group[many], group[few]]
@@ -208,7 +198,7 @@ def _scaling(study: StudySettings, found: Results) -> Line:
     where = f"from {few} to {many} devices with {answers.name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     value = text.with_remark(text.ratio(gain), interval)
-    return Line("Scaling", value, [group[few], group[many]], rest)
+    return _line("Scaling", value, [group[few], group[many]], rest)
 
 
 def _with_interval(cell: CellRow) -> str:

@@ -90,7 +90,6 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
 def _summary(
     study: StudySettings, results: Results, inputs: Inputs, captions: Captions, single: bool
 ) -> Markup:
-    """The question, the answer for each device, the leading figure and the findings."""
     answers = [answer_of(study, results, device) for device in study.measured]
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
@@ -126,7 +125,6 @@ def _further(study: StudySettings, results: Results) -> Markup | None:
 
 
 def _listed(found: Sequence[Finding]) -> Markup:
-    """Findings, each with its subject as a link to the records that it rests on."""
     leads = (el("b", record_link(f"{one.lead}:", *one.cells, at="")) for one in found)
     items = (el("li", lead, f" {one.text}") for lead, one in zip(leads, found, strict=True))
     return el("ul", *items, class_="rests")
@@ -154,7 +152,6 @@ def _links(study: StudySettings) -> Markup:
 
 
 def _details(study: StudySettings, results: Results, inputs: Inputs, captions: Captions) -> Markup:
-    """All tables and figures of a study with their captions, then the provenance."""
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for anchor, item in _items(study):
         heading = el("h3", item.title, id=f"{study.study}-{anchor}")
@@ -196,9 +193,8 @@ def _leading(study: StudySettings) -> Figure | None:
 
 def _caption(item: Table | Figure, captions: Captions) -> Markup:
     """The caption of a table or figure; empty where its file was not given."""
-    if item.caption not in captions:
-        return Markup()
-    return el("div", captions[item.caption], class_="caption")
+    known = captions.get(item.caption)
+    return Markup() if known is None else el("div", known, class_="caption")
 
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:

@@ -63,10 +63,8 @@ class DeviceInfo(Strict, kw_only=True):
     label: str
     count: int
     capabilities: list[Name]
-    family: Name | None = None
-    """The registry entry that this device varies by its count."""
-    limit_gib: Positive | None = None
-    """The study's memory limit for a process, where it sets one."""
+    family: Name | None = None  # the registry entry that this device varies by its count
+    limit_gib: Positive | None = None  # the study's memory limit for a process
 
 
 class Setup(Strict, kw_only=True):
@@ -87,8 +85,7 @@ class StudyContext(Strict, kw_only=True):
     devices: dict[Name, DeviceInfo]
     factors: dict[Name, Factor]
     baseline: dict[str, Level]
-    within: list[Name] = []
-    """Factors that no comparison crosses."""
+    within: list[Name] = []  # factors that no comparison crosses
     ladder: list[Name] = []
     """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
     exclude: list[Exclude]
@@ -130,16 +127,12 @@ class PageSettings(StudyContext):
     """The factor along the page: the columns of a table, the horizontal axis of a figure."""
     columns: list[dict[str, Level]] = []
     epoch_samples: int | None = None
-    scores: list[BenchmarkScore] = []
-    """Published scores on Winoground."""
-    accuracies: list[BenchmarkAccuracy] = []
-    """Published accuracies on other benchmarks."""
-    loaders: list[LoaderClaim] = []
-    """Statements of authors of loader libraries about their speed."""
+    scores: list[BenchmarkScore] = []  # published ones on Winoground
+    accuracies: list[BenchmarkAccuracy] = []  # published ones on other benchmarks
+    loaders: list[LoaderClaim] = []  # statements of authors of loader libraries about their speed
     peaks: dict[Name, dict[Name, Positive | None]] = {}
     """The data sheet's peaks by published device and precision, TFLOP/s."""
-    precisions: list[Name] = []
-    """The precision of each published number's cell, in their order."""
+    precisions: list[Name] = []  # of each published number's cell, in their order
     examples: str = ""
     """The copy of Winoground that models were scored on, in words; empty where there is none."""
 
@@ -298,7 +291,6 @@ def _shown(project: Project, study: str) -> dict[str, Factor]:
 
 
 def _examples(config: WorkflowConfig) -> str:
-    """The copy of Winoground that models are scored on, in words; empty where there is none."""
     match config.winoground_sets.get(config.winoground or ""):
         case GeneratedExamples(examples=count):
             return f"a drawn stand-in of {count} examples, not Winoground itself"

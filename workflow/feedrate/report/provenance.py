@@ -105,7 +105,6 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
 
 
 def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]:
-    """The table of runs, then their documents, packed by `PACKED` runs."""
     groups = {
         f"{study.study}-records-{at // PACKED}": runs[at : at + PACKED]
         for at in range(0, len(runs), PACKED)
@@ -172,7 +171,6 @@ def pack(documents: dict[str, dict[str, Any]]) -> str:
 
 
 def _record(run: RunRow) -> Record | None:
-    """The record of a run; None where it cannot be read."""
     with contextlib.suppress(RecordError, OSError):
         return read_record(Path(run.record))
     return None
