@@ -273,8 +273,7 @@ def push(model: Path, quality: Path, repository: str, place: str, out: Path) -> 
     else:
         commit = push_model(model, repository, place)
     print(f"{place}: nothing to push: {cause}" if cause else f"pushed {place} to {repository}")
-    result = {"repository": repository, "place": place, "commit": commit, "cause": cause}
-    write_json(out, result)
+    write_json(out, {"repository": repository, "place": place, "commit": commit, "cause": cause})
 
 
 def push_model(folder: Path, repository: str, place: str) -> str:

@@ -260,10 +260,8 @@ def point_status(line: Line, point: Point) -> str:
 
 
 def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
-    """Names of cells by the levels that differ among them, such as `workers = 2`.
-
-    A level `false` is omitted where other levels remain: the cells with `true` name that factor.
-    """
+    """Names of cells by the levels that differ among them, such as `workers = 2`. A level `false`
+    is omitted where other levels remain: the cells with `true` name that factor."""
     levels = {cell.cell: cell.levels for cell in cells}
     varying = [
         name
@@ -289,8 +287,7 @@ class Speedup(NamedTuple):
     low: float | None = None
     high: float | None = None
     reason: str = DASH
-    cells: tuple[CellRow | None, ...] = ()
-    """The measured cells: the numerator's and the denominator's."""
+    cells: tuple[CellRow | None, ...] = ()  # the measured ones: numerator's and denominator's
 
 
 Speedups = dict[str, list[Speedup]]
@@ -321,10 +318,8 @@ def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str
 
 
 def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) -> Speedups:
-    """Device over device at equal levels; published numbers are compared with published ones only.
-
-    Each pair appears once, with the device whose best cell is faster as the numerator.
-    """
+    """Device over device at equal levels, measured or published. Each pair appears once, with the
+    device whose best cell is faster as the numerator."""
     ours, published = tried_lines(study, cells, factor), published_lines(study, factor)
     return {
         f"{study.label(one.device)} over {line_name(study, other, group, origin)}": [

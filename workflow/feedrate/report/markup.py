@@ -129,10 +129,8 @@ def cell_table(
     class_: str = "",
 ) -> Markup:
     """A row for each cell that was tried; then, by cause, the cells that a device does not support.
-
     A column in `optional` is left out where no cell has a value. `headings` follow the names of
-    devices. `recommend` highlights recommended cells. A note explains the mark of noisy cells.
-    """
+    devices. `recommend` highlights recommended cells. A note explains the mark of noisy cells."""
     columns = {
         head: field
         for head, field in columns.items()

@@ -1,8 +1,5 @@
-"""The page for a reader with one minute: the result of each study, and what to do.
-
-Every kind of study has a line for each device. Storage, several numbers of devices, authors'
-statements and imported runs have lines of their own.
-"""
+"""The page for a reader with one minute: the result of each study, and what to do. Storage, several
+numbers of devices, authors' statements and imported runs have lines of their own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter

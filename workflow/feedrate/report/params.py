@@ -1,7 +1,5 @@
-"""Settings of the report's jobs, as plain values that Snakemake passes to them and compares.
-
-A rule passes them as one dict param, so a job reruns if and only if something that it shows has
-changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
+"""Settings of the report's jobs, as plain values in one dict param: a job reruns if and only if
+something that it shows has changed. The Snakefile imports this module, so it imports nothing heavy.
 """
 
 import html
@@ -86,11 +84,9 @@ class StudyContext(Strict, kw_only=True):
     factors: dict[Name, Factor]
     baseline: dict[str, Level]
     within: list[Name] = []  # factors that no comparison crosses
-    ladder: list[Name] = []
-    """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
+    ladder: list[Name] = []  # factors whose levels ascend until memory is full
     exclude: list[Exclude]
-    noise_share: Positive = 0.1
-    """The share by which two single runs are assumed to differ at most."""
+    noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
     published: list[Published] = []
     sources: Sources = Sources()
 

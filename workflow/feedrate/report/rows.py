@@ -154,8 +154,7 @@ class FitRow(CellOf, frozen=True, kw_only=True):
     """A row of fit.csv: a cell and the loader model's prediction for it."""
 
     origin: str
-    series: str = ""
-    """The name of one of several fits of a device; its cells share the constants."""
+    series: str = ""  # the name of one of several fits of a device
 
     @property
     def fit(self) -> tuple[str, str, str]:

@@ -64,8 +64,7 @@ def status(one: Statement, found: Outcomes) -> tuple[str, str]:
         needs = f"needs {', '.join(one.needs)}" if one.needs else ""
         about = "a measurement " if needs and one.status == "audited" else ""
         return STATUSES[one.status], ". ".join(filter(None, (about + needs, one.why)))
-    open_words = {name: {word for _, word in part} & {*NO_RESULT} for name, part in parts.items()}
-    lacking = [name for name, part in parts.items() if not part or open_words[name]]
+    lacking = [n for n, part in parts.items() if not part or any(w in NO_RESULT for _, w in part)]
     lacking += [name for name in one.needs if name not in _entries(devices, one.needs)]
     claims = [part for name, part in parts.items() if name.startswith("claim:")]
     verdicts = Counter(word for part in claims for _, word in part)
