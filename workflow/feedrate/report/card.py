@@ -100,21 +100,16 @@ def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality
         model_name=f"{spec.study}: {spec.cell}",
         eval_results=list(_results(settings, spec, quality)) or None,
     )
-    return hub_page(
-        data,
-        f"# {plain(model)}, {plain(spec.study)}",
-        _summary(settings, spec, record),
-        "## Scores",
-        _scores(quality),
-        "## Training speed",
-        _speed(settings, record),
-        "## How to load the model",
-        _loading(settings, spec),
-        "## Training settings",
-        _settings(spec),
-        "## Provenance",
-        _provenance(settings, spec, record),
-    )
+    title = f"# {plain(model)}, {plain(spec.study)}"
+    sections = {
+        "Scores": _scores(quality),
+        "Training speed": _speed(settings, record),
+        "How to load the model": _loading(settings, spec),
+        "Training settings": _settings(spec),
+        "Provenance": _provenance(settings, spec, record),
+    }
+    parts = (f"## {heading}\n\n{part}" for heading, part in sections.items())
+    return hub_page(data, title, _summary(settings, spec, record), *parts)
 
 
 def _summary(settings: CardSettings, spec: RunSpec, record: Record) -> str:

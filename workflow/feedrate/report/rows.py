@@ -322,17 +322,16 @@ def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
     if not known:
         return None
 
-    def outermost(pick: Callable[..., float | None], column: str) -> float | None:
-        ends = (getattr(row, column) for row in known)
-        return pick((end for end in ends if end is not None), default=None)
+    def all_of(column: str) -> list[float]:
+        return [one for row in known if (one := getattr(row, column)) is not None]
 
     return Score(
-        value=sum(row.value for row in known) / len(known),
-        low=outermost(min, "low"),
-        high=outermost(max, "high"),
-        gain_low=outermost(min, "gain_low"),
-        gain_high=outermost(max, "gain_high"),
-        chance=next((row.chance for row in known if row.chance is not None), None),
+        value=sum(all_of("value")) / len(known),
+        low=min(all_of("low"), default=None),
+        high=max(all_of("high"), default=None),
+        gain_low=min(all_of("gain_low"), default=None),
+        gain_high=max(all_of("gain_high"), default=None),
+        chance=next(iter(all_of("chance")), None),
     )
 
 
