@@ -7,7 +7,7 @@ from report_samples import STUDY, TIMES, make_project, study_of, with_study, wri
 
 from feedrate.report.answers import answer, recommended_cell
 from feedrate.report.findings import failures, findings
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, Results
 
 
 def cells_of(tmp_path, project, **options):
@@ -24,7 +24,7 @@ def changed(cells, **changes):
 
 
 def test_the_answer_is_a_setting_with_its_gain_and_limit(project, cells):
-    found = answer(study_of(project), cells, "cpu")
+    found = answer(study_of(project), Results(cells), "cpu")
     assert found.found
     assert found.headline == "CPU: use workers = 1."
     for part in ("14.10 samples/s", "13.96 to 14.24", f"{TIMES}1.26 (1.23 to 1.28)"):
@@ -35,7 +35,7 @@ def test_the_answer_is_a_setting_with_its_gain_and_limit(project, cells):
 
 
 def test_the_baseline_as_the_answer(tmp_path, project):
-    found = answer(study_of(project), cells_of(tmp_path, project, recommended=0), "cpu")
+    found = answer(study_of(project), Results(cells_of(tmp_path, project, recommended=0)), "cpu")
     assert found.headline == "CPU: use workers = 0."
     assert "the baseline" in found.detail
     assert TIMES not in found.detail
@@ -44,25 +44,25 @@ def test_the_baseline_as_the_answer(tmp_path, project):
 
 def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     even = changed(cells, speedup_ci_low=0.97, speedup_ci_high=1.04)
-    detail = answer(study_of(project), even, "cpu").detail
+    detail = answer(study_of(project), Results(even), "cpu").detail
     assert "(0.97 to 1.04)" in detail
     assert "noise may explain" in detail
 
 
 def test_without_the_baseline_there_is_no_gain(tmp_path, project):
     cells = changed(cells_of(tmp_path, project, bad={("cpu", 0): "failed"}), speedup=None)
-    detail = answer(study_of(project), cells, "cpu").detail
+    detail = answer(study_of(project), Results(cells), "cpu").detail
     assert "baseline (workers = 0) has no number" in detail
     assert TIMES not in detail
 
 
 def test_a_single_run_has_no_interval(project, cells):
     single = {"ok_runs": 1, "ci_low": None, "speedup_ci_low": None}
-    found = answer(study_of(project), changed(cells, **single), "cpu")
+    found = answer(study_of(project), Results(changed(cells, **single)), "cpu")
     assert found.headline == "CPU: use workers = 1, from single runs."
     assert "14.10 samples/s (a single run, no interval)" in found.detail
     assert f"{TIMES}1.26 relative to workers = 0, from single runs." in found.detail
-    detail = answer(study_of(project), changed(cells, ok_runs=1), "cpu").detail
+    detail = answer(study_of(project), Results(changed(cells, ok_runs=1)), "cpu").detail
     assert "(a single run, interval 13.96 to 14.24)" in detail, "the noise is that of other cells"
 
 
@@ -70,7 +70,7 @@ def test_no_good_cell_is_no_answer(tmp_path, project):
     bad = {("cpu", workers): "failed" for workers in RATES}
     cells = cells_of(tmp_path, project, bad=bad, cause="It broke.")
     for study in (study_of(project), msgspec.structs.replace(study_of(project), task="inference")):
-        found = answer(study, cells, "cpu")
+        found = answer(study, Results(cells), "cpu")
         assert not found.found
         assert found.headline == "CPU: no answer yet."
         assert "None of 4 cells" in found.detail
@@ -79,20 +79,20 @@ def test_no_good_cell_is_no_answer(tmp_path, project):
 
 
 def test_a_device_that_was_not_run(cells):
-    found = answer(study_of(make_project(("cpu", "h100"))), cells, "h100")
+    found = answer(study_of(make_project(("cpu", "h100"))), Results(cells), "h100")
     assert not found.found
     assert "No cell" in found.detail
 
 
 def test_a_device_that_supports_nothing(project, cells):
     lacking = [cell for cell in cells if cell.status == "unsupported"]
-    found = answer(study_of(project), lacking, "cpu")
+    found = answer(study_of(project), Results(lacking), "cpu")
     assert not found.found
     assert "The device lacks decode_device." in found.detail
 
 
 def test_cells_without_a_recommendation_have_their_rates_listed(tmp_path, project):
-    found = answer(study_of(project), cells_of(tmp_path, project, recommended=None), "cpu")
+    found = answer(study_of(project), Results(cells_of(tmp_path, project, recommended=None)), "cpu")
     assert found.headline == "CPU: no setting is recommended."
     assert "workers = 2: 14.30 samples/s" in found.detail
     assert "epeat" not in found.to_do, "repeats recommend nothing that is not compared"
@@ -105,12 +105,12 @@ def test_where_there_is_one_setting_none_is_recommended(tmp_path, project):
         if cell.levels["workers"] == 0 or cell.status == "unsupported"
     ]
     study = study_of(project)
-    found = answer(study, cells, "cpu")
+    found = answer(study, Results(cells), "cpu")
     assert found.found
     assert "11.20 samples/s" in found.headline
     assert "workers = 0, decode = host is the only setting" in found.detail
     assert "input-bound" in found.detail
-    said = findings(study, cells, [], [], [])
+    said = findings(study, Results(cells))
     assert "Why this setting" not in [finding.lead for finding in said]
     assert "use" not in " ".join([found.headline, *(finding.text for finding in said)]).split()
 
@@ -118,7 +118,7 @@ def test_where_there_is_one_setting_none_is_recommended(tmp_path, project):
 def test_a_factor_that_no_comparison_crosses_has_the_baseline_of_its_own_level(tmp_path):
     baseline = {"workers": 0, "decode": "device"}
     project = with_study(make_project(), within=["decode"], baseline=baseline)
-    found = answer(study_of(project), cells_of(tmp_path, project), "cpu")
+    found = answer(study_of(project), Results(cells_of(tmp_path, project)), "cpu")
     assert found.headline == "CPU: use workers = 1, decode = host."
     assert "relative to workers = 0, decode = host" in found.detail
 
@@ -142,7 +142,7 @@ def undecided(cells, workers, why):
 
 def test_an_undecided_device_says_between_which_settings_and_what_would_decide(project, cells):
     why = "Undecided between 1 worker and 2 workers; about 9 repeats of each would decide."
-    found = answer(study_of(project), undecided(cells, (1, 2), why), "cpu")
+    found = answer(study_of(project), Results(undecided(cells, (1, 2), why)), "cpu")
     assert found.found
     assert found.headline == "CPU: undecided between workers = 1 and 2."
     assert found.detail.startswith(why)
@@ -156,14 +156,14 @@ def test_undecided_settings_are_named_by_all_levels_in_which_they_differ(project
         for c in host
         if c.open and c.levels["workers"] == 0
     ]
-    headline = answer(study_of(project), [*host, *device], "cpu").headline
+    headline = answer(study_of(project), Results([*host, *device]), "cpu").headline
     assert headline.count("decode = host") == 2
     assert headline.count("decode = device") == 1
 
 
 def test_many_undecided_settings_are_counted(project, cells):
     five = [c for c in cells if c.status == "ok"] * 2
-    found = answer(study_of(project), undecided(five, (0, 1, 2, 16), "Undecided."), "cpu")
+    found = answer(study_of(project), Results(undecided(five, (0, 1, 2, 16), "Undecided.")), "cpu")
     assert found.headline == "CPU: undecided between 8 settings."
 
 
@@ -178,7 +178,7 @@ def ladder():
 
 def test_the_answer_of_a_ladder_is_what_fits_and_what_is_fastest(tmp_path, ladder):
     cells = cells_of(tmp_path, ladder, bad={("cpu", 16): "out_of_memory"})
-    found = answer(study_of(ladder), cells, "cpu")
+    found = answer(study_of(ladder), Results(cells), "cpu")
     assert found.found
     assert found.headline == "CPU: a data-loader workers of 2 fits (decode = host)."
     most = "decode = host: up to 2, fastest measured with 2 (14.30 samples/s)"
@@ -194,7 +194,7 @@ def test_the_fastest_of_a_ladder_is_that_of_the_settings_with_the_largest_level(
         if c.cell == "workers=1~decode=host"
     ]
     hosts = [cell for cell in cells if cell.cell.endswith("host")]
-    found = answer(study_of(ladder), [*hosts, *faster], "cpu")
+    found = answer(study_of(ladder), Results([*hosts, *faster]), "cpu")
     assert found.to_do.startswith("Use 2, the fastest with decode = host (14.30 samples/s)")
     assert "decode = device: up to 1, fastest measured with 1 (99.00 samples/s)" in found.detail
 
@@ -210,7 +210,7 @@ def test_a_ladder_with_one_factor_has_no_other_settings_to_name(tmp_path):
         for cell in cells_of(tmp_path, project)
         if cell.status == "ok"
     ]
-    found = answer(alone, cells, "cpu")
+    found = answer(alone, Results(cells), "cpu")
     assert found.headline == "CPU: a data-loader workers of 16 fits."
     assert found.detail.startswith("up to 16, fastest measured with 2")
 
@@ -219,13 +219,13 @@ def test_the_end_of_a_ladder_is_unknown_only_where_nothing_ran_out_of_memory(tmp
     cells = [c for c in cells_of(tmp_path, ladder) if c.status == "ok"]
     full = changed([c for c in cells if c.levels["workers"] == 1], status="out_of_memory")
     full = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in full]
-    to_do = answer(study_of(ladder), [*cells, *full], "cpu").to_do
+    to_do = answer(study_of(ladder), Results([*cells, *full]), "cpu").to_do
     assert "No level ran out of memory with decode = host: add larger ones" in to_do
 
 
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
-    found = answer(study_of(ladder), cells_of(tmp_path, ladder, bad=bad), "cpu")
+    found = answer(study_of(ladder), Results(cells_of(tmp_path, ladder, bad=bad)), "cpu")
     assert not found.found
     assert "no data-loader workers fits" in found.headline
 
@@ -234,7 +234,7 @@ def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
 def test_that_nothing_fits_takes_cells_that_ran_out_of_memory(tmp_path, ladder, status):
     bad = {("cpu", workers): status for workers in RATES if status}
     cells = cells_of(tmp_path, ladder, bad=bad) if status else []
-    found = answer(study_of(ladder), cells, "cpu")
+    found = answer(study_of(ladder), Results(cells), "cpu")
     assert not found.found
     assert "fits" not in found.headline
 
@@ -251,7 +251,7 @@ def inference(project):
 
 
 def test_the_answer_of_inference_is_the_lowest_latency_and_the_highest_throughput(inference, cells):
-    found = answer(inference, cells, "cpu")
+    found = answer(inference, Results(cells), "cpu")
     assert found.found
     assert "565 ms" in found.headline
     assert found.headline.endswith("14.30 samples/s.")
@@ -271,14 +271,14 @@ def test_a_throughput_that_the_intervals_set_apart_is_told_from_all_others(infer
         for cell in cells
         if cell.status == "ok"
     ]
-    found = answer(inference, sure, "cpu")
+    found = answer(inference, Results(sure), "cpu")
     assert found.to_do == "Use workers = 2, decode = host. Latencies have no interval."
 
 
 def test_the_answer_of_inference_names_its_level_where_there_are_several(inference, cells):
     good = [cell for cell in cells if cell.status == "ok"]
     other = [msgspec.structs.replace(one, cell=one.cell.replace("host", "device")) for one in good]
-    found = answer(inference, [*good, *other], "cpu")
+    found = answer(inference, Results([*good, *other]), "cpu")
     assert found.headline.endswith("14.30 samples/s with decode = host.")
     assert "device: " in found.detail
 
@@ -286,7 +286,7 @@ def test_the_answer_of_inference_names_its_level_where_there_are_several(inferen
 def test_the_only_setting_that_was_tried_is_not_called_the_only_setting(project, cells):
     first, *others = changed(cells, recommended=False)
     lacking = {"status": "unsupported", "samples_per_s": None, "cause": "It lacks bf16."}
-    found = answer(study_of(project), [first, *changed(others, **lacking)], "cpu")
+    found = answer(study_of(project), Results([first, *changed(others, **lacking)]), "cpu")
     assert "is the only setting that was tried." in found.detail
 
 
@@ -294,5 +294,8 @@ def test_a_cell_that_shares_the_runs_of_another_is_no_further_setting(project, i
     one, *_ = changed([c for c in cells if c.status == "ok"], recommended=False)
     shares = {"cell": "workers=2~decode=host", "measured_as": one.cell}
     both = [one, *changed([one], **shares)]
-    assert "is the only setting that was tried." in answer(study_of(project), both, "cpu").detail
-    assert answer(inference, both, "cpu").to_do.startswith("Nothing to choose")
+    assert (
+        "is the only setting that was tried."
+        in answer(study_of(project), Results(both), "cpu").detail
+    )
+    assert answer(inference, Results(both), "cpu").to_do.startswith("Nothing to choose")

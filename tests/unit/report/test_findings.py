@@ -8,10 +8,9 @@ from feedrate.config.study import Factor
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
-from feedrate.report.rows import ClaimRow, FitRow, Inputs, QualityRow
+from feedrate.report.rows import ClaimRow, FitRow, Inputs, Results
 from feedrate.results.verdicts import START_LESS, STARTS
 
-FURTHER = {"fit.csv": FitRow, "claims.csv": ClaimRow, "quality.csv": QualityRow}
 NO_RUNS = {"Published numbers", "Printed ratios", "Claims of the source"}
 """What rests on no run here: the source's numbers, and claims without a measurement."""
 
@@ -22,7 +21,7 @@ def found_in(project, inputs, *, cells=None, runs=None, fits=None, claims=None):
     fits = inputs.rows("fit.csv", FitRow, STUDY) if fits is None else fits
     claims = inputs.rows("claims.csv", ClaimRow, STUDY) if claims is None else claims
     runs = inputs.runs(STUDY) if runs is None else runs
-    found = findings(study_of(project), cells, runs, fits, claims)
+    found = findings(study_of(project), Results(cells, runs, fits, claims))
     return {one.lead: one.text for one in found}
 
 
@@ -47,8 +46,7 @@ def test_each_finding_names_the_cells_that_it_rests_on(project, inputs):
         (one,) = [one for one in found if one.lead == lead]
         return [cell.cell.partition("~")[0] for cell in one.cells]
 
-    rows = (inputs.rows(name, kind, STUDY) for name, kind in FURTHER.items())
-    found = findings(study_of(project), inputs.cells(STUDY), inputs.runs(STUDY), *rows)
+    found = findings(study_of(project), inputs.results(STUDY))
     assert on("Why this setting") == ["workers=1"]
     assert on("Noise") == ["workers=16"]
     assert on("What limits each setting") == [f"workers={n}" for n in (0, 1, 2, 16)]
@@ -65,7 +63,7 @@ def test_what_the_answer_leaves_open_is_said_once(project, inputs):
         else c
         for c in inputs.cells(STUDY)
     ]
-    assert "1 and 2" in answer(study_of(project), cells, "cpu").detail
+    assert "1 and 2" in answer(study_of(project), Results(cells), "cpu").detail
     assert "Undecided" not in found_in(project, inputs, cells=cells)
     other = [msgspec.structs.replace(cells[0], open="Undecided at 0."), *cells[1:]]
     assert found_in(project, inputs, cells=other)["Undecided"] == "Undecided at 0."
@@ -92,7 +90,7 @@ def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
     ]
 
     def said(cells):
-        return {one.lead: one.text for one in findings(study, cells, [], [], [])}["Undecided"]
+        return {one.lead: one.text for one in findings(study, Results(cells))}["Undecided"]
 
     together = "With storage = warm and cold: undecided between workers = 1 and 2"
     assert said(cells).startswith(together)
@@ -167,7 +165,7 @@ def test_a_change_of_what_is_trained_is_compared_with_no_published_change(projec
     found = {}
     for workers in (study.factors["workers"], size):
         one = msgspec.structs.replace(study, factors=study.factors | {"workers": workers})
-        said = findings(one, inputs.cells(STUDY), inputs.runs(STUDY), [], [])
+        said = findings(one, Results(inputs.cells(STUDY), inputs.runs(STUDY)))
         found[workers.sets] = " ".join(finding.text for finding in said)
     assert "throughput changes by" in found["loader.workers"]
     assert "throughput changes by" not in found["model.size"]
@@ -327,7 +325,7 @@ def test_the_model_only_rate_is_of_cells_that_compute_as_the_baseline(tmp_path):
         msgspec.structs.replace(c, model_samples_per_s=99.0 if c.levels["workers"] else 14.8)
         for c in inputs.cells(STUDY)
     ]
-    found = findings(study, cells, inputs.runs(STUDY), [], [])
+    found = findings(study, Results(cells, inputs.runs(STUDY)))
     said = next(one.text for one in found if one.lead == "Loader-only throughput")
     assert said.endswith("Model-only throughput is 14.8 samples/s.")
 

@@ -9,7 +9,7 @@ from report_samples import STUDY, TIMES, figure, study_of, table
 from feedrate.config.study import SourceProtocol
 from feedrate.jobs.events import Step
 from feedrate.report.findings import findings
-from feedrate.report.rows import Inputs, RunRow, Trace
+from feedrate.report.rows import Inputs, Results, RunRow, Trace
 from feedrate.report.tables.window import source_window
 
 
@@ -134,7 +134,7 @@ def test_three_windows_stand_side_by_side(project, inputs, monkeypatch):
 def test_a_sentence_names_the_ceilings_below_the_rate(project, inputs):
     study, cells = study_of(project), inputs.cells(STUDY)
     lead = "Ceilings below the rate"
-    assert lead not in {found.lead for found in findings(study, cells, [], [], [])}
+    assert lead not in {found.lead for found in findings(study, Results(cells))}
     cells = [replace(c, below_rate="model" * (c.levels["workers"] == 2)) for c in cells]
-    (sentence,) = (f.text for f in findings(study, cells, [], [], []) if f.lead == lead)
+    (sentence,) = (f.text for f in findings(study, Results(cells)) if f.lead == lead)
     assert sentence.endswith("are not ceilings. Model: workers = 2.")

@@ -7,7 +7,7 @@ from report_samples import STUDY, study_of, table, with_study, write_results
 from feedrate.report import provenance
 from feedrate.report.findings import findings
 from feedrate.report.limits import noise
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, Results
 
 CAUSE = "Not tried: workers=2 ran out of memory, and this cell needs at least as much."
 
@@ -31,7 +31,7 @@ def places(project, inputs):
     """All that tells of memory: facts of the machine, sentences, the table of largest levels."""
     study = study_of(project)
     runs, cells = inputs.runs(STUDY), inputs.cells(STUDY)
-    said = next(one.text for one in findings(study, cells, runs, [], []) if "memory" in one.lead)
+    said = next(one.text for one in findings(study, Results(cells, runs)) if "memory" in one.lead)
     return [provenance.provenance(study, runs), said, table(project, inputs, "largest")]
 
 

@@ -11,14 +11,16 @@ from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import answer_of, minute
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, Results
 from feedrate.report.tables.loader_claims import where_it_holds
 from feedrate.results.verdicts import UNSURE
 
 
 def said(study, inputs):
     """The words of the section, without its heading."""
-    return re.sub("<[^>]*>", "", minute([study], inputs)).removeprefix("In one minute")
+    return re.sub("<[^>]*>", "", minute([study], {STUDY: inputs.results(STUDY)})).removeprefix(
+        "In one minute"
+    )
 
 
 def bad(status, *workers):
@@ -50,7 +52,7 @@ def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs)
         for one in inputs.cells(STUDY)
     ]
     inputs.cells = lambda _: cells
-    page = minute([study], inputs)
+    page = minute([study], {STUDY: inputs.results(STUDY)})
     assert "14.10 to 14.30 samples/s" in page
     for workers in (1, 2):
         assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
@@ -185,7 +187,7 @@ def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, 
         replace(one, cell=one.cell.replace("host", "far"), samples_per_s=rate)
         for one, rate in zip(cells[:2], (4.0, 10.0), strict=True)
     ]
-    answer = answer_of(replace(study, factors=factors), [*cells, *far], "cpu")
+    answer = answer_of(replace(study, factors=factors), Results([*cells, *far]), "cpu")
     assert "of that rate, with workers = 1: 10.00 samples/s" in answer.detail
     assert answer.detail.count(" with workers = 0") == 1
 
@@ -198,7 +200,7 @@ def test_a_study_of_storage_alone_names_no_other_settings(study, inputs):
     ]
     factors = {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
     alone = replace(study, factors=factors, baseline={"workers": 0})
-    found = answer_of(alone, cells, "cpu")
+    found = answer_of(alone, Results(cells), "cpu")
     assert found.headline == "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0."
     assert "reaches 126% of that rate: 14.10 samples/s" in found.detail
 
@@ -210,7 +212,7 @@ def test_storage_of_single_runs_says_so(study, inputs):
 def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
     of_storage(study, inputs)
     factors = study.factors | {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
-    found = answer_of(replace(study, factors=factors), inputs.cells(STUDY), "cpu")
+    found = answer_of(replace(study, factors=factors), Results(inputs.cells(STUDY)), "cpu")
     assert found.headline.startswith("CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and")
     assert len(found.cells) == 4
 

@@ -10,7 +10,7 @@ from report_samples import STUDY, figure, make_project, study_of, table, with_st
 from feedrate.config.study import Exclude
 from feedrate.report import findings, rows
 from feedrate.report.answers import answer
-from feedrate.report.rows import CellRow, Inputs, QualityRow, RunRow
+from feedrate.report.rows import CellRow, Inputs, QualityRow, Results, RunRow
 
 
 def score(moment, value, *, repeat=1, low=None, high=None, **changes):
@@ -96,7 +96,7 @@ def asking(project):
 def headline(asking, inputs):
     """The headline of a study of quality; without a gain, of the cells' rates."""
     cells = inputs.cells(STUDY)
-    return lambda rows, runs=(): answer(asking, cells, "cpu", rows, runs).headline
+    return lambda rows, runs=(): answer(asking, Results(cells, runs, scores=rows), "cpu").headline
 
 
 def test_the_headline_gives_the_effect_of_training(headline):
@@ -119,7 +119,9 @@ def test_the_headline_says_from_which_weights_and_on_which_pictures(asking, inpu
     assert "from org/weights on drawn" in headline(ROWS, [run(checkpoint="org/weights")])
     setup = msgspec.structs.replace(asking.setups["cpu"], drawn=False)
     found = msgspec.structs.replace(asking, setups={"cpu": setup})
-    said = answer(found, inputs.cells(STUDY), "cpu", ROWS, [run(dataset="hub")]).headline
+    said = answer(
+        found, Results(inputs.cells(STUDY), [run(dataset="hub")], scores=ROWS), "cpu"
+    ).headline
     assert "from random weights on the dataset hub" in said
 
 
@@ -133,13 +135,13 @@ def test_the_gains_of_other_cells_and_what_is_left_out_are_findings(asking, inpu
     apart = Exclude(levels={"workers": 2}, unless={"decode": ["host"]}, why="It is slow.")
     able = Exclude(levels={"decode": "device"}, unless_able="bf16", why="Not here.")
     asking = msgspec.structs.replace(asking, exclude=[apart, able])
-    found = findings.findings(asking, inputs.cells(STUDY), [], [], [], [*ROWS, *other])
+    found = findings.findings(asking, Results(inputs.cells(STUDY), scores=[*ROWS, *other]))
     told = {one.lead: one.text for one in found}
     assert "from 21% to 55% (paired interval +20 to +50" in told["Other settings"]
     assert "with workers = 1, decode = host" in told["Other settings"]
     assert "workers = 0" not in told["Other settings"], "the answer gives it"
     assert told["Left out"] == "workers = 2, except with decode = host: It is slow."
-    alone = findings.findings(asking, inputs.cells(STUDY), [], [], [], ROWS)
+    alone = findings.findings(asking, Results(inputs.cells(STUDY), scores=ROWS))
     assert "Other settings" not in {one.lead for one in alone}
 
 
@@ -196,7 +198,7 @@ def test_without_both_scores_the_headline_has_none(headline, rows):
 
 
 def points(project, cells, rows):
-    found = findings.findings(study_of(project), cells, [], [], [], rows)
+    found = findings.findings(study_of(project), Results(cells, scores=rows))
     return {one.lead: one.text for one in found}
 
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import rows, text
-from feedrate.report.groups import several
+from feedrate.report.limits import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
-from feedrate.report.rows import CellOf, CellRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
 from feedrate.results.settings import apart
 from feedrate.results.verdicts import UNSURE
 
@@ -19,9 +19,7 @@ class Answer(NamedTuple):
     headline: str
     detail: str
     to_do: str
-    """What the reader should do, or that there is nothing to do."""
-    cells: Sequence[CellOf] = ()
-    """The cells whose records the headline rests on."""
+    cells: Sequence[CellOf] = ()  # those whose records the headline rests on
     found: bool = True
 
 
@@ -47,35 +45,27 @@ TO_DO = {
     "communication-bound": "Try exchanging gradients less often, or over a faster link.",
     "mixed": "Read the figures behind its verdict: no single cause limits it.",
 }
-"""What to do next, by the verdict of the recommended setting. A verdict does not say what would
-help."""
+"""What to do next, by the verdict of the recommended setting."""
 NOISY = "Repeat it: noise hides what limits it."
 NOT_DECIDED = "Read the figures behind its verdict: they do not decide what limits it."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
-def answer(
-    study: StudySettings,
-    cells: Sequence[CellRow],
-    device: str,
-    scores: Sequence[QualityRow] = (),
-    runs: Sequence[RunRow] = (),
-) -> Answer:
+def answer(study: StudySettings, found: Results, device: str) -> Answer:
     """The setting to use on a device; in a study of quality, the effect of training."""
-    label = study.label(device)
+    label, cells = study.label(device), found.cells
     mine = [cell for cell in cells if cell.device == device]
     tried = [cell for cell in mine if cell.status != "unsupported" and not cell.measured_as]
     good = [cell for cell in tried if cell.status == "ok"]
     full = bool(tried) and all(cell.status == "out_of_memory" for cell in tried)
     if (good or full) and (factor := ladder_factor(study)):
         return _largest_that_fits(study, cells, factor, device)
-    if is_about_quality(study) and (gains := training_gains(study, scores, runs, device)):
+    if is_about_quality(study) and (gains := training_gains(study, found, device)):
         change, to_do, cell = gains[0]
         return Answer(f"{label}: {change}.", _rates(study, good), to_do, [cell])
     if best := recommendation(study, cells, device):
-        levels = text.levels_text(notable(study, best.levels))
-        use = f"{label}: use {levels}{best.basis}."
+        use = f"{label}: use {name_of(study, best)}{best.basis}."
         return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
@@ -126,8 +116,7 @@ def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) 
 
 
 def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
-    """The recommended cell of a device. Of factors that are `apart`, the last level with a
-    recommendation counts."""
+    """The recommended cell of a device: the last one along factors that are `apart`."""
     chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
     names = apart(study.factors, study.within)
     order = {name: [*map(level_text, study.factors[name].levels)] for name in names}
@@ -150,12 +139,11 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 
 def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
-    """Why a device with these cells has no answer, and what to do. The device supports `tried` of
-    them."""
-    again = "Remove the cause and run the study again."
+    """Why there is no answer from these cells, of which the device supports `tried`; what to do."""
     if tried:
         none = "The only cell that ran has no" if tried == 1 else f"None of {tried} cells has a"
-        return f"{none} valid result. The list of failed cells gives the cause.", again
+        why = f"{none} valid result. The list of failed cells gives the cause."
+        return why, "Remove the cause and run the study again."
     if cells:
         why = f"The device supports no cell of the study. {cells[0].cause}"
         return why, "Nothing to do on this device."
@@ -163,7 +151,6 @@ def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
 
 
 def _throughput(study: StudySettings, best: CellRow) -> str:
-    """The throughput of the setting to use, its gain, and what limits it."""
     interval = text.interval(best.ci_low, best.ci_high)
     spread = f"interval {interval}" if interval else "no interval"
     remark = "a single run, " * (best.ok_runs == 1) + spread
@@ -172,7 +159,6 @@ def _throughput(study: StudySettings, best: CellRow) -> str:
 
 
 def _ratio(study: StudySettings, best: CellRow) -> str:
-    """The rest of the sentence about throughput: the ratio to the baseline."""
     baseline = study.baseline_of(best.levels)
     if best.levels == baseline:
         return ". It is the baseline."
@@ -242,28 +228,24 @@ def not_faster(study: StudyContext, line: Line, factor: str) -> str:
 
 
 def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> Answer:
-    """The lowest latency and the highest throughput, by level of the first factor.
-
-    `cells` are the device's valid ones. The headline is about the baseline's level.
-    """
+    """The lowest latency and the highest throughput of a device's valid cells, by level of the
+    first factor. The headline is about the baseline's level."""
     first = next(iter(study.factors))
     groups = text.grouped(cells, lambda cell: level_text(cell.levels[first]))
 
+    def others(cell: CellRow) -> str:
+        levels = {k: v for k, v in differing(study, cell.levels).items() if k != first}
+        return text.levels_text(levels) or "the baseline's settings"
+
     def sentence(group: Sequence[CellRow]) -> str:
         quick, busy = _quick_and_busy(group)
-        settings = [
-            text.levels_text({k: v for k, v in differing(study, cell.levels).items() if k != first})
-            or "the baseline's settings"
-            for cell in (quick, busy)
-        ]
         return (
             f"lowest median latency {text.seconds(quick.step_time_median_s)} (99th percentile "
-            f"{text.seconds(quick.step_time_p99_s)}) with {settings[0]}; "
-            f"highest throughput {text.rate(busy.samples_per_s)} with {settings[1]}."
+            f"{text.seconds(quick.step_time_p99_s)}) with {others(quick)}; "
+            f"highest throughput {text.rate(busy.samples_per_s)} with {others(busy)}."
         )
 
-    base = level_text(study.baseline[first])
-    main = groups.get(base) or next(iter(groups.values()))
+    main = groups.get(level_text(study.baseline[first])) or next(iter(groups.values()))
     where = f" with {first} = {level_text(main[0].levels[first])}" if len(groups) > 1 else ""
     quick, busy = _quick_and_busy(main)
     lowest, highest = text.seconds(quick.step_time_median_s), text.rate(busy.samples_per_s)
@@ -277,7 +259,6 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
 
 
 def _for_requests(study: StudySettings, cells: Sequence[CellRow], where: str) -> str:
-    """Which of these settings to use, and what the runs leave open."""
     if len(cells) == 1:
         return f"Nothing to choose: only one setting{where} has a valid result."
     quick, busy = _quick_and_busy(cells)
@@ -301,18 +282,18 @@ def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:
 
 
 def training_gains(
-    study: StudySettings, scores: Sequence[QualityRow], runs: Sequence[RunRow], device: str
+    study: StudySettings, results: Results, device: str
 ) -> list[tuple[str, str, QualityRow]]:
     """The change of the accuracy on the test split in each cell that has scores, what to do, and
     the cell; that of the baseline comes first."""
     found = []
-    cells = rows.cells_of(scores, device)
+    cells = rows.cells_of(results.scores, device)
     for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
-        both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
+        both = (rows.pick(results.scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
         before, after = both
         if before and after:
             where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
-            change, to_do = _change(_training(study, cell, runs), before, after)
+            change, to_do = _change(_training(study, cell, results.runs), before, after)
             found.append((change + where, to_do, cell))
     return found
 

@@ -1,8 +1,5 @@
-"""The card of a kept model, and the push of both to the hub.
-
-The card tells how the model was trained, how fast, what it scores before and after training, and
-how to load it. The hub shows the copy that lies next to the weights as README.md.
-"""
+"""The card of a kept model, and the push of both to the hub, which shows the card that lies next to
+the weights as README.md."""
 
 import html
 import os
@@ -56,8 +53,7 @@ _MARKS = re.compile(r"([\\`*_{}\[\]|~#])")
 def write_card(
     settings: dict[str, Any], record: Path, quality: Path, model: Path, out: Path
 ) -> None:
-    """Write the card of a run from its record.json and quality.json; `model` is the kept model's
-    folder."""
+    """Write the card of a run from its record.json and quality.json; `model` is its folder."""
     about = from_param(settings, CardSettings)
     measured, scored = read_record(record), read_quality(quality)
     kept = scored.status != "no_model" and any(model.glob("*.safetensors"))
@@ -104,21 +100,16 @@ def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality
         model_name=f"{spec.study}: {spec.cell}",
         eval_results=list(_results(settings, spec, quality)) or None,
     )
-    return hub_page(
-        data,
-        f"# {plain(model)}, {plain(spec.study)}",
-        _summary(settings, spec, record),
-        "## Scores",
-        _scores(quality),
-        "## Training speed",
-        _speed(settings, record),
-        "## How to load the model",
-        _loading(settings, spec),
-        "## Training settings",
-        _settings(spec),
-        "## Provenance",
-        _provenance(settings, spec, record),
-    )
+    title = f"# {plain(model)}, {plain(spec.study)}"
+    sections = {
+        "Scores": _scores(quality),
+        "Training speed": _speed(settings, record),
+        "How to load the model": _loading(settings, spec),
+        "Training settings": _settings(spec),
+        "Provenance": _provenance(settings, spec, record),
+    }
+    parts = (f"## {heading}\n\n{part}" for heading, part in sections.items())
+    return hub_page(data, title, _summary(settings, spec, record), *parts)
 
 
 def _summary(settings: CardSettings, spec: RunSpec, record: Record) -> str:
@@ -184,7 +175,6 @@ def _scores(quality: Quality) -> str:
 
 
 def _value(score: Score | None) -> str:
-    """A score with its interval, or why there is none."""
     if score is None:
         return text.DASH
     if score.value is None:
@@ -218,24 +208,22 @@ def _loading(settings: CardSettings, spec: RunSpec) -> str:
     if settings.repository:
         folder = FROM_HUB.format(repository=settings.repository, place=settings.place)
     built = WITH_FEEDRATE.format(model=model, max_tokens=spec.settings.loader.max_tokens)
-    parts = [folder, built, *([WITH_TRANSFORMERS] if model.name == "bridgetower" else [])]
-    inside = "\n\n".join(parts).replace("```", "'''")
+    alone = [WITH_TRANSFORMERS] if model.name == "bridgetower" else []
+    inside = "\n\n".join([folder, built, *alone]).replace("```", "'''")
     return f"```python\n{inside}\n```"
 
 
 def _settings(spec: RunSpec) -> str:
     """Every setting that is not null; of local weights only the folder's name."""
-    settings = msgspec.to_builtins(spec.settings)
-    names = ("model", "loader", "train", spec.kind)  # settings of one kind have its name
-    parts: dict[str, Any] = {name: settings[name] for name in names if name in settings}
+    parts = {**msgspec.to_builtins(spec.settings), "protocol": msgspec.to_builtins(spec.protocol)}
+    names = ("model", "loader", "train", spec.kind, "protocol")  # settings of a kind have its name
     checkpoint = Path(spec.settings.model.checkpoint or "")
     if checkpoint.is_absolute():
         parts["model"]["checkpoint"] = checkpoint.name
-    parts["protocol"] = msgspec.to_builtins(spec.protocol)
     rows = {
         f"{part}.{key}": value
-        for part, values in parts.items()
-        for key, value in values.items()
+        for part in names
+        for key, value in parts.get(part, {}).items()
         if value is not None
     }
     rows["seed"] = spec.seed
@@ -270,11 +258,8 @@ class PushError(ExpectedError):
 
 
 def push(model: Path, quality: Path, repository: str, place: str, out: Path) -> None:
-    """Push a kept model to the folder `place` of a repository, and write the commit to `out`.
-
-    Only scored models are pushed. Where a run has no model, or scoring failed, `out` gives the
-    cause, and that is no error.
-    """
+    """Push a kept model to the folder `place` of a repository, and write the commit to `out`. Where
+    a run has no model, or scoring failed, `out` gives the cause, and that is no error."""
     scored, cause, commit = read_quality(quality), "", None
     if scored.status != "ok":
         cause = f"not scored: {scored.cause}"
@@ -283,18 +268,13 @@ def push(model: Path, quality: Path, repository: str, place: str, out: Path) -> 
     else:
         commit = push_model(model, repository, place)
     print(f"{place}: nothing to push: {cause}" if cause else f"pushed {place} to {repository}")
-    result = {"repository": repository, "place": place, "commit": commit, "cause": cause}
-    write_json(out, result)
+    write_json(out, {"repository": repository, "place": place, "commit": commit, "cause": cause})
 
 
 def push_model(folder: Path, repository: str, place: str) -> str:
-    """Upload a folder of weights to the folder `place` of a repository, and return the commit's
-    address.
-
-    A missing repository is created, private. It can hold the models of all cells, which its root
-    page lists. The token in HF_TOKEN is never shown. Raises PushError where it is not set, and
-    where the hub refuses or cannot be reached.
-    """
+    """Upload a folder of weights to the folder `place` of a repository, which is created, private,
+    if it is missing. Returns the commit's address. The token in HF_TOKEN is never shown. Raises
+    PushError where it is not set, and where the hub refuses or cannot be reached."""
     token = os.environ.get("HF_TOKEN", "").strip()
     if not token:
         raise PushError("push_to_hub needs a token in the environment variable HF_TOKEN")
@@ -316,10 +296,8 @@ def push_model(folder: Path, repository: str, place: str) -> str:
 
 
 def push_index(api: hub.HfApi, repository: str) -> None:
-    """Write the root page, which lists all folders with a card: the hub shows no other page.
-
-    Another push may add a folder meanwhile; then the page is written again.
-    """
+    """Write the root page, which lists all folders with a card: the hub shows no other page. It is
+    written again if another push adds a folder meanwhile."""
     data = hub.ModelCardData(library_name="transformers", tags=["feedrate"])
     about = "Trained with feedrate: one model per study, device and cell, each with its own card."
     is_card = re.compile(f".+/{README}").fullmatch

@@ -7,21 +7,12 @@ from typing import NamedTuple
 
 from feedrate.config.study import Exclude
 from feedrate.config.values import level_text
-from feedrate.report import limits, text
-from feedrate.report.answers import (
-    is_about_quality,
-    ladder_factor,
-    left_open,
-    name_of,
-    recommendation,
-    recommended_cell,
-    training_gains,
-)
-from feedrate.report.groups import several
-from feedrate.report.limits import Said
+from feedrate.report import answers, limits, text
+from feedrate.report.answers import is_about_quality, name_of
+from feedrate.report.limits import Said, several
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.settings import STORAGE, apart, trains_the_same
@@ -37,36 +28,26 @@ class Finding(NamedTuple):
     cells: Sequence[CellOf] = ()
 
 
-def findings(
-    study: StudySettings,
-    cells: Sequence[CellRow],
-    runs: Sequence[RunRow],
-    fits: Sequence[FitRow],
-    claims: Sequence[ClaimRow],
-    scores: Sequence[QualityRow] = (),
-) -> list[Finding]:
+def findings(study: StudySettings, results: Results) -> list[Finding]:
     """All findings of a study, in the order of the page."""
-    whole = {
-        "Equal losses": _equal_losses(cells),
-        LOSSES: _quality(study, cells),
-        "Cost of scoring": _scoring_cost(scores),
-    }
-    found = [Finding(lead, *said) for lead, said in whole.items()]
+    found = [
+        Finding("Equal losses", *_equal_losses(results.cells)),
+        Finding(LOSSES, *_quality(study, results.cells)),
+        Finding("Cost of scoring", *_scoring_cost(results.scores)),
+    ]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
-        sentences = _of_device(study, cells, device, runs)
+        sentences = _of_device(study, results, device)
         if is_about_quality(study):
-            sentences |= _of_quality(study, scores, runs, device)
+            sentences |= _of_quality(study, results, device)
         found += [Finding(lead + where, *said) for lead, said in sentences.items()]
-    found += [*_fits(study, fits), *_claims(claims)]
+    found += [*_fits(study, results.fits), *_claims(results.claims)]
     return [finding for finding in found if finding.text]
 
 
 def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[Finding]:
-    """Cells that were tried and have no number, or lost some of their runs.
-
-    Running out of memory is no failure in a study with a memory ladder.
-    """
+    """Cells that were tried and have no number, or lost some of their runs. Running out of memory
+    is no failure in a study with a memory ladder."""
     found: list[Finding] = []
     for cell in cells:
         if cell.measured_as or (study.ladder and cell.status == "out_of_memory"):
@@ -86,13 +67,12 @@ def failed(cells: int) -> str:
     return f"{text.count(cells, 'cell')} with runs that do not count"
 
 
-def _of_device(
-    study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
-) -> dict[str, Said]:
+def _of_device(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
+    cells, runs = results.cells, results.runs
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
-    ladder, quality = ladder_factor(study), is_about_quality(study)
-    best = None if ladder else recommendation(study, cells, device)
-    undecided = left_open(good, device)
+    ladder, quality = answers.ladder_factor(study), is_about_quality(study)
+    best = None if ladder else answers.recommendation(study, cells, device)
+    undecided = answers.left_open(good, device)
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
     if undecided and not (best or ladder or quality or stored):
         undecided.popitem()  # the answer says it
@@ -112,8 +92,8 @@ def _of_device(
 
 
 def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> str:
-    """The choices that the runs leave open. The same settings at several levels of a factor that
-    is `apart` (such as a storage) are named once."""
+    """The choices that the runs leave open. Settings at several levels of a factor that is `apart`
+    (such as a storage) are named once."""
     names, parts = apart(study.factors, study.within), list[str]()
 
     def between(why: str) -> str:
@@ -136,12 +116,9 @@ def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> 
 # Quality
 
 
-def _of_quality(
-    study: StudySettings, scores: Sequence[QualityRow], runs: Sequence[RunRow], device: str
-) -> dict[str, Said]:
-    """The effect of training in the cells that the answer does not name, and the cells that the
-    study leaves out on a device."""
-    others = training_gains(study, scores, runs, device)[1:]
+def _of_quality(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
+    """The effect of training in cells that the answer does not name, and the cells left out."""
+    others = answers.training_gains(study, results, device)[1:]
     changes = "; ".join(change for change, *_ in others)
     apart = f"{changes}. No test compares the scores of settings." * bool(others)
     parts = [p for p in study.exclude if p.unless_able not in study.devices[device].capabilities]
@@ -159,13 +136,13 @@ def _kept(part: Exclude) -> str:
 
 
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
-    """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical and not cell.measured_as]
-    return (
+    words = (
         f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit for bit, "
         "because the batches are the same. This shows that training is deterministic, and says "
-        "nothing about quality." * bool(same)
-    ), same
+        "nothing about quality."
+    )
+    return words * bool(same), same
 
 
 def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
@@ -200,12 +177,10 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
 
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
     """The recommended cells at the other levels of the factors that are `apart`."""
-    best = recommended_cell(study, cells, device)
-    others = [c for c in cells if c.device == device and c.recommended and c is not best]
-    if best is None or not others:
-        return "", ()
+    best = answers.recommended_cell(study, cells, device)
+    others = [c for c in cells if best and c.recommended and c is not best]
     named = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
-    return f"{'; '.join(named)}.", others
+    return f"{'; '.join(named)}." * bool(others), others
 
 
 # Published numbers, the loader model, and claims
@@ -276,10 +251,9 @@ def _same_change(
 
 def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
     """The loader model's reading of the published numbers, and of ours."""
-    published = [fit for fit in fits if not fit.ours]
     fewest: dict[str, int] = {}
-    for fit in published:
-        if fit.bound == "compute" and fit.loader_workers is not None:
+    for fit in fits:
+        if not fit.ours and fit.bound == "compute" and fit.loader_workers is not None:
             name = fit.called(study.label(fit.device))
             fewest[name] = min(fit.loader_workers, fewest.get(name, fit.loader_workers))
     parts = [
@@ -298,7 +272,6 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
 
 
 def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
-    """The outcomes of the source's claims and, counted separately, of our own questions."""
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     found = []

@@ -1,12 +1,14 @@
-"""The limits of a study's settings (memory, the loader, noise), in sentences from result rows."""
+"""The limits of a study's settings (memory, the loader, noise) in sentences from result rows, and
+the names of several cells in a sentence."""
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 
+from feedrate.config.values import Level, level_text
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
-from feedrate.report.groups import each_name, group_name
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
@@ -17,6 +19,8 @@ from feedrate.results.verdicts import START_LESS, STARTS
 Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
 SHARE = re.compile(r"\d+(?:\.\d+)?%")
+LONG = 120
+"""Characters from which the names of several cells are replaced by their number."""
 
 
 def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
@@ -33,10 +37,8 @@ def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -
 
 
 def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
-    """The loader-only throughput of each decode path, where a study compares several; else empty.
-
-    Only cells with as many workers as the baseline are compared.
-    """
+    """The loader-only throughput of each decode path with as many workers as the baseline, where a
+    study compares several; else empty."""
     factors = {factor.sets: name for name, factor in study.factors.items()}
     workers = factors.get(WORKERS, "")
     usual = study.baseline.get(workers)
@@ -108,9 +110,9 @@ def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
         found.append(f"{runs} may have been disturbed. {_cause([c.disturbed for c in alike])}")
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
-        named = zip(each_name(study, wide), wide, strict=True)
-        names = text.listed(f"{name} ({text.share(cell.spread)})" for name, cell in named)
-        found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
+        names = each_name(study, [cell.levels for cell in wide])
+        said = text.listed(map(text.with_remark, names, (text.share(c.spread) for c in wide)))
+        found.append(f"Two runs of one setting may differ by more than the study allows: {said}.")
     return " ".join(found), [*disturbed, *wide]
 
 
@@ -127,7 +129,65 @@ def _cause(causes: Sequence[str]) -> str:
 def short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """Cells whose epochs are too short for their rates to be compared with published ones."""
     short = [cell for cell in cells if cell.short_epochs]
-    named = zip(each_name(study, short), short, strict=True)
-    names = text.listed(f"{name} ({cell.steps_per_epoch})" for name, cell in named)
+    names = each_name(study, [cell.levels for cell in short])
+    said = text.listed(map(text.with_remark, names, (str(c.steps_per_epoch) for c in short)))
     why = "Too few steps per epoch to be compared with published rates"
-    return f"{why}: {names}." if short else "", short
+    return f"{why}: {said}." * bool(short), short
+
+
+# Names of several cells
+
+
+def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
+    """`decode = host with workers = 1 and 2; decode = cache with workers = 2`: cells that differ in
+    one factor are grouped, by the factor that makes the fewest groups. A factor that one group
+    names is named in all. A level of the baseline is named where it distinguishes a cell from one
+    of `every` that is not among `cells` and has the grouped level. A name longer than `LONG`
+    becomes `19 of 33 settings`."""
+    name = _full_name(study, cells, every)
+    return name if len(name) <= LONG else f"{len(cells)} of {text.count(len(every), 'setting')}"
+
+
+def _full_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
+    own = {cell.key for cell in cells}
+    elsewhere = [cell.levels for cell in every if cell.key not in own]
+
+    def telling(factor: str) -> set[str]:
+        """The other factors that distinguish any of the cells: then each group names them."""
+        needed = set[str]()
+        for levels in (cell.levels for cell in cells):
+            rivals = [other for other in elsewhere if other[factor] == levels[factor]]
+            needed.update(notable(study, levels))
+            needed |= {name for name in levels if any(o[name] != levels[name] for o in rivals)}
+        return needed - {factor}
+
+    def others(cell: CellRow, names: set[str]) -> str:
+        return text.levels_text({name: at for name, at in cell.levels.items() if name in names})
+
+    groups = {
+        name: text.grouped(cells, partial(others, names=telling(name))) for name in study.factors
+    }
+    workers = next((n for n, f in study.factors.items() if f.sets == WORKERS), None)
+    factor = min(groups, key=lambda name: (len(groups[name]), name != workers))
+    return "; ".join(
+        f"{rest}{' with ' * bool(rest)}{factor} = "
+        + text.listed(level_text(cell.levels[factor]) for cell in group)
+        for rest, group in groups[factor].items()
+    )
+
+
+def each_name(study: StudySettings, cells: Sequence[dict[str, Level]]) -> list[str]:
+    """The cells' names, each with the levels of all factors that one of them needs."""
+    named = set[str]().union(*(notable(study, levels) for levels in cells))
+    kept = [{k: v for k, v in levels.items() if k in named} for levels in cells]
+    return [text.levels_text(levels).replace(", ", " with ") for levels in kept]
+
+
+def several(study: StudySettings, cells: Sequence[dict[str, Level]]) -> str:
+    """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor; else
+    one after another, each with all levels in which they differ."""
+    values = {name: dict.fromkeys(level_text(cell[name]) for cell in cells) for name in cells[0]}
+    if sum(len(found) > 1 for found in values.values()) != 1:
+        return text.listed(each_name(study, cells))
+    named = set[str]().union(*(notable(study, levels) for levels in cells))
+    return ", ".join(f"{k} = {text.listed(values[k])}" for k in values if k in named)

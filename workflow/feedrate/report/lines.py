@@ -67,7 +67,7 @@ class Line:
     @property
     def best(self) -> float:
         """The highest throughput; 0 where no point has a value."""
-        return (self.fastest and self.fastest.value) or 0.0
+        return max((point.value or 0.0 for point in self.valid), default=0.0)
 
     @property
     def out_of_memory(self) -> Point | None:
@@ -134,11 +134,10 @@ def published_lines(study: StudyContext, factor: str) -> list[Line]:
     known = published_rates(study)
 
     def point(device: str, levels: dict[str, Level]) -> Point:
-        row = known.get((device, level_key(levels)))
-        if row is None:
-            lacking = missing_capabilities(study, device, levels)
-            return Point(levels, "unsupported" if lacking else "absent")
-        return Point(levels, "ok", row.value)
+        if row := known.get((device, level_key(levels))):
+            return Point(levels, "ok", row.value)
+        lacking = missing_capabilities(study, device, levels)
+        return Point(levels, "unsupported" if lacking else "absent")
 
     lines = _lines(study, factor, dict.fromkeys(device for device, _ in known), True, point)
     return [line for line in lines if line.valid]
@@ -261,10 +260,8 @@ def point_status(line: Line, point: Point) -> str:
 
 
 def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
-    """Names of cells by the levels that differ among them, such as `workers = 2`.
-
-    A level `false` is omitted where other levels remain: the cells with `true` name that factor.
-    """
+    """Names of cells by the levels that differ among them, such as `workers = 2`. A level `false`
+    is omitted where other levels remain: the cells with `true` name that factor."""
     levels = {cell.cell: cell.levels for cell in cells}
     varying = [
         name
@@ -290,8 +287,7 @@ class Speedup(NamedTuple):
     low: float | None = None
     high: float | None = None
     reason: str = DASH
-    cells: tuple[CellRow | None, ...] = ()
-    """The measured cells: the numerator's and the denominator's."""
+    cells: tuple[CellRow | None, ...] = ()  # the measured ones: numerator's and denominator's
 
 
 Speedups = dict[str, list[Speedup]]
@@ -302,36 +298,28 @@ def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str
     """Every device's cells over its own baseline: first measured, then published."""
     known = {(cell.device, level_key(cell.levels)): cell for cell in cells}
 
-    def measured(line: Line, point: Point) -> Speedup:
-        row = point.row
-        if row is None or point.value is None:
-            return Speedup(reason=point_status(line, point))
-        if point.levels == study.baseline:
-            return Speedup(1.0, cells=(row,))
-        base = known.get((line.device, level_key(study.baseline_of(point.levels))))
-        return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high, cells=(row, base))
-
     ours, published = tried_lines(study, cells, factor), published_lines(study, factor)
     bases = {(line.device, level_key(p.levels)): p for line in published for p in line.points}
 
-    def printed(line: Line, point: Point) -> Speedup:
-        base = bases.get((line.device, level_key(study.baseline_of(point.levels))))
-        return _ratio(line, point, base)
+    def speedup(line: Line, point: Point) -> Speedup:
+        at, row = (line.device, level_key(study.baseline_of(point.levels))), point.row
+        if row is None or point.value is None:
+            return _ratio(line, point, bases.get(at))
+        if point.levels == study.baseline:
+            return Speedup(1.0, cells=(row,))
+        ends = row.speedup_ci_low, row.speedup_ci_high
+        return Speedup(row.speedup, *ends, cells=(row, known.get(at)))
 
     return {
-        line_name(study, line, ours, "here"): [measured(line, point) for point in line.points]
-        for line in ours
-    } | {
-        line_name(study, line, published, "published"): [printed(line, p) for p in line.points]
-        for line in published
+        line_name(study, line, group, origin): [speedup(line, point) for point in line.points]
+        for origin, group in (("here", ours), ("published", published))
+        for line in group
     }
 
 
 def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) -> Speedups:
-    """Device over device at equal levels; published numbers are compared with published ones only.
-
-    Each pair appears once, with the device whose best cell is faster as the numerator.
-    """
+    """Device over device at equal levels, measured or published. Each pair appears once, with the
+    device whose best cell is faster as the numerator."""
     ours, published = tried_lines(study, cells, factor), published_lines(study, factor)
     return {
         f"{study.label(one.device)} over {line_name(study, other, group, origin)}": [

@@ -76,9 +76,8 @@ def anchor_of(cell: CellOf) -> str:
 
 
 def record_link(label: str, *cells: CellOf | None, at: str = OVERVIEW) -> Markup:
-    """A number or name as a link to the records behind it: of all runs of its cells, or of single
-    runs. Without a cell there is no link. `at` is the page with the records; empty: the same page.
-    """
+    """A number or name as a link to the records of its cells or runs; without any there is no link.
+    `at` is the page with the records; empty: the same page."""
     known = (quote(anchor_of(cell), safe=SAFE) for cell in cells if cell)
     first, *more = dict.fromkeys(known) or [""]
     if not first:
@@ -89,8 +88,7 @@ def record_link(label: str, *cells: CellOf | None, at: str = OVERVIEW) -> Markup
 def row(
     heading: str, *cells: str | None, class_: str = "", of: Iterable[CellOf | None] = ()
 ) -> Markup:
-    """A row of a table, with its heading in the first column. Its numbers rest on the records of
-    `of`: the page's script opens them from any of its fields."""
+    """A row of a table. The page's script opens the records of `of` from any of its fields."""
     head = el("th", record_link(heading, *of), scope="row")
     return el("tr", head, *(el("td", cell) for cell in cells), class_=class_)
 
@@ -107,10 +105,8 @@ def group_row(heading: str, columns: int) -> Markup:
 
 
 def table(head: Sequence[str], rows: Iterable[Markup], class_: str = "") -> Markup:
-    """A table in a box that scrolls sideways where the page is too narrow.
-
-    Columns are numbers; with class `texts` all are text, with `last-text` the last one is.
-    """
+    """A table in a box that scrolls sideways where the page is too narrow. Columns are numbers;
+    with class `texts` all are text, with `last-text` the last one is."""
     heading = el("thead", el("tr", *(el("th", cell, scope="col") for cell in head)))
     content = el("table", heading, el("tbody", *rows), class_=class_)
     return el("div", content, class_="scroll", tabindex="0")
@@ -133,11 +129,8 @@ def cell_table(
     class_: str = "",
 ) -> Markup:
     """A row for each cell that was tried; then, by cause, the cells that a device does not support.
-
     A column in `optional` is left out where no cell has a value. `headings` follow the names of
-    devices. `recommend` highlights recommended cells. Noisy cells are marked, and a note below the
-    table says what that means.
-    """
+    devices. `recommend` highlights recommended cells. A note explains the mark of noisy cells."""
     columns = {
         head: field
         for head, field in columns.items()
@@ -166,7 +159,6 @@ NOISY = (
 def _cell_rows(
     cells: Sequence[CellRow], columns: Mapping[str, Field], recommend: bool
 ) -> Iterator[Markup]:
-    """The rows of one device."""
     width = 1 + len(columns)
     for cell in cells:
         name = text.values_text(cell.levels)

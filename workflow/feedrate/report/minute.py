@@ -1,12 +1,8 @@
-"""The page for a reader with one minute: the result of each study, and what to do.
+"""The page for a reader with one minute: the result of each study, and what to do. Storage, several
+numbers of devices, authors' statements and imported runs have lines of their own."""
 
-Every kind of study has a line for each device. Storage, several numbers of devices, authors'
-statements and imported runs have lines of their own.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from msgspec.structs import asdict
 
@@ -17,16 +13,7 @@ from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import (
-    CellOf,
-    CellRow,
-    ClaimRow,
-    Inputs,
-    QualityRow,
-    RunRow,
-    as_run,
-    rates_of,
-)
+from feedrate.report.rows import CellOf, CellRow, Results, as_run, rates_of
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.settings import STORAGE
 from feedrate.results.statistics import CONFIDENCE, noise_by_device, ratio_interval
@@ -36,76 +23,59 @@ LINEAR = 0.9
 RATE = attrgetter("samples_per_s")
 
 
-class Line(NamedTuple):
-    """One sentence: its subject, a value with the cells that it comes from, and the rest, which
-    ends with what to do."""
-
-    about: str
-    value: str
-    cells: Sequence[CellOf]
-    rest: str
-
-
-def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
+def minute(studies: Sequence[StudySettings], results: Mapping[str, Results]) -> Markup:
     """A sentence for each study and device with its value, its verdict and what to do; then how
     many cells failed, and the outcomes of the claims."""
     items = []
     for study in studies:
-        cells = inputs.cells(study.study)
-        claims = inputs.rows("claims.csv", ClaimRow, study.study)
+        found = results[study.study]
         counted = [
             record_link(
                 f"{heading}: {outcomes(of)}", *(c for one in of for c in one.compared), at=""
             )
-            for heading, of in text.grouped(claims, lambda claim: claim.heading).items()
+            for heading, of in text.grouped(found.claims, lambda claim: claim.heading).items()
         ]
-        bad = failures(study, cells)
+        bad = failures(study, found.cells)
         words = failed(len(bad)) * bool(bad)
         lost = record_link(words, *(cell for one in bad for cell in one.cells), at="")
-        lines = (
-            el("li", f"{one.about}: ", record_link(one.value, *one.cells, at=""), one.rest)
-            for one in _lines(study, inputs, cells)
-        )
         title = el("b", el("a", study.title, href=f"#{study.study}"))
-        items.append(el("li", title, el("ul", *lines), *map(small, (lost, *counted))))
+        lines = el("ul", *_lines(study, found))
+        items.append(el("li", title, lines, *map(small, (lost, *counted))))
     return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
 
 
-def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> Iterator[Line]:
-    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
-    runs = inputs.runs(study.study)
+def _line(about: str, value: str, cells: Iterable[CellOf], rest: str) -> Markup:
+    """A subject, a value with the cells that it comes from, and the rest with what to do."""
+    return el("li", f"{about}: ", record_link(value, *cells, at=""), rest)
+
+
+def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
     for device in study.measured:
-        mine = [cell for cell in cells if cell.device == device]
-        yield _of_device(study, mine, device, answer_of(study, cells, device, scores, runs))
+        mine = [cell for cell in found.cells if cell.device == device]
+        yield _of_device(study, mine, device, answer_of(study, found, device))
         if study.loaders and any(cell.status == "ok" for cell in mine):
-            yield _statements(study, inputs, mine, device)
+            yield _statements(study, found, device)
     if any(table.kind == "scaling" for table in study.tables):
-        yield _scaling(study, cells, runs)
-    if imported := inputs.imported(study.study).records:
-        good = [one for one in imported if one.status == "ok"]
+        yield _scaling(study, found)
+    if found.imported:
+        good = [one for one in found.imported if one.status == "ok"]
         rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
         alike = len({one.device for one in good}) == 1  # rates of several devices have no range
         span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates and alike else ()
-        known = any(cell.status == "ok" for cell in cells)
+        known = any(cell.status == "ok" for cell in found.cells)
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
-        value = f"{len(good)} of {text.count(len(imported), 'run')} valid"
+        value = f"{len(good)} of {text.count(len(found.imported), 'run')} valid"
         value += f", {' to '.join(span)} samples/s" * bool(span)
-        yield Line("Runs of others", value, [*map(as_run, imported)], f". {to_do}")
+        yield _line("Runs of others", value, map(as_run, found.imported), f". {to_do}")
 
 
-def answer_of(
-    study: StudySettings,
-    cells: Sequence[CellRow],
-    device: str,
-    scores: Sequence[QualityRow] = (),
-    runs: Sequence[RunRow] = (),
-) -> Answer:
+def answer_of(study: StudySettings, found: Results, device: str) -> Answer:
     """The answer for a device: of the storages, where the study compares them; else `answer`."""
-    mine = [cell for cell in cells if cell.device == device]
-    return _storage(study, mine) or answers.answer(study, cells, device, scores, runs)
+    mine = [cell for cell in found.cells if cell.device == device]
+    return _storage(study, mine) or answers.answer(study, found, device)
 
 
-def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
+def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Markup:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
     good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
@@ -118,15 +88,15 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
             limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
             rest = f" with {where}, {limit}: use it, and {_lower(answers.next_step(best))}"
-            return Line(label, _with_interval(best), [best], rest)
+            return _line(label, _with_interval(best), [best], rest)
         if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # the ones in the answer
             slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(REPEAT)}"
-            return Line(label, value, [slow, fast], rest)
+            return _line(label, value, [slow, fast], rest)
     detail = f" {found.detail}" * (stored or not found.found)
-    return Line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
+    return _line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
 
 
 def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
@@ -184,37 +154,37 @@ def _slower_storages(
     return "Nothing to do: none is slower."
 
 
-def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:
-    """How many statements of loaders' authors hold on a device."""
-    runs = [run for run in inputs.runs(study.study) if (run.device, run.status) == (device, "ok")]
-    found = [outcome(claim, runs, list(mine)) for claim in study.loaders]
+def _statements(study: StudySettings, found: Results, device: str) -> Markup:
+    mine = [cell for cell in found.cells if cell.device == device]
+    runs = [run for run in found.runs if (run.device, run.status) == (device, "ok")]
+    said = [outcome(claim, runs, mine) for claim in study.loaders]
     words = ("Holds with", "Holds only", "Does not hold")
-    hold, partly, fail = (sum(one.startswith(word) for one in found) for word in words)
+    hold, partly, fail = (sum(one.startswith(word) for one in said) for word in words)
     to_do = "Nothing to do: none of them fails here."
     if fail or partly:
         to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
     elif not hold:
         to_do = "Undecided: the table of these statements gives the reasons."
     some = f", {partly} with some numbers of workers only" * bool(partly)
-    value = f"{hold} of {len(found)} confirmed here{some}, {fail} refuted"
-    value += ", from single runs" * any("single runs" in one for one in found)
+    value = f"{hold} of {len(said)} confirmed here{some}, {fail} refuted"
+    value += ", from single runs" * any("single runs" in one for one in said)
     about = f"{study.label(device)}, statements of loaders' authors"
-    return Line(about, value, mine, f". {to_do}")
+    return _line(about, value, mine, f". {to_do}")
 
 
-def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Line:
+def _scaling(study: StudySettings, found: Results) -> Markup:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
     was measured on several numbers of devices. The noise is the larger one of both devices."""
-    groups = [one for one in by_device_count(study, cells).values() if len(one) > 1]
+    groups = [one for one in by_device_count(study, found.cells).values() if len(one) > 1]
     if not groups:
         why = "no setting has results on several numbers of devices. Measure one on more devices."
-        return Line("Scaling", "", (), why)
+        return _line("Scaling", "", (), why)
     group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
     few, many = min(group), max(group)
     pair = [group[many], group[few]]
-    noises = noise_by_device(map(asdict, runs))
+    noises = noise_by_device(map(asdict, found.runs))
     known = list(filter(None, (noises.get((one.study, one.device)) for one in pair)))
-    above, below = (rates_of(one, runs, "samples_per_s") for one in pair)
+    above, below = (rates_of(one, found.runs, "samples_per_s") for one in pair)
     gain, low, high = ratio_interval(above, below, CONFIDENCE, max(known, default=None))
     both = len(known) == len(pair)  # repeats on one device say nothing about another
     interval = text.ratio_interval(low, high) if both else "no interval: single runs"
@@ -225,7 +195,7 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunR
     where = f"from {few} to {many} devices with {answers.name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     value = text.with_remark(text.ratio(gain), interval)
-    return Line("Scaling", value, [group[few], group[many]], rest)
+    return _line("Scaling", value, [group[few], group[many]], rest)
 
 
 def _with_interval(cell: CellRow) -> str:

@@ -23,7 +23,7 @@ from feedrate.report.minute import answer_of, minute
 from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
-from feedrate.report.rows import ClaimRow, FitRow, Inputs
+from feedrate.report.rows import Inputs, Results
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
 
@@ -50,11 +50,8 @@ Captions = Mapping[str, Markup]
 def write_overview(
     settings: dict[str, Any], out: Path, inputs: list[Path], sources: Path | None = None
 ) -> None:
-    """Write the overview, and to `sources` the page of the sources.
-
-    `settings` come from `params.overview_settings`. Inputs are the result files of all studies, the
-    data report, the pages of tables and figures, and the captions (.rst).
-    """
+    """Write the overview by `params.overview_settings`, and to `sources` the page of the sources.
+    Inputs are result files, the data report, pages of tables and figures, and captions (.rst)."""
     known, files = from_param(settings, OverviewSettings), Inputs(inputs)
     write_text(out, render(known, files))
     if sources:
@@ -77,62 +74,57 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
     """The overview as a complete page that needs no other file."""
     captions = read_captions(inputs.with_suffix(".rst"))
     studies = settings.studies
+    results = {study.study: inputs.results(study.study) for study in studies}
     single = len(studies) == 1
     title = studies[0].title if single else f"feedrate: results of {len(studies)} studies"
     return page(
         title,
         el("h1", studies[0].question, id=studies[0].study) if single else el("h1", title),
-        minute(studies, inputs),
-        *(_summary(study, inputs, captions, single) for study in studies),
+        minute(studies, results),
+        *(_summary(one, results[one.study], inputs, captions, single) for one in studies),
         el("nav", el("h2", "All results"), *map(_links, studies), aria_label="Contents"),
-        *(_details(study, inputs, captions) for study in studies),
+        *(_details(one, results[one.study], inputs, captions) for one in studies),
     )
 
 
-def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: bool) -> Markup:
-    """The question, the answer for each device, the leading figure and the findings."""
-    cells = inputs.cells(study.study)
-    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
-    runs = inputs.runs(study.study)
-    answers = [answer_of(study, cells, device, scores, runs) for device in study.measured]
-    fits = inputs.rows("fit.csv", FitRow, study.study)
-    claims = inputs.rows("claims.csv", ClaimRow, study.study)
-    found = findings(study, cells, runs, fits, claims, scores)
+def _summary(
+    study: StudySettings, results: Results, inputs: Inputs, captions: Captions, single: bool
+) -> Markup:
+    answers = [answer_of(study, results, device) for device in study.measured]
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(
         None if single else el("h2", study.question, id=study.study),
         el("p", study.title, class_="kicker"),
-        _failures(failures(study, cells)),
+        _failures(failures(study, results.cells)),
         *(
             _box(record_link(one.headline, *one.cells, at=""), el("p", one.detail), good=one.found)
             for one in answers
         ),
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
-        _listed(found),
-        _further(study, inputs, claims),
+        _listed(findings(study, results)),
+        _further(study, results),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
 
 
-def _further(study: StudySettings, inputs: Inputs, claims: Sequence[ClaimRow]) -> Markup | None:
+def _further(study: StudySettings, results: Results) -> Markup | None:
     """The cost of `repeats: auto`, and what it left open; None where it repeated nothing."""
-    made = [run for run in inputs.runs(study.study) if run.device in study.setups]
+    made = [run for run in results.runs if run.device in study.setups]
     made = [run for run in made if run.repeat and not run.measured_as]
     more = [run for run in made if run.repeat > study.setups[run.device].repeats]
     hours = text.number(sum(run.duration_s or 0.0 for run in more) / 3600, 2)
     made_of = record_link(text.count(len(more), "run"), *more, at="")
-    undecided = (cell for cell in inputs.cells(study.study) if cell.open)
+    undecided = (cell for cell in results.cells if cell.open)
     left = [f"{study.label(c.device)}, {text.values_text(c.levels)}" for c in undecided]
-    left += [one.statement for one in claims if one.verdict == "cannot tell"]
+    left += [one.statement for one in results.claims if one.verdict == "cannot tell"]
     cost = f", {hours} hours. Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
     about = "Further repeats where a decision was open: "
     return el("p", about, made_of, cost, class_="rests") if more else None
 
 
 def _listed(found: Sequence[Finding]) -> Markup:
-    """Findings, each with its subject as a link to the records that it rests on."""
     leads = (el("b", record_link(f"{one.lead}:", *one.cells, at="")) for one in found)
     items = (el("li", lead, f" {one.text}") for lead, one in zip(leads, found, strict=True))
     return el("ul", *items, class_="rests")
@@ -159,8 +151,7 @@ def _links(study: StudySettings) -> Markup:
     return join(el("p", study.title, class_="kicker"), el("ul", *links))
 
 
-def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup:
-    """All tables and figures of a study with their captions, then the provenance."""
+def _details(study: StudySettings, results: Results, inputs: Inputs, captions: Captions) -> Markup:
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for anchor, item in _items(study):
         heading = el("h3", item.title, id=f"{study.study}-{anchor}")
@@ -170,7 +161,7 @@ def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup
             content = _picture(study, item, inputs, item.title)
         parts.append(el("section", heading, _caption(item, captions), content, class_="far"))
     parts.append(el("h2", f"{study.title}: provenance", id=f"{study.study}-provenance"))
-    return join(*parts, provenance(study, inputs.runs(study.study)))
+    return join(*parts, provenance(study, results.runs))
 
 
 def content_of(path: Path) -> Markup:
@@ -202,14 +193,12 @@ def _leading(study: StudySettings) -> Figure | None:
 
 def _caption(item: Table | Figure, captions: Captions) -> Markup:
     """The caption of a table or figure; empty where its file was not given."""
-    if item.caption not in captions:
-        return Markup()
-    return el("div", captions[item.caption], class_="caption")
+    known = captions.get(item.caption)
+    return Markup() if known is None else el("div", known, class_="caption")
 
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
-    """A figure as data: no script in it can run, and no name in it can clash. Its marks lie above
-    the picture."""
+    """A figure as data, with its marks above: no script in it can run, no name in it can clash."""
     content = _file(inputs, paths.FIGURE, study, figure).read_text(encoding="utf-8")
     address = f"data:image/svg+xml,{_in_address(content)}"
     image = Markup(f'<img src="{address}" alt="{html.escape(words)}">')
@@ -225,8 +214,7 @@ def _in_address(picture: str) -> str:
 
 
 def _marks(picture: str) -> Iterator[Markup]:
-    """The marks of a figure, which a pointer or the Tab key finds: their words, as links to the
-    records behind them."""
+    """The marks of a figure, which a pointer or the Tab key finds: words that link to records."""
     root = ElementTree.fromstring(picture)
     width, height = map(float, root.get("viewBox", "0 0 1 1").split()[2:])
     for group in root.iter(f"{SVG}g"):

@@ -1,7 +1,5 @@
-"""Complete pages: their style, the script that makes them respond, and the page of a table.
-
-Without the script a page says the same: tables are tables, and links lead to rows of the page.
-"""
+"""Complete pages: their style, the script that makes them respond, and the page of a table. Without
+the script a page says the same: tables are tables, and links lead to rows of the page."""
 
 import html
 from pathlib import Path
@@ -173,18 +171,11 @@ const sort = (groups, heads, at) => {
   }
 };
 const filter = (groups, wanted, status) => {
-  let shown = 0, all = 0;
-  for (const group of groups) {
-    let here = 0;
-    for (const row of group.rows) {
-      row.hidden = !row.textContent.toLowerCase().includes(wanted.toLowerCase());
-      here += !row.hidden;
-    }
-    if (group.head) group.head.hidden = !here;
-    shown += here;
-    all += group.rows.length;
-  }
-  status.textContent = wanted ? `${shown} of ${all} rows` : "";
+  const all = groups.flatMap(group => group.rows), text = wanted.toLowerCase();
+  for (const row of all) row.hidden = !row.textContent.toLowerCase().includes(text);
+  for (const {head, rows} of groups) if (head) head.hidden = rows.every(row => row.hidden);
+  const shown = all.filter(row => !row.hidden).length;
+  status.textContent = wanted ? `${shown} of ${all.length} rows` : "";
 };
 const title = box => {
   let before = box;
@@ -199,7 +190,7 @@ const table = box => {
   for (const row of rows) {
     const head = row.classList.contains("group");
     if (head || !groups.length) groups.push({body: row.parentNode, head: head && row, rows: []});
-    if (!head) groups[groups.length - 1].rows.push(row);
+    if (!head) groups.at(-1).rows.push(row);
   }
   if (rows.length < 3) return;
   heads.forEach((head, at) => {
@@ -247,13 +238,10 @@ const block = async (root, row, open) => {
   const whole = make("details"), cells = [...row.cells].map(own);
   whole.append(make("summary", `${cells[0]}: ${cells[1]}`));
   whole.open = open;
-  let parts;
-  try {
-    const at = row.dataset.in;
-    parts = await (unpacked[at] ??= unpack(root.querySelector(`#${CSS.escape(at)}`)));
-  } catch (error) {
-    parts = {"This browser cannot unpack the record": {[row.id]: `${error}`}};
-  }
+  const at = row.dataset.in;
+  unpacked[at] ??= unpack(root.querySelector(`#${CSS.escape(at)}`));
+  const parts = await unpacked[at].catch(
+    error => ({"This browser cannot unpack the record": {[row.id]: `${error}`}}));
   for (const name in parts) {
     const said = parts[name][row.id];
     if (said === undefined) continue;
@@ -335,10 +323,7 @@ def page(title: str, *content: str | None) -> str:
 
 
 def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None = None) -> None:
-    """Write a table as HTML or a figure as SVG.
-
-    `settings` come from `params.page_settings`; inputs are recognised by file name.
-    """
+    """Write a table as HTML or a figure as SVG, from `params.page_settings`."""
     write_text(out, render(from_param(settings, PageSettings), Inputs(inputs or [])))
 
 

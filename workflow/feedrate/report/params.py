@@ -1,7 +1,5 @@
-"""Settings of the report's jobs, as plain values that Snakemake passes to them and compares.
-
-A rule passes them as one dict param, so a job reruns if and only if something that it shows has
-changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
+"""Settings of the report's jobs, as plain values in one dict param: a job reruns if and only if
+something that it shows has changed. The Snakefile imports this module, so it imports nothing heavy.
 """
 
 import html
@@ -26,7 +24,7 @@ from feedrate.config.study import (
     Source,
     Table,
 )
-from feedrate.config.values import Level, Name, Positive, Strict, convert
+from feedrate.config.values import Level, Name, Positive, Strict, convert, subset
 from feedrate.config.workflow import (
     Generated,
     GeneratedExamples,
@@ -54,8 +52,7 @@ FILES = {
     "imported": paths.IMPORTED,
     "data": paths.DATA_REPORT,
 }
-"""The files that tables and figures name in NEEDS. `published`, `peaks`, `winoground` and `loaders`
-come from the configuration. A study without imports has no `imported`."""
+"""The files that tables and figures name in NEEDS; its other names are of the configuration."""
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -64,10 +61,8 @@ class DeviceInfo(Strict, kw_only=True):
     label: str
     count: int
     capabilities: list[Name]
-    family: Name | None = None
-    """The registry entry that this device varies by its count."""
-    limit_gib: Positive | None = None
-    """The study's memory limit for a process, where it sets one."""
+    family: Name | None = None  # the registry entry that this device varies by its count
+    limit_gib: Positive | None = None  # the study's memory limit for a process
 
 
 class Setup(Strict, kw_only=True):
@@ -88,13 +83,10 @@ class StudyContext(Strict, kw_only=True):
     devices: dict[Name, DeviceInfo]
     factors: dict[Name, Factor]
     baseline: dict[str, Level]
-    within: list[Name] = []
-    """Factors that no comparison crosses."""
-    ladder: list[Name] = []
-    """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
+    within: list[Name] = []  # factors that no comparison crosses
+    ladder: list[Name] = []  # factors whose levels ascend until memory is full
     exclude: list[Exclude]
-    noise_share: Positive = 0.1
-    """The share by which two single runs are assumed to differ at most."""
+    noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
     published: list[Published] = []
     sources: Sources = Sources()
 
@@ -131,16 +123,12 @@ class PageSettings(StudyContext):
     """The factor along the page: the columns of a table, the horizontal axis of a figure."""
     columns: list[dict[str, Level]] = []
     epoch_samples: int | None = None
-    scores: list[BenchmarkScore] = []
-    """Published scores on Winoground."""
-    accuracies: list[BenchmarkAccuracy] = []
-    """Published accuracies on other benchmarks."""
-    loaders: list[LoaderClaim] = []
-    """Statements of authors of loader libraries about their speed."""
+    scores: list[BenchmarkScore] = []  # published ones on Winoground
+    accuracies: list[BenchmarkAccuracy] = []  # published ones on other benchmarks
+    loaders: list[LoaderClaim] = []  # statements of authors of loader libraries about their speed
     peaks: dict[Name, dict[Name, Positive | None]] = {}
     """The data sheet's peaks by published device and precision, TFLOP/s."""
-    precisions: list[Name] = []
-    """The precision of each published number's cell, in their order."""
+    precisions: list[Name] = []  # of each published number's cell, in their order
     examples: str = ""
     """The copy of Winoground that models were scored on, in words; empty where there is none."""
 
@@ -183,9 +171,8 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
     """The `--settings` of a table or figure of a study."""
     page = find_page(project, study, part, name)
     needs = _declared(part, "NEEDS")[page.kind]
-    options = _fields(page, "columns", "epoch_samples") if isinstance(page, Table) else {}
     along = page.x if isinstance(page, Figure) else page.factor
-    options["factor"] = along or next(iter(project.studies[study].factors))
+    options: dict[str, Any] = {"factor": along or next(iter(project.studies[study].factors))}
     if "winoground" in needs:
         options["scores"] = project.scores.get(study, [])
         options["accuracies"] = project.accuracies.get(study, [])
@@ -194,16 +181,14 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
         options["loaders"] = project.loaders.get(study, [])
     if "peaks" in needs:
         rows = project.published[study]
-        of_device = {row.device: project.devices[row.device].peaks for row in rows}
-        trained = [published_settings(project, study, row).train for row in rows]
+        trained = (published_settings(project, study, row).train for row in rows)
         options["precisions"] = [train.precision.removesuffix("_full") for train in trained]
         options["peaks"] = {
-            name: {peak.precision: peak.datasheet_tflops for peak in peaks}
-            for name, peaks in of_device.items()
+            row.device: {p.precision: p.datasheet_tflops for p in project.devices[row.device].peaks}
+            for row in rows
         }
     context = _context(project, study, "published" in needs)
-    settings = PageSettings(**context, **options, part=part, kind=page.kind, title=page.title)
-    return to_param(settings)
+    return to_param(subset(PageSettings, page, **context, **options, part=part))
 
 
 def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
@@ -211,15 +196,17 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     setups: dict[str, dict[str, Setup]] = {name: {} for name in project.studies}
     planned = protocols(project)
     for spec in plan.runs.values():
-        setups[spec.study][spec.device] = Setup(
-            **_fields(spec.protocol, "steps", "warmup_steps"),
+        setups[spec.study][spec.device] = subset(
+            Setup,
+            spec.protocol,
             drawn=isinstance(find_dataset(project.config, spec.dataset), Generated),
             repeats=planned[spec.study][spec.device].repeats,
         )
     studies = [
-        StudySettings(
+        subset(
+            StudySettings,
+            study,
             **_context(project, name, published=True),
-            **_fields(study, "title", "question", "task", "tables", "figures"),
             setups=setups[name],
             loaders=project.loaders.get(name, []),
             order=_order(study.figures, study.tables),
@@ -241,19 +228,15 @@ def from_param(param: dict[str, Any], kind: type[T]) -> T:
     return convert(json.loads(html.unescape(json.dumps(param))), kind, "--settings")
 
 
-def _fields(entry: Strict, *names: str) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in names}
-
-
 def _declared(part: str, constant: str) -> dict[str, Any]:
     return plugins.declared(f"feedrate.report.{part}s", constant)
 
 
 def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
     """Anchors by the ORDER of their kinds; equal numbers put figures before tables."""
-    order, numbered = _declared("figure", "ORDER"), _declared("table", "ORDER")
-    places = {f"figure-{figure.name}": order[figure.kind] for figure in figures}
-    places |= {f"table-{table.name}": numbered[table.kind] for table in tables}
+    of_figure, of_table = _declared("figure", "ORDER"), _declared("table", "ORDER")
+    places = {f"figure-{figure.name}": of_figure[figure.kind] for figure in figures}
+    places |= {f"table-{table.name}": of_table[table.kind] for table in tables}
     return sorted(places, key=places.__getitem__)
 
 
@@ -261,16 +244,18 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     entry, rows = project.studies[study], project.published[study]
     others = [one.device for one in project.config.imports if one.study == study]
     names = dict.fromkeys([*project.devices_of(study), *(row.device for row in rows), *others])
-    return {
-        **_fields(entry, "baseline", "within", "ladder", "exclude"),
-        "factors": _shown(project, study),
-        "study": study,
-        "origin": entry.source,
-        "measured": project.devices_of(study),
-        "noise_share": entry.thresholds.noise_share,
-        "devices": {
-            name: DeviceInfo(
-                **_fields(device, "label", "count"),
+    context = subset(
+        StudyContext,
+        entry,
+        factors=_shown(project, study),
+        study=study,
+        origin=entry.source,
+        measured=project.devices_of(study),
+        noise_share=entry.thresholds.noise_share,
+        devices={
+            name: subset(
+                DeviceInfo,
+                device,
                 capabilities=device.able,
                 family=device.variant_of,
                 limit_gib=study_settings(project, study, name).train.memory_gib,
@@ -278,9 +263,10 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
             for name in names
             if (device := project.devices.get(name))
         },
-        "published": rows if published else [],
-        "sources": sources_of(project, study) if published else Sources(),
-    }
+        published=rows if published else [],
+        sources=sources_of(project, study) if published else Sources(),
+    )
+    return msgspec.structs.asdict(context)
 
 
 def _shown(project: Project, study: str) -> dict[str, Factor]:
@@ -301,7 +287,6 @@ def _shown(project: Project, study: str) -> dict[str, Factor]:
 
 
 def _examples(config: WorkflowConfig) -> str:
-    """The copy of Winoground that models are scored on, in words; empty where there is none."""
     match config.winoground_sets.get(config.winoground or ""):
         case GeneratedExamples(examples=count):
             return f"a drawn stand-in of {count} examples, not Winoground itself"
@@ -314,11 +299,8 @@ def _examples(config: WorkflowConfig) -> str:
 
 
 class CardSettings(Strict, kw_only=True):
-    """Settings of the job `write-card`: what a card shows besides the record and the scores.
-
-    `base_model` and `dataset` are repositories on the hub; they are null for local weights and
-    data. The model is pushed to the folder `place` of `repository`.
-    """
+    """Settings of the job `write-card`. `base_model` and `dataset` are repositories on the hub, or
+    null. The model is pushed to the folder `place` of `repository`."""
 
     title: str
     device: str

@@ -1,8 +1,5 @@
-"""The provenance of a study's numbers: machine and software, and every run with its documents.
-
-The documents of all runs are in the page, packed: a reader who has only the page can follow a
-number to its record, spec, environment and raw lines.
-"""
+"""The provenance of a study's numbers: machine and software, and every run with its documents,
+packed in the page: who has only the page can follow a number to its raw lines."""
 
 import base64
 import contextlib
@@ -37,23 +34,21 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
     """A table of facts for each device, then every run with its throughput and its record."""
     made = [run for run in runs if run.repeat is not None]
     parts: list[str] = []
-    for device in dict.fromkeys(run.device for run in made):
+    for device, own in text.grouped(made, lambda run: run.device).items():
         parts.append(el("h3", f"Machine and software: {study.label(device)}"))
-        parts.append(_machine(study, device, [run for run in made if run.device == device]))
+        parts.append(_machine(study, device, own))
     if not made:
         parts.append(el("p", "No run has a record."))
-    heading = el("h3", "Every run")
-    parts.append(el("section", heading, *_every_run(study, made), class_="far"))
-    return join(*parts)
+    every = el("section", el("h3", "Every run"), *_every_run(study, made), class_="far")
+    return join(*parts, every)
 
 
 def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
-    """Machine, software, data and protocol. Where the runs differ, all values are listed. Facts
-    that only records have are those of the first valid run, except the packages. The model, its
-    batch and its precision are those of the valid cells."""
-    record = _first_record(runs)
-    known = record.provenance if record else Provenance()
-    setup, state = study.setups.get(device), known.machine_before
+    """Machine, software, data and protocol. Facts that only records have are of the first valid
+    run, except the packages. The model, its batch and its precision are of the valid cells."""
+    valid_first = sorted(runs, key=lambda run: run.status != "ok")
+    every = [record.provenance for run in valid_first if (record := _record(run))]
+    known = next(iter(every), Provenance())
     good = {run.cell: run for run in runs if run.status == "ok"}.values()
     batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
     facts = {
@@ -68,16 +63,18 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Model": _usual(run.model for run in good),
         "Parameters": _usual(run.model_parameters for run in good),
         "Batch": f"{batch} per device, {precision}" if batch else "",
-        "Protocol": _protocol(setup, _STEPS[study.task]),
+        "Protocol": _protocol(study.setups.get(device), _STEPS[study.task]),
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
         "Python": " on ".join(filter(None, (known.python, known.platform))),
-        "Packages": ", ".join(_packages(runs)),
+        "Packages": ", ".join(
+            sorted({f"{name} {at}" for one in every for name, at in one.packages.items()})
+        ),
         "Commit": _distinct(run.commit for run in runs),
         "Source digest": _distinct(run.source_digest[:12] for run in runs),
         "Machine before the first run": ", ".join(
             f"{name.replace('_', ' ').replace('cpu', 'CPU').replace('mhz', 'MHz')} {value}"
-            for name, value in state.items()
+            for name, value in known.machine_before.items()
             if value not in ("", None)
         ),
         "Measured": _times(runs),
@@ -89,8 +86,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
 
 
 def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
-    """The row of a run. Its id is the target of links to the run; that of a cell's first run holds
-    the target of links to the cell."""
+    """The row of a run, the target of links to it; in a cell's first one is that of the cell."""
     name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
     valid = run.status == "ok"
     shown = text.number(run.samples_per_s) if valid else word(text.state(run.status, run.cause))
@@ -109,7 +105,6 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
 
 
 def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]:
-    """The table of runs, then their documents, packed by `PACKED` runs."""
     groups = {
         f"{study.study}-records-{at // PACKED}": runs[at : at + PACKED]
         for at in range(0, len(runs), PACKED)
@@ -151,8 +146,7 @@ def documents(run: RunRow) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> str:
-    """The first and the last lines of a raw log, without secrets, with the number left out between
-    them; lines are cut at `WIDE` characters."""
+    """The first and the last lines of a raw log without secrets, cut at `WIDE` characters."""
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:
             head = [line[:WIDE].rstrip() for line in itertools.islice(stream, FIRST)]
@@ -168,33 +162,18 @@ def _lines(path: Path) -> str:
 def pack(documents: dict[str, dict[str, Any]]) -> str:
     """The documents of runs as JSON, deflated, in base64: what the page's script unpacks. Those
     under one heading are together, because they share most of their texts."""
-    headings = dict.fromkeys(heading for one in documents.values() for heading in one)
-    by_heading = {
-        heading: {run: one[heading] for run, one in documents.items() if heading in one}
-        for heading in headings
-    }
+    by_heading: dict[str, dict[str, Any]] = {}
+    for run, parts in documents.items():
+        for heading, part in parts.items():
+            by_heading.setdefault(heading, {})[run] = part
     plain = json.dumps(by_heading, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
 
 
-def _first_record(runs: Sequence[RunRow]) -> Record | None:
-    """The record of the first valid run, otherwise the first that can be read."""
-    for run in sorted(runs, key=lambda run: run.status != "ok"):
-        try:
-            return read_record(Path(run.record))
-        except (RecordError, OSError):
-            continue
+def _record(run: RunRow) -> Record | None:
+    with contextlib.suppress(RecordError, OSError):
+        return read_record(Path(run.record))
     return None
-
-
-def _packages(runs: Sequence[RunRow]) -> list[str]:
-    """The packages of all runs whose records can be read; of different versions each."""
-    found: set[str] = set()
-    for run in runs:
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            known = json.loads(Path(run.record).read_bytes())["provenance"]["packages"]
-            found |= {f"{name} {version}" for name, version in known.items()}
-    return sorted(found)
 
 
 def _cores(runs: Sequence[RunRow], known: Provenance) -> str:

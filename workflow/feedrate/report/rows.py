@@ -1,5 +1,6 @@
 """The inputs of a page: rows of result files, steps of runs, and scores of models."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -152,8 +153,7 @@ class FitRow(CellOf, frozen=True, kw_only=True):
     """A row of fit.csv: a cell and the loader model's prediction for it."""
 
     origin: str
-    series: str = ""
-    """The name of one of several fits of a device; its cells share the constants."""
+    series: str = ""  # the name of one of several fits of a device
 
     @property
     def fit(self) -> tuple[str, str, str]:
@@ -177,6 +177,17 @@ class QualityRow(CellOf, frozen=True, kw_only=True):
     repeat: int
     status: str
     n: int = 0
+
+
+class Results(NamedTuple):
+    """The rows of a study's result files, and the runs of others."""
+
+    cells: Sequence[CellRow]
+    runs: Sequence[RunRow] = ()
+    fits: Sequence[FitRow] = ()
+    claims: Sequence[ClaimRow] = ()
+    scores: Sequence[QualityRow] = ()
+    imported: Sequence[Record] = ()
 
 
 class Inputs:
@@ -209,12 +220,10 @@ class Inputs:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
-    def rows(
-        self, name: str, kind: type[AnyRow], study: str, file: Path | None = None
-    ) -> list[AnyRow]:
-        """The rows of one study, from the file with this name or from `file`. Raises ConfigError
-        for an invalid file."""
-        path = file or self.path(name)
+    def rows(self, name: str, kind: type[AnyRow], study: str) -> list[AnyRow]:
+        """The rows of one study, from its own file with this name or from that of all studies.
+        Raises ConfigError for an invalid file."""
+        path = self.find(f"{study}/{name}") or self.path(name)
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
@@ -238,9 +247,19 @@ class Inputs:
         return read_document(found, Imported) if found else Imported()
 
     def scores(self, study: str) -> list[QualityRow]:
-        """The scores of a study's models. The overview has a quality.csv of each study."""
-        own = self.find(f"{study}/quality.csv")
-        return self.rows("quality.csv", QualityRow, study, own)
+        """The scores of a study's models."""
+        return self.rows("quality.csv", QualityRow, study)
+
+    def results(self, study: str) -> Results:
+        """The rows of all files of a study. Without kept models there is no quality.csv."""
+        return Results(
+            self.cells(study),
+            self.runs(study),
+            self.rows("fit.csv", FitRow, study),
+            self.rows("claims.csv", ClaimRow, study),
+            self.scores(study) if self.find("quality.csv") else (),
+            self.imported(study).records,
+        )
 
 
 # Steps of runs
@@ -256,14 +275,10 @@ class Trace(NamedTuple):
 def traces(inputs: Inputs, study: str) -> list[Trace]:
     """The runs with steps, in the order of results.csv; broken events files are skipped."""
     found = []
-    for run in inputs.runs(study):
-        try:
-            events = Path(run.record).with_name(paths.EVENTS_NAME) if run.record else None
-            steps = read_events(events, 0).steps if events else []
-        except (OSError, LogError):
-            continue
-        if steps:
-            found.append(Trace(run, steps))
+    for run in (run for run in inputs.runs(study) if run.record):
+        with contextlib.suppress(OSError, LogError):
+            if steps := read_events(Path(run.record).with_name(paths.EVENTS_NAME), 0).steps:
+                found.append(Trace(run, steps))
     return found
 
 
@@ -306,17 +321,16 @@ def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
     if not known:
         return None
 
-    def outermost(pick: Callable[..., float | None], column: str) -> float | None:
-        ends = (getattr(row, column) for row in known)
-        return pick((end for end in ends if end is not None), default=None)
+    def all_of(column: str) -> list[float]:
+        return [one for row in known if (one := getattr(row, column)) is not None]
 
     return Score(
-        value=sum(row.value for row in known) / len(known),
-        low=outermost(min, "low"),
-        high=outermost(max, "high"),
-        gain_low=outermost(min, "gain_low"),
-        gain_high=outermost(max, "gain_high"),
-        chance=next((row.chance for row in known if row.chance is not None), None),
+        value=sum(all_of("value")) / len(known),
+        low=min(all_of("low"), default=None),
+        high=max(all_of("high"), default=None),
+        gain_low=min(all_of("gain_low"), default=None),
+        gain_high=max(all_of("gain_high"), default=None),
+        chance=next(iter(all_of("chance")), None),
     )
 
 

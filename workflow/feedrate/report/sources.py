@@ -63,20 +63,15 @@ def status(one: Statement, found: Outcomes) -> tuple[str, str]:
     if not devices:
         needs = f"needs {', '.join(one.needs)}" if one.needs else ""
         about = "a measurement " if needs and one.status == "audited" else ""
-        return STATUSES[one.status], _remark(about + needs, one.why)
-    open_words = {name: {word for _, word in part} & {*NO_RESULT} for name, part in parts.items()}
-    lacking = [name for name, part in parts.items() if not part or open_words[name]]
+        return STATUSES[one.status], ". ".join(filter(None, (about + needs, one.why)))
+    lacking = [n for n, part in parts.items() if not part or any(w in NO_RESULT for _, w in part)]
     lacking += [name for name in one.needs if name not in _entries(devices, one.needs)]
     claims = [part for name, part in parts.items() if name.startswith("claim:")]
     verdicts = Counter(word for part in claims for _, word in part)
     words = ", ".join(word + f" ({count})" * (count > 1) for word, count in verdicts.items())
     state = f"{'partly ' * bool(lacking)}measured on {', '.join(devices)}{words and f': {words}'}"
     about = f"no complete result here for {', '.join(lacking)}" if lacking else ""
-    return state, _remark(about, one.why)
-
-
-def _remark(*parts: str) -> str:
-    return ". ".join(filter(None, parts))
+    return state, ". ".join(filter(None, (about, one.why)))
 
 
 def _results(name: str, needs: list[str], found: Outcomes) -> list[tuple[list[str], str]]:
