@@ -83,6 +83,13 @@ class Findings(list[str]):
             return False
         return True
 
+    def names(self, key: str, values: Iterable[Any], allowed: Iterable[Any], what: str) -> None:
+        """Add an error for each item of the list at `key` that is not `known` or occurs twice."""
+        items, names = list(numbered(f"{key}[{{}}]", values)), list(allowed)
+        for place, value in items:
+            self.known(place, value, names, what)
+        self.unique(items)
+
     def unique(self, values: Iterable[tuple[str, Any]]) -> None:
         """Add an error for each (key, value) whose value occurred before."""
         seen: set[Any] = set()
@@ -98,8 +105,7 @@ def numbered(key: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str:
-    """The error that `value` is not one of `allowed`, which `what` describes, with the name that
-    was probably meant."""
+    """The error that `value` is not one of `allowed`, with the name that was probably meant."""
     return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
 
 
@@ -196,11 +202,8 @@ def _expected(types: list[str], value: Any) -> str:
     """The types in words; `number` includes `integer`."""
     names = [name for name in types if name != "integer" or "number" not in types]
     *most, last = dict.fromkeys(_TYPES.get(name, name) for name in names)
-    hint = ""
-    if isinstance(value, str | int | float) and "array" in types:
-        hint = f", as [{value}]"
-    elif isinstance(value, str | int | float) and last == "text":
-        hint = f", as '{value}'"
+    hint = f", as [{value}]" if "array" in types else f", as '{value}'" if last == "text" else ""
+    hint = hint if isinstance(value, str | int | float) else ""
     return f"expected {', '.join(most)}{' or ' if most else ''}{last}{hint}"
 
 

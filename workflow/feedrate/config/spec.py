@@ -16,16 +16,7 @@ from msgspec.structs import replace
 
 from feedrate.config.errors import not_one_of
 from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
-from feedrate.config.values import (
-    Count,
-    Level,
-    Name,
-    Natural,
-    NotNegative,
-    Positive,
-    Strict,
-    about,
-)
+from feedrate.config.values import Count, Level, Name, Natural, NotNegative, Positive, Strict, about
 from feedrate.core import plugins, variables
 
 SPEC_SCHEMA = 1
@@ -142,10 +133,6 @@ def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> f
     return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
 
 
-OPTIONAL = ("attention", "image_px", "head", "layout", "losses")
-"""Settings of a model that not every model has."""
-
-
 @cache
 def model_faults(model: ModelSettings) -> tuple[str, ...]:
     """A model or size that does not exist, or settings that the model does not offer."""
@@ -158,7 +145,7 @@ def model_faults(model: ModelSettings) -> tuple[str, ...]:
     faults = []
     offers = plugins.declared(BUILDERS, "OFFERS").get(model.name, {})
     default = ModelSettings(name=model.name, size=model.size)
-    for name in OPTIONAL:
+    for name in ("attention", "image_px", "head", "layout", "losses"):
         value, usual = getattr(model, name), getattr(default, name)
         offer = offers.get(name, (usual,))
         words = {None: "null", UNSET: "nothing"}

@@ -127,8 +127,8 @@ def bf16_instructions() -> list[str]:
 
 def processor_flags() -> list[str]:
     """The instructions that an x86 processor has; empty for others."""
-    lines = kernel_text(PROC / "cpuinfo").splitlines()
-    return next((line for line in lines if line.startswith("flags")), "").split()
+    found = re.search(r"^flags.*", kernel_text(PROC / "cpuinfo"), re.M)
+    return found[0].split() if found else []
 
 
 def other_training_jobs() -> int:
@@ -153,10 +153,10 @@ def oom_kills() -> int:
 
 def machine_state() -> dict[str, Any]:
     """The part of the machine's state before a run that may disturb the run."""
-    load = os.getloadavg()
+    load_1min, load_5min, _ = os.getloadavg()
     return {
-        "load_1min": round(load[0], 2),
-        "load_5min": round(load[1], 2),
+        "load_1min": round(load_1min, 2),
+        "load_5min": round(load_5min, 2),
         "other_training_jobs": other_training_jobs(),
         "cpu_mhz": cpu_mhz(),
         "cpu_governor": kernel_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -170,10 +170,8 @@ def host_load() -> dict[str, float]:
     children, how long their threads waited for a core, and time in which some process waited for a
     CPU, memory or a disk (PSI)."""
     found: dict[str, float] = {}
-    lines = [line.split()[:9] for line in kernel_text(PROC / "stat").splitlines()]
-    times_s = {
-        line[0]: [int(word) / TICKS for word in line[1:]] for line in lines if len(line) == 9
-    }
+    lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", kernel_text(PROC / "stat"), re.M)
+    times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
     if whole := times_s.get("cpu"):
         found = {"cpu_wanted_s": _wanted_s(whole), "cpu_stolen_s": whole[-1]}
         mine = [times_s[name] for n in os.sched_getaffinity(0) if (name := f"cpu{n}") in times_s]
@@ -192,8 +190,7 @@ def host_load() -> dict[str, float]:
 
 
 def _wanted_s(times_s: list[float]) -> float:
-    """User, nice, system, interrupts and stolen: all but the two idle times."""
-    return sum(times_s) - times_s[3] - times_s[4]
+    return sum(times_s) - times_s[3] - times_s[4]  # all but the two idle times
 
 
 def host_facts() -> dict[str, Any]:
@@ -269,14 +266,10 @@ def machine() -> Machine:
 
 
 def look(environment: Mapping[str, str] = os.environ) -> Machine:
-    """Find the accelerators that a process with this environment can use.
-
-    Each kind asks its driver's tool, and reads the kernel's files if the tool is absent. In a
-    container or a job, only accelerators that are open to its processes count.
-    """
+    """Find the accelerators that a process with this environment can use. In a container or a job,
+    only accelerators that are open to its processes count."""
     name = platform.node()
-    found = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
-    found = {kind: cards for kind, cards in found.items() if cards}
+    found = {kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())}
     nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
     if not found:
         return Machine(host=name, remark=_nothing(name))
@@ -324,12 +317,10 @@ def lock_path() -> Path:
 def host_lock(
     path: Path, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
-    """Hold the lock, because two jobs that measure at once would disturb each other.
-
-    If another job holds it, say so once with `tell` and wait; `check` is called at every attempt,
-    and may raise an error to give up. Yields the file descriptor: processes that inherit it hold
-    the lock too, until the last of them ends.
-    """
+    """Hold the lock, because two jobs that measure at once would disturb each other. If another job
+    holds it, say so once with `tell` and wait; `check` is called at every attempt, and may raise an
+    error to give up. Yields the file descriptor: processes that inherit it hold the lock too, until
+    the last of them ends."""
     # O_NOFOLLOW: the folder is shared with other users.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

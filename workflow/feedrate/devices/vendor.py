@@ -33,11 +33,9 @@ sys.exit({_LACKS} if found is None else {_TOO_OLD} if sys.version_info < {OLDEST
 
 
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
-    """The spec with an interpreter that has the vendor's software.
-
-    Unchanged if the kind needs none, if the device's entry names its software, or if the user names
-    no interpreter and this one has it. Raises DeviceError if no interpreter here has it.
-    """
+    """The spec with an interpreter that has the vendor's software. Unchanged if the kind needs
+    none, if the device's entry names its software, or if the user names no interpreter and this one
+    has it. Raises DeviceError if no interpreter here has it."""
     module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
     if module is None or spec.software != Software(environment=spec.software.environment):
         return spec
@@ -59,10 +57,8 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
 
 def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` with what the vendor's profile file adds. It takes no variable away, and of
-    those that are set it only extends lists such as PATH.
-
-    A container and a login shell, which loads modules, bring these variables themselves.
-    """
+    those that are set it only extends lists such as PATH. A container and a login shell, which
+    loads modules, bring these variables themselves."""
     made = dict(environment)
     file = plugins.declared(KINDS, "VENDOR_PROFILE").get(spec.kind, "")
     if not Path(file).is_file() or spec.software.container or spec.software.modules:
