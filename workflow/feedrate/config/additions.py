@@ -44,7 +44,7 @@ class Import(Strict, kw_only=True):
 
 
 def read_added(root: Path, path: str, kind: type[T], absent: T) -> T:
-    """One of these files, or `absent`. Raises ConfigError for a damaged file."""
+    """The values of a file, or `absent` without it. Raises ConfigError for a damaged file."""
     file = root / path
     return load(file, kind, path) if file.is_file() else absent
 

@@ -121,8 +121,7 @@ class RunSpec(Strict, kw_only=True):
     @property
     def full_epoch_steps(self) -> int:
         """Steps that an epoch has at least, so that its end (workers stop and start) is a small
-        part of the run: `FULL_EPOCH_STEPS`, or all steps of a shorter run. Passes have no epochs.
-        """
+        part of the run. Passes have no epochs."""
         return 1 if self.task == "inference" else min(FULL_EPOCH_STEPS, self.protocol.steps)
 
 

@@ -164,11 +164,8 @@ def machine_state() -> dict[str, Any]:
 
 
 def host_load() -> dict[str, float]:
-    """`host` of the `machine` event, counted from the host's start, as far as the kernel counts:
-    CPU time that was wanted, what of it a hypervisor gave to others (proc_stat(5)), the time of the
-    cores that this process may use, what of it was not idle, the CPU time of this process with its
-    children, how long their threads waited for a core, and time in which some process waited for a
-    CPU, memory or a disk (PSI)."""
+    """`host` of the `machine` event (docs/architecture.md), s since the host's start, as far as the
+    kernel counts them: proc_stat(5), schedstat and PSI."""
     found: dict[str, float] = {}
     lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", kernel_text(PROC / "stat"), re.M)
     times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
@@ -195,12 +192,18 @@ def _wanted_s(times_s: list[float]) -> float:
 
 def host_facts() -> dict[str, Any]:
     """The host's part of the `start` event, without the cores granted to the job."""
+    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
+    of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
+    packages = {}
+    for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
     return {
         "host": socket.gethostname(),
         "cores_of_host": os.cpu_count() or 1,
         "host_memory_gib": memory_gib(),
         "bf16_instructions": bf16_instructions(),
-        "packages": _packages(),
+        "packages": packages,
         "firmware": firmware(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -218,17 +221,6 @@ def firmware() -> dict[str, str]:
         versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
         found[name] = ", ".join(sorted({one for one in versions if "?" not in one}))
     return {name: versions for name, versions in found.items() if versions}
-
-
-def _packages() -> dict[str, str]:
-    """The installed versions of PACKAGES and of what device kinds and loader libraries declare."""
-    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
-    of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
-    found = {}
-    for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
@@ -271,11 +263,9 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
     name = platform.node()
     found = {kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())}
     nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
-    if not found:
-        return Machine(host=name, remark=_nothing(name))
-    if len(found) > 1:
-        both = " and ".join(nouns[kind] for kind in found)
-        return Machine(host=name, remark=f"{name} has both {both}")
+    if len(found) != 1:
+        both = f"{name} has both {' and '.join(nouns[kind] for kind in found)}"
+        return Machine(host=name, remark=both if found else _nothing(name))
     ((kind, cards),) = found.items()
     variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
     wanted = environment.get(variable)

@@ -43,15 +43,14 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
         return spec
     tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
     answers = {python: _asked(python, module, environment) for python in tried}
-    having = [python for python, code in answers.items() if code in (_HAS, _TOO_OLD)]
+    having = [python for code in (_HAS, _TOO_OLD) for python in tried if answers[python] == code]
     if not having:
         raise DeviceError(
             f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
             f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
             f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
         )
-    best = next((python for python in having if answers[python] == _HAS), having[0])
-    software = msgspec.structs.replace(spec.software, python=best)
+    software = msgspec.structs.replace(spec.software, python=having[0])
     return msgspec.structs.replace(spec, software=software)
 
 

@@ -132,8 +132,10 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
     return found
 
 
-def _unless(fault: Outlook, fine: bool, subject: str, text: str, remedy: str) -> Finding:
-    return Finding(FINE, subject, text) if fine else Finding(fault, subject, text, remedy)
+def _judged(
+    fine: bool, subject: str, text: str, remedy: str, otherwise: Outlook = FAILS
+) -> Finding:
+    return Finding(FINE, subject, text) if fine else Finding(otherwise, subject, text, remedy)
 
 
 def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
@@ -148,31 +150,28 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
     needed_gib = RESULTS_GIB + FETCHED_GIB * any(not path.exists() for path in wanted)
     text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
     use = "free some space, or clone the project elsewhere"
-    return _unless(FAILS, free_gib >= needed_gib, "disk", text, use)
+    return _judged(free_gib >= needed_gib, "disk", text, use)
 
 
 def _shared_memory(specs: Sequence[RunSpec]) -> Finding:
-    """Whether /dev/shm holds the batches that workers have ready."""
-    needed_gib = max(map(_shared_gib, specs))
+    """Whether /dev/shm holds the batches that workers have ready on one host."""
+    needed_gib = 0.0
+    for spec in specs:
+        loader, model = spec.settings.loader, spec.settings.model
+        transfer = loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
+        side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
+        picture = 3 * side_px**2 * (4 if transfer == "float32" else 1)
+        ready = loader.workers * loader.prefetch_factor * spec.settings.train.batch_size
+        if loader.decode != "device":
+            gib = spec.count // spec.nodes * ready * picture / host.GIB
+            needed_gib = max(needed_gib, gib)
     try:
         free_gib = shutil.disk_usage(SHARED).free / host.GIB
     except OSError:
         return Finding(UNKNOWN, "shared memory", f"there is no {SHARED}", "mount a tmpfs there")
     text = f"{free_gib:.2f} GiB are free in {SHARED}; the workers' batches need {needed_gib:.2f}"
     use = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
-    return _unless(FAILS, free_gib >= needed_gib, "shared memory", text, use)
-
-
-def _shared_gib(spec: RunSpec) -> float:
-    """Shared memory that a run's ready batches take at least on one host, GiB."""
-    loader, model = spec.settings.loader, spec.settings.model
-    if loader.decode == "device":
-        return 0.0
-    transfer = loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
-    side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
-    picture = 3 * side_px**2 * (4 if transfer == "float32" else 1)
-    ready = loader.workers * loader.prefetch_factor * spec.settings.train.batch_size
-    return spec.count // spec.nodes * ready * picture / host.GIB
+    return _judged(free_gib >= needed_gib, "shared memory", text, use)
 
 
 def _cores(specs: Sequence[RunSpec]) -> Finding:
@@ -184,7 +183,7 @@ def _cores(specs: Sequence[RunSpec]) -> Finding:
         needed = max(needed, spec.count // spec.nodes * (1 + workers))
     text = f"{granted} cores for {needed} ranks and workers; {host.memory_gib():.0f} GiB of memory"
     use = "ask for more cores (Slurm: cpus_per_task)"
-    return _unless(SLOW, granted >= needed, "cores", text, use)
+    return _judged(granted >= needed, "cores", text, use, SLOW)
 
 
 def _numa(specs: Sequence[RunSpec]) -> Finding:

@@ -9,6 +9,7 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,10 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
 def stock_refusals(settings: Settings) -> Iterator[str]:
     """A sentence that names all that the Trainer of transformers cannot do on Gaudi. It never marks
     the end of a step, so in lazy mode all steps between two logs would become one graph."""
-    hpu, train = settings.hpu, settings.train
+    hpu = settings.hpu
     wanted = [f"hpu.{n}: {level_text(value)}" for n in NOT_STOCK if (value := getattr(hpu, n))]
-    wanted += ["hpu.mode: lazy"] * (hpu.mode == "lazy")
-    wanted += ["train.strategy: fast_ddp"] * (train.strategy == "fast_ddp")
-    wanted += ["train.precision: fp8"] * (train.precision == "fp8")
+    lacking = {"hpu.mode": "lazy", "train.strategy": "fast_ddp", "train.precision": "fp8"}
+    wanted += [f"{n}: {value}" for n, value in lacking.items() if attrgetter(n)(settings) == value]
     if wanted:
         yield f"hpu.trainer: transformers does not offer {', '.join(wanted)}; use optimum-habana"
 

@@ -284,10 +284,8 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
 
 
 def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
-    """`device` of the `machine` event, as far as NVML tells; `since_s` is in s since 1970. Of it,
-    `busy`: share of the time since then with a kernel. `slowed_by` certainly lowers the clocks,
-    `limited_by` may be usual there. `others`: processes of others on the GPU, `others_busy`: the
-    largest share of its cores that one of them has used since then."""
+    """`device` of the `machine` event (docs/architecture.md), as far as NVML tells; `since_s`, in s
+    since 1970, is where `busy` and `others_busy` begin."""
     try:
         import pynvml
 

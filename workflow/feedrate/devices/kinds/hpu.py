@@ -124,7 +124,14 @@ class DeviceAdapter(Adapter):
         for module, package in packages.items():
             if not _habana.importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
-        self._hpu: Any = _bridge()
+        try:
+            self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
+        except (AssertionError, AttributeError, ImportError, OSError) as error:
+            known = _habana.INTELS_TORCH.match(torch.__version__)
+            stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
+            tried = f"with torch {torch.__version__}{stock}"
+            why = f"habana_frameworks cannot be imported {tried} ({error})"
+            raise DeviceError(why) from error
         self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
@@ -320,17 +327,3 @@ class DeviceAdapter(Adapter):
         """Submit the operations that lazy mode has collected."""
         if os.environ.get(LAZY_MODE) == "1":
             importlib.import_module("habana_frameworks.torch.core").mark_step()
-
-
-def _bridge() -> Any:
-    """The module of the device. Raises DeviceError if the bridge cannot be imported."""
-    try:
-        return importlib.import_module("habana_frameworks.torch.hpu")
-    except (AssertionError, AttributeError, ImportError, OSError) as error:
-        import torch
-
-        known = _habana.INTELS_TORCH.match(torch.__version__)
-        stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
-        raise DeviceError(
-            f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} ({error})"
-        ) from error
