@@ -166,8 +166,7 @@ def _of_alternatives(error: Any) -> Iterator[Fault]:
     for inner in meant:
         yield from _faults(inner)
     if not meant:
-        types = [name for e in error.context for name in _types(e)]
-        yield path, f"{_show(value)} is not allowed; {_expected(types, value)}"
+        yield path, f"{_show(value)} is not allowed; {_expected(error.context, value)}"
 
 
 def _allowed(error: Any) -> str:
@@ -176,7 +175,7 @@ def _allowed(error: Any) -> str:
     if rule == "enum":
         return _choice(error.instance, bound, "allowed")
     if rule == "type":
-        return _expected(_types(error), error.instance)
+        return _expected([error], error.instance)
     return _RULES[rule].format(bound) if rule in _RULES else str(error.message)
 
 
@@ -192,14 +191,12 @@ def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
     return f"{meant}{what}: {listed or 'none'}"
 
 
-def _types(error: Any) -> list[str]:
-    """The types that a violated rule `type` allows."""
-    allowed = error.validator_value
-    return allowed if isinstance(allowed, list) else [allowed]
-
-
-def _expected(types: list[str], value: Any) -> str:
-    """The types in words; `number` includes `integer`."""
+def _expected(errors: Iterable[Any], value: Any) -> str:
+    """The types that violated rules `type` allow, in words; `number` includes `integer`."""
+    types: list[str] = []
+    for error in errors:
+        allowed = error.validator_value
+        types += allowed if isinstance(allowed, list) else [allowed]
     names = [name for name in types if name != "integer" or "number" not in types]
     *most, last = dict.fromkeys(_TYPES.get(name, name) for name in names)
     hint = f", as [{value}]" if "array" in types else f", as '{value}'" if last == "text" else ""
