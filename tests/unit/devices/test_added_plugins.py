@@ -57,8 +57,6 @@ class DeviceAdapter(cpu.DeviceAdapter):
 LAUNCHER = '''
 """One process, told its rank by variables of its own."""
 
-from feedrate.devices.launch import Parts
-
 MAX_PROCESSES = 1
 RANK_VARIABLES = ("BELL_RANK", "BELL_RANKS", "BELL_LOCAL_RANK", "BELL_LOCAL_RANKS")
 SETS = ("BELL_*",)
@@ -67,7 +65,7 @@ PROGRAM = "env"
 
 def command(spec, python, module):
     ring = ["env", "BELL_RANK=0", "BELL_RANKS=1", "BELL_LOCAL_RANK=0", "BELL_LOCAL_RANKS=1"]
-    return Parts([], [*ring, python, "-m", *module])
+    return [], [*ring, python, "-m", *module]
 
 
 def variables(environment):

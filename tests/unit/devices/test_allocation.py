@@ -46,7 +46,7 @@ def test_the_first_nodes_address_and_a_port_of_the_job(scontrol):
 
 def test_neighbouring_jobs_have_different_ports_below_those_of_clients(scontrol):
     scontrol()
-    ports = [meeting(2, {"SLURM_JOB_ID": str(n)}).port for n in (9_999, 10_000, 12_345_678)]
+    ports = [meeting(2, {"SLURM_JOB_ID": str(n)})[2] for n in (9_999, 10_000, 12_345_678)]
     assert len(set(ports)) == 3
     assert all(1024 < port < 32_768 for port in ports)
 

@@ -48,7 +48,7 @@ def test_mpirun_leaves_binding_to_the_ranks():
 
 @pytest.fixture
 def slurm(monkeypatch):
-    monkeypatch.setattr(srun, "meeting", lambda nodes: srun.Meeting("4711", "10.0.0.5", 24711))
+    monkeypatch.setattr(srun, "meeting", lambda nodes: ("4711", "10.0.0.5", 24711))
 
 
 def test_several_nodes_are_one_torchrun_each_with_one_meeting_point(slurm):

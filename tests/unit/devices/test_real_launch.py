@@ -127,7 +127,7 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    monkeypatch.setattr(srun, "meeting", lambda nodes: srun.Meeting("4711", "127.0.0.1", port))
+    monkeypatch.setattr(srun, "meeting", lambda nodes: ("4711", "127.0.0.1", port))
     job = make_job("srun", 2, nodes=2, python=warm.python())
     run, module = folder(job)
     made = launch.prepare(job, module, [run], os.environ)

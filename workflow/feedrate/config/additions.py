@@ -33,9 +33,7 @@ class Import(Strict, kw_only=True):
     folder: Annotated[Text, about("Folder or file, absolute or from the project's root.")]
     study: Annotated[Name, about("The study that the runs belong to.")]
     device: Annotated[Name, about("The device that they ran on: an entry of devices.yaml.")]
-    levels: Annotated[
-        dict[Name, Level], about("Levels of the study's factors; others stay unknown.")
-    ] = {}
+    levels: Annotated[dict[Name, Level], about("The study's levels; others stay unknown.")] = {}
     batch_size: Annotated[Count | None, about("Samples of a device in one optimizer step.")] = None
     precision: Annotated[Name | None, about("bf16, fp16, …; null: any that has a peak.")] = None
     flops_per_sample: Annotated[
@@ -46,7 +44,7 @@ class Import(Strict, kw_only=True):
 
 
 def read_added(root: Path, path: str, kind: type[T], absent: T) -> T:
-    """One of these files, or `absent`. Raises ConfigError for a damaged file."""
+    """The values of a file, or `absent` without it. Raises ConfigError for a damaged file."""
     file = root / path
     return load(file, kind, path) if file.is_file() else absent
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -50,12 +50,8 @@ class Peak(Strict, kw_only=True):
 class JobResources(Strict, kw_only=True):
     """Requests of a training job to a cluster, for each of its nodes; a profile overrides them."""
 
-    gres: Annotated[str | None, about("Slurm's generic resource: gaudi:8, gpu:8, gpu:h100:8.")] = (
-        None
-    )
-    memory_gib: Annotated[
-        Positive | None, about("Host memory; null: the default of the cluster.")
-    ] = None
+    gres: Annotated[str | None, about("Slurm's generic resource: gaudi:8, gpu:h100:8.")] = None
+    memory_gib: Annotated[Positive | None, about("Host memory; null: cluster's default.")] = None
     constraint: Annotated[str | None, about("Node features that Slurm requires.")] = None
 
 
@@ -66,18 +62,14 @@ class Device(Strict, kw_only=True):
     kind: Annotated[Kind, about("The adapter that drives it: cpu, cuda or hpu.")]
     count: Annotated[Count, about("Devices in one training job (ranks).")] = 1
     capabilities: Annotated[list[Capability], about("What it can do; a level may require one.")]
-    model_pattern: Annotated[
-        str | None, about("Regular expression of the whole name that the device reports.")
-    ] = None
+    model_pattern: Annotated[str | None, about("Regular expression of the reported name.")] = None
     memory_gib: Annotated[Positive | None, about("Memory of one device, GiB.")] = None
     memory_gb_per_s: Annotated[
         Positive | None, about("Bandwidth of its memory by the data sheet, GB/s (1e9 bytes).")
     ] = None
     peaks: Annotated[list[Peak], about("Peak rates; empty: no MFU.")] = []
     power_w: Annotated[Positive | None, about("Rated power of one device, W.")] = None
-    price_usd_per_hour: Annotated[
-        Positive | None, about("Price of all devices of a job, USD per hour.")
-    ] = None
+    price_usd_per_hour: Annotated[Positive | None, about("Price of all devices of a job.")] = None
     launcher: Annotated[
         Launcher | None,
         about(
@@ -117,13 +109,11 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
     found = Findings(origin)
     for name, device in devices.items():
         found.unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
-        found.unique(
-            numbered(f"{name}.peaks[{{}}].precision", [peak.precision for peak in device.peaks])
-        )
+        precisions = [peak.precision for peak in device.peaks]
+        found.unique(numbered(f"{name}.peaks[{{}}].precision", precisions))
         if name == DETECTED:
-            found.say(
-                name, "this name is reserved for the accelerators of a machine; choose another"
-            )
+            reserved = "this name is reserved for the accelerators of a machine; choose another"
+            found.say(name, reserved)
         if device.variant_of is not None:
             found.known(f"{name}.variant_of", device.variant_of, devices, "entries")
         for key, text in _device_faults(device):
@@ -143,19 +133,14 @@ def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
             yield key, "an environment variable cannot have this name"
         elif SECRET_NAME.search(variable) or secrets_in(value):
             yield key, "a secret would appear in every record; set it where snakemake is started"
+    starts = f"{device.launcher!r} starts"
     if device.count > (most := launcher_limit(device.launcher, "MAX_PROCESSES")):
-        yield (
-            "launcher",
-            f"{device.launcher!r} starts at most {most:g} process, but count is {device.count}",
-        )
+        yield "launcher", f"{starts} at most {most:g} process, but count is {device.count}"
     if device.count % device.nodes:
         yield "nodes", f"{device.nodes} nodes cannot share {device.count} devices evenly"
     if device.nodes > (most := launcher_limit(device.launcher, "MAX_NODES")):
-        yield (
-            "launcher",
-            f"{device.launcher!r} starts processes on at most {most:g} node, but nodes is "
-            f"{device.nodes}; use {default_launcher('nodes')}",
-        )
+        use = f"but nodes is {device.nodes}; use {default_launcher('nodes')}"
+        yield "launcher", f"{starts} processes on at most {most:g} node, {use}"
 
 
 def launcher_limit(launcher: Launcher | None, limit: str) -> float:
@@ -198,21 +183,14 @@ def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
 def with_detected(
     names: Sequence[str], devices: Mapping[str, Device], machine: Machine, origin: Origin
 ) -> tuple[list[str], dict[str, Device]]:
-    """`names` with the machine's entry in place of `detected`, and the registry with that entry.
-
-    A machine with another number of devices than the registered entry gets an entry of its own,
+    """`names` with the machine's entry in place of `detected`, and the registry with that entry. A
+    machine with another number of devices than the registered entry gets an entry of its own,
     `h100-x1`, so that its results never count as those of the registered entry. Raises ConfigError
-    if no entry fits.
-    """
+    if no entry fits."""
     found, count = Findings(origin), len(machine.models)
-    matching = [
-        name
-        for name, entry in devices.items()
-        if machine.models
-        and entry.kind == machine.kind
-        and entry.model_pattern
-        and is_called(machine.models[0], entry.model_pattern)
-    ]
+    model = machine.models[0] if machine.models else ""
+    of_kind = {name: entry for name, entry in devices.items() if entry.kind == machine.kind}
+    matching = [n for n, entry in of_kind.items() if is_called(model, entry.model_pattern or "")]
     if fault := _detection_fault(machine, devices, matching):
         found.say(f"devices[{names.index(DETECTED)}]", fault)
     raise_all(found)
@@ -251,23 +229,21 @@ def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, 
     """The name and values of an entry for another count of devices on one host."""
     entry = devices[name]
     share = count / entry.count
-    several = (
-        count > 1
-        and launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
-        and launcher_limit(entry.launcher, "MAX_NODES") == 1
-    )
-    count_of_gres = re.compile(r"(?<=:)\d+$")  # gpu:8, gpu:h100:8
-    changes: dict[str, Any] = {
-        "label": f"{entry.label} x{count}",
-        "count": count,
-        "nodes": 1,
-        "launcher": entry.launcher if several else None,
-        "price_usd_per_hour": entry.price_usd_per_hour and entry.price_usd_per_hour * share,
-        "job": JobResources(
-            gres=entry.job.gres and count_of_gres.sub(str(count), entry.job.gres),
-            memory_gib=entry.job.memory_gib and entry.job.memory_gib * share * entry.nodes,
-            constraint=entry.job.constraint,
+    processes = launcher_limit(entry.launcher, "MAX_PROCESSES")
+    nodes = launcher_limit(entry.launcher, "MAX_NODES")
+    job, base = entry.job, entry.variant_of or name
+    made = msgspec.structs.replace(
+        entry,
+        label=f"{entry.label} x{count}",
+        count=count,
+        nodes=1,
+        launcher=entry.launcher if count > 1 and processes > 1 and nodes == 1 else None,
+        price_usd_per_hour=entry.price_usd_per_hour and entry.price_usd_per_hour * share,
+        job=msgspec.structs.replace(
+            job,
+            gres=job.gres and re.sub(r"(?<=:)\d+$", str(count), job.gres),  # gpu:8, gpu:h100:8
+            memory_gib=job.memory_gib and job.memory_gib * share * entry.nodes,
         ),
-        "variant_of": entry.variant_of or name,
-    }
-    return f"{entry.variant_of or name}-x{count}", msgspec.structs.replace(entry, **changes)
+        variant_of=base,
+    )
+    return f"{base}-x{count}", made

@@ -83,6 +83,13 @@ class Findings(list[str]):
             return False
         return True
 
+    def names(self, key: str, values: Iterable[Any], allowed: Iterable[Any], what: str) -> None:
+        """Add an error for each item of the list at `key` that is not `known` or occurs twice."""
+        items, names = list(numbered(f"{key}[{{}}]", values)), list(allowed)
+        for place, value in items:
+            self.known(place, value, names, what)
+        self.unique(items)
+
     def unique(self, values: Iterable[tuple[str, Any]]) -> None:
         """Add an error for each (key, value) whose value occurred before."""
         seen: set[Any] = set()
@@ -98,8 +105,7 @@ def numbered(key: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str:
-    """The error that `value` is not one of `allowed`, which `what` describes, with the name that
-    was probably meant."""
+    """The error that `value` is not one of `allowed`, with the name that was probably meant."""
     return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
 
 
@@ -160,8 +166,7 @@ def _of_alternatives(error: Any) -> Iterator[Fault]:
     for inner in meant:
         yield from _faults(inner)
     if not meant:
-        types = [name for e in error.context for name in _types(e)]
-        yield path, f"{_show(value)} is not allowed; {_expected(types, value)}"
+        yield path, f"{_show(value)} is not allowed; {_expected(error.context, value)}"
 
 
 def _allowed(error: Any) -> str:
@@ -170,7 +175,7 @@ def _allowed(error: Any) -> str:
     if rule == "enum":
         return _choice(error.instance, bound, "allowed")
     if rule == "type":
-        return _expected(_types(error), error.instance)
+        return _expected([error], error.instance)
     return _RULES[rule].format(bound) if rule in _RULES else str(error.message)
 
 
@@ -186,21 +191,16 @@ def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
     return f"{meant}{what}: {listed or 'none'}"
 
 
-def _types(error: Any) -> list[str]:
-    """The types that a violated rule `type` allows."""
-    allowed = error.validator_value
-    return allowed if isinstance(allowed, list) else [allowed]
-
-
-def _expected(types: list[str], value: Any) -> str:
-    """The types in words; `number` includes `integer`."""
+def _expected(errors: Iterable[Any], value: Any) -> str:
+    """The types that violated rules `type` allow, in words; `number` includes `integer`."""
+    types: list[str] = []
+    for error in errors:
+        allowed = error.validator_value
+        types += allowed if isinstance(allowed, list) else [allowed]
     names = [name for name in types if name != "integer" or "number" not in types]
     *most, last = dict.fromkeys(_TYPES.get(name, name) for name in names)
-    hint = ""
-    if isinstance(value, str | int | float) and "array" in types:
-        hint = f", as [{value}]"
-    elif isinstance(value, str | int | float) and last == "text":
-        hint = f", as '{value}'"
+    hint = f", as [{value}]" if "array" in types else f", as '{value}'" if last == "text" else ""
+    hint = hint if isinstance(value, str | int | float) else ""
     return f"expected {', '.join(most)}{' or ' if most else ''}{last}{hint}"
 
 

@@ -9,7 +9,7 @@ import msgspec
 from feedrate.config.devices import Device, default_launcher
 from feedrate.config.errors import ConfigError
 from feedrate.config.project import Project
-from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
+from feedrate.config.settings import LoaderSettings, Settings
 from feedrate.config.spec import (
     Launcher,
     Protocol,
@@ -22,14 +22,7 @@ from feedrate.config.spec import (
     missing_packages,
     model_faults,
 )
-from feedrate.config.study import (
-    Published,
-    Study,
-    adapt_keys,
-    adapted,
-    level_settings,
-    setting_type,
-)
+from feedrate.config.study import SETTINGS, Published, adapt_keys, adapted, level_settings
 from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text, subset
 from feedrate.config.workflow import WorkflowConfig, dataset_for
 
@@ -86,9 +79,24 @@ def make_plan(project: Project) -> Plan:
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
     for name, device in itertools.product(project.studies, project.config.devices):
-        protocol = _protocol(project, name, device)
-        common = _common(project, name, device, protocol)
-        supported, lacking = _cells(project, common)
+        protocol, by_level = _protocol(project, name, device), LevelSettings(project, name, device)
+        entry = project.devices[device]
+        common = subset(
+            RunSpec,
+            entry,
+            task=project.studies[name].task,
+            study=name,
+            device=device,
+            launcher=_launcher(entry, by_level.common),
+            cell="",
+            levels={},
+            repeat=1,
+            seed=protocol.seed,
+            dataset=project.config.dataset,
+            settings=by_level.common,
+            protocol=subset(Protocol, protocol),
+        )
+        supported, lacking = _cells(project, common, by_level)
         cells, doubles = _distinct(supported)
         unsupported += lacking
         shared += doubles
@@ -157,12 +165,8 @@ def study_settings(project: Project, name: str, device: str) -> Settings:
 def published_settings(project: Project, name: str, row: Published) -> Settings:
     """The settings that a study gives the cell of a published number, on its device, with the batch
     size of the source if it states one."""
-    study = project.studies[name]
-    levels = study.baseline | row.levels
-    factors = {n: _replace(f, levels=[levels[n]]) for n, f in study.factors.items()}
-    keys = adapt_keys(study, row.device, project.devices[row.device])
-    of_levels = LevelSettings(_replace(study, factors=factors), keys, project.config)
-    found = of_levels.of(study_settings(project, name, row.device), levels)
+    levels = project.studies[name].baseline | row.levels
+    found = LevelSettings(project, name, row.device).of(levels)
     size = row.batch_size or found.train.batch_size
     return _replace(found, train=_replace(found.train, batch_size=size))
 
@@ -186,46 +190,26 @@ def _adapted(project: Project, name: str, device: str, part: str) -> dict[str, A
     return adapted(study, part, adapt_keys(study, device, project.devices[device]))
 
 
-def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
-    """The adapted settings and protocol that all runs of a study on a device share."""
-    entry, whole = project.devices[device], study_settings(project, name, device)
-    return subset(
-        RunSpec,
-        entry,
-        task=project.studies[name].task,
-        study=name,
-        device=device,
-        launcher=_launcher(entry, whole),
-        cell="",
-        levels={},
-        repeat=1,
-        seed=protocol.seed,
-        dataset=project.config.dataset,
-        settings=whole,
-        protocol=subset(Protocol, protocol),
-    )
-
-
-def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsupported]]:
+def _cells(
+    project: Project, common: RunSpec, by_level: "LevelSettings"
+) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of repeat 1, and the unsupported ones."""
     study, device = project.studies[common.study], project.devices[common.device]
-    set_by = LevelSettings(study, adapt_keys(study, common.device, device), project.config)
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
     added = project.searched.get(common.study, {})
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
-        if any(e.covers(levels, device.able) for e in study.exclude):
-            continue
         cell = cell_name(levels)
         searched = added.get(level_text(levels[study.search])) if study.search else None
-        if searched is not None and f"{common.device}/{cell}" not in searched:
+        untried = searched is not None and f"{common.device}/{cell}" not in searched
+        if untried or any(e.covers(levels, device.able) for e in study.exclude):
             continue
         needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
         if lacks := ", ".join(need for need in needed if need and need not in device.able):
             unsupported.append(subset(Unsupported, common, cell=cell, levels=levels, lacks=lacks))
         else:
-            settings = set_by.of(common.settings, levels)
+            settings = by_level.of(levels)
             launcher = _launcher(device, settings)
             made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
             cells.append(_replace(common, **made))
@@ -283,39 +267,36 @@ def _launcher(entry: Device, settings: Settings) -> Launcher:
 
 
 class LevelSettings:
-    """The settings of each level of each factor of a study on a device, converted once, so that
+    """The settings of a study's levels on a device. Those of a level are converted once, so that
     10,000 cells need no conversion of their own."""
 
-    def __init__(self, study: Study, keys: Iterable[str], config: WorkflowConfig) -> None:
-        """`keys` are those of the study's `adapt` that apply to the device."""
-        self._config = config
-        keys = list(keys)
+    def __init__(self, project: Project, name: str, device: str) -> None:
+        self.common = study_settings(project, name, device)
+        self._config, self._study = project.config, project.studies[name]
+        self._keys = adapt_keys(self._study, device, project.devices[device])
         self._of: dict[tuple[str, Level], list[tuple[str, Any]]] = {}
-        for name, factor in study.factors.items():
-            for level in factor.levels:
-                self._of[name, level] = [
-                    (sets, msgspec.convert(value, setting_type(sets)))
-                    for sets, value in level_settings(study, name, level, keys).items()
-                ]
 
-    def of(self, common: Settings, levels: Mapping[str, Level]) -> Settings:
-        """The settings of one cell; `common` are those that all cells share."""
+    def of(self, levels: Mapping[str, Level]) -> Settings:
+        """The settings of the cell with these levels."""
         parts: dict[str, dict[str, Any]] = {}
-        for item in levels.items():
-            for sets, value in self._of[item]:
+        for name, level in levels.items():
+            if (name, level) not in self._of:
+                of_level = level_settings(self._study, name, level, self._keys)
+                self._of[name, level] = [
+                    (sets, msgspec.convert(value, SETTINGS[sets]))
+                    for sets, value in of_level.items()
+                ]
+            for sets, value in self._of[name, level]:
                 part, _, key = sets.partition(".")
                 parts.setdefault(part, {})[key] = value
-        new = {part: _replace(getattr(common, part), **values) for part, values in parts.items()}
-        made: Settings = _replace(common, **new)
-        if made.model.name == common.model.name:
-            return made
-        return _replace(made, model=self._with_own_weights(common.model, made.model))
-
-    def _with_own_weights(self, first: ModelSettings, model: ModelSettings) -> ModelSettings:
-        """The model of a level, which does not start from the weights of the study's `first`."""
-        if model.checkpoint != first.checkpoint:
-            return model
-        if self._config.checkpoint_model != model.name:
-            return _replace(model, checkpoint=None, revision=None)
-        revision = self._config.checkpoint_revision
-        return _replace(model, checkpoint=self._config.checkpoint, revision=revision)
+        changed = {n: _replace(getattr(self.common, n), **values) for n, values in parts.items()}
+        made: Settings = _replace(self.common, **changed)
+        own = made.model.name != self.common.model.name
+        if own and made.model.checkpoint == self.common.model.checkpoint:
+            # This level's model does not start from the weights of the study's.
+            named = self._config.checkpoint_model == made.model.name
+            revision = self._config.checkpoint_revision if named else None
+            checkpoint = self._config.checkpoint if named else None
+            model = _replace(made.model, checkpoint=checkpoint, revision=revision)
+            made = _replace(made, model=model)
+        return made

@@ -1,7 +1,7 @@
 """Reads the whole configuration, and checks its files against each other."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from feedrate.config.statements import FILES, Sheet, read_loader_claims, read_sc
 from feedrate.config.study import (
     BELOW_MEMORY,
     FIGURES,
+    SETTINGS,
     TABLES,
     BenchmarkAccuracy,
     BenchmarkScore,
@@ -28,10 +29,8 @@ from feedrate.config.study import (
     Table,
     adapt_keys,
     adapted,
-    all_settings,
     check_levels,
     level_settings,
-    setting_type,
 )
 from feedrate.config.values import (
     Count,
@@ -84,12 +83,9 @@ def load_project(
     look: Callable[[], Machine] = lambda: Machine(host="this machine"),
     origin: Origin = "config/config.yaml",
 ) -> Project:
-    """Read all configuration under `root`, with `config` as the value of config.yaml.
-
-    `look` finds the accelerators of this machine for `devices: [detected]`. `origin` says which
-    file a key of `config` comes from. Raises ConfigError with all errors of the first file that
-    has any.
-    """
+    """Read all configuration under `root`, with `config` as the value of config.yaml. `look` finds
+    the accelerators of this machine for `devices: [detected]`. `origin` says which file a key of
+    `config` comes from. Raises ConfigError with all errors of the first file that has any."""
     workflow = convert(config, WorkflowConfig, origin)
     added = additions.read_added(root, paths.IMPORTS, list[additions.Import], [])
     imports = [*workflow.imports, *(one for one in added if one not in workflow.imports)]
@@ -160,16 +156,11 @@ def check_study(
         for name, kept in exclude.unless.items():
             for level in kept:
                 _check_levels(found, f"{key}.unless", {name: level}, levels)
-    names: dict[str, tuple[Sequence[str], Iterable[str], str]] = {
-        "within": (study.within, study.factors, "factors"),
-        "ladder": (study.ladder, study.factors, "factors"),
-        "search": ([study.search] if study.search else [], study.ladder, "factors of ladder"),
-        **{n: (getattr(study, n), files, "files in config/published") for n in FILES},
-    }
-    for part, (values, allowed, what) in names.items():
-        for key, name in numbered(f"{part}[{{}}]", values):
-            found.known(key, name, allowed, what)
-        found.unique(numbered(f"{part}[{{}}]", values))
+    found.names("within", study.within, study.factors, "factors")
+    found.names("ladder", study.ladder, study.factors, "factors")
+    found.names("search", filter(None, [study.search]), study.ladder, "factors of ladder")
+    for part in FILES:
+        found.names(part, getattr(study, part), files, "files in config/published")
     _check_pages(found, study, levels)
     found.unique(numbered("claims[{}].id", [claim.id for claim in study.claims]))
     for key, claim in numbered("claims[{}].edition", study.claims):
@@ -181,16 +172,15 @@ def check_study(
 def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
     for part, pages in _pages(study).items():
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
+        kinds = plugins.names(TABLES if part == "tables" else FIGURES)
         for key, page in numbered(f"{part}[{{}}]", pages):
-            kinds = plugins.names(TABLES if part == "tables" else FIGURES)
             found.known(f"{key}.kind", page.kind, kinds, "allowed")
-            factor = page.factor if isinstance(page, Table) else page.x
-            if factor is not None:
-                place = f"{key}.{'factor' if isinstance(page, Table) else 'x'}"
-                found.known(place, factor, study.factors, "factors")
-            if isinstance(page, Table):
-                for place, column in numbered(f"{key}.columns[{{}}]", page.columns):
-                    _check_levels(found, place, column, levels)
+            word = "factor" if isinstance(page, Table) else "x"
+            if (factor := getattr(page, word)) is not None:
+                found.known(f"{key}.{word}", factor, study.factors, "factors")
+            columns = page.columns if isinstance(page, Table) else []
+            for place, column in numbered(f"{key}.columns[{{}}]", columns):
+                _check_levels(found, place, column, levels)
 
 
 def check_captions(studies: Mapping[str, Study]) -> list[str]:
@@ -217,25 +207,29 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
     """Check the settings, levels and baselines of all factors. Returns the levels of each; none if
     wrong, so that no error is repeated."""
     levels: dict[str, list[Level]] = {}
+    used: list[tuple[str, str]] = []
     for name, factor in study.factors.items():
         before = len(found)
         _check_factor(found, f"factors.{name}", factor)
         levels[name] = factor.levels if len(found) == before else []
-        texts = [level_text(level) for level in factor.levels]
         for level in factor.requires if levels[name] else ():
-            found.known(f"factors.{name}.requires", level, texts, "its levels")
-        sets = _settings_of(study, name)
+            found.known(f"factors.{name}.requires", level, factor.texts, "its levels")
+        # On any device:
+        bundles = (
+            level_settings(study, name, level, [key])
+            for key in ("", *study.adapt)
+            for level in factor.levels
+        )
+        sets = sorted(set().union(*bundles))
+        used += [(f"factors.{name}.{'sets' if factor.sets else 'bundles'}", one) for one in sets]
         if study.task == "training" and any(one.startswith("inference.") for one in sets):
             wrong = "only `task: inference` has its setting; this study trains"
             found.say(f"factors.{name}", wrong)
         if name not in study.baseline:
-            found.say(f"baseline.{name}", f"missing, but required; its levels: {', '.join(texts)}")
-    found.unique(
-        (f"factors.{name}.{'sets' if f.sets else 'bundles'}", sets)
-        for name, f in study.factors.items()
-        for sets in sorted(_settings_of(study, name))
-    )
-    longest = {n: max(map(level_text, f.levels), key=len) for n, f in study.factors.items()}
+            known = ", ".join(factor.texts)
+            found.say(f"baseline.{name}", f"missing, but required; its levels: {known}")
+    found.unique(used)
+    longest = {name: max(factor.texts, key=len) for name, factor in study.factors.items()}
     if len(cell_name(longest)) > _LONGEST_CELL:
         found.say("factors", f"names and levels make cell names longer than {_LONGEST_CELL}")
     return levels
@@ -245,13 +239,12 @@ def _check_factor(found: Findings, key: str, factor: Factor) -> None:
     if bool(factor.sets) == bool(factor.bundles):
         found.say(key, "it needs either `sets` (one setting) or `bundles` (settings by level)")
     elif factor.bundles:
-        texts = [level_text(level) for level in factor.levels]
-        for level in (text for text in texts if text not in factor.bundles):
+        for level in (text for text in factor.texts if text not in factor.bundles):
             found.say(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
-        _check_bundles(found, f"{key}.bundles", factor.bundles, texts)
+        _check_bundles(found, f"{key}.bundles", factor.bundles, factor.texts)
         _check_level_texts(found, f"{key}.levels", factor, str)
-    elif found.known(f"{key}.sets", factor.sets, all_settings(), "settings"):
-        _check_level_texts(found, f"{key}.levels", factor, setting_type(factor.sets))
+    elif found.known(f"{key}.sets", factor.sets, SETTINGS, "settings"):
+        _check_level_texts(found, f"{key}.levels", factor, SETTINGS[factor.sets])
 
 
 def _check_bundles(
@@ -262,17 +255,8 @@ def _check_bundles(
         place = f"{key}.{level}"
         found.known(key, level, levels, "its levels")
         for sets, value in bundle.items():
-            if found.known(place, sets, all_settings(), "settings"):
-                found.fits(f"{place}.{sets}", value, setting_type(sets))
-
-
-def _settings_of(study: Study, name: str) -> set[str]:
-    return {  # on any device
-        sets
-        for key in ("", *study.adapt)
-        for level in study.factors[name].levels
-        for sets in level_settings(study, name, level, [key])
-    }
+            if found.known(place, sets, SETTINGS, "settings"):
+                found.fits(f"{place}.{sets}", value, SETTINGS[sets])
 
 
 def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> None:
@@ -292,6 +276,7 @@ def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> 
 def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
     """Check each adapted part by itself, and the protocol that results for each device."""
     parts: dict[str, Any] = {"settings": Settings, "protocol": StudyProtocol}
+    having = {name: factor for name, factor in study.factors.items() if factor.bundles}
     for key, change in study.adapt.items():
         if not BELOW_MEMORY.fullmatch(key):
             found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
@@ -299,22 +284,15 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
             place = f"adapt.{key}.{part}"
             if not found.known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
                 continue
-            if part == "bundles":
-                _check_adapted_bundles(found, place, study, value)
-            elif found.fits(place, value, dict):
-                found.fits(place, adapted(study, part, [key]), parts[part])
+            if part in parts:
+                if found.fits(place, value, dict):
+                    found.fits(place, adapted(study, part, [key]), parts[part])
+            elif found.fits(place, value, dict[str, dict[str, Bundle]]):
+                for name, bundles in value.items():
+                    if found.known(place, name, having, "factors with bundles"):
+                        _check_bundles(found, f"{place}.{name}", bundles, having[name].texts)
     if not found:
         _check_windows(found, study, devices)
-
-
-def _check_adapted_bundles(found: Findings, key: str, study: Study, bundles: Any) -> None:
-    if not found.fits(key, bundles, dict[str, dict[str, Bundle]]):
-        return
-    having = [name for name, factor in study.factors.items() if factor.bundles]
-    for name, by_level in bundles.items():
-        if found.known(key, name, having, "factors with bundles"):
-            texts = [level_text(level) for level in study.factors[name].levels]
-            _check_bundles(found, f"{key}.{name}", by_level, texts)
 
 
 def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:

@@ -137,12 +137,8 @@ class TrainSettings(Strict, kw_only=True):
         Literal["eager", "compiled", "cuda_graphs"],
         about("torch.compile, or torch.compile with steps replayed as graphs (hpu: hpu.mode)."),
     ] = "eager"
-    strategy: Annotated[
-        Literal["ddp", "fast_ddp", "fsdp"], about("How gradients are synchronised.")
-    ] = "ddp"
-    limit_all_gathers: Annotated[
-        bool | None, about("Option of FSDP1; null: FSDP2, which does not have it.")
-    ] = None
+    strategy: Annotated[Literal["ddp", "fast_ddp", "fsdp"], about("Exchange of gradients.")] = "ddp"
+    limit_all_gathers: Annotated[bool | None, about("Option of FSDP1; null: FSDP2.")] = None
     cpu_offload: Annotated[
         bool,
         about("fsdp: keep weights, gradients and optimizer in host memory; one device is enough."),

@@ -16,16 +16,7 @@ from msgspec.structs import replace
 
 from feedrate.config.errors import not_one_of
 from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
-from feedrate.config.values import (
-    Count,
-    Level,
-    Name,
-    Natural,
-    NotNegative,
-    Positive,
-    Strict,
-    about,
-)
+from feedrate.config.values import Count, Level, Name, Natural, NotNegative, Positive, Strict, about
 from feedrate.core import plugins, variables
 
 SPEC_SCHEMA = 1
@@ -130,8 +121,7 @@ class RunSpec(Strict, kw_only=True):
     @property
     def full_epoch_steps(self) -> int:
         """Steps that an epoch has at least, so that its end (workers stop and start) is a small
-        part of the run: `FULL_EPOCH_STEPS`, or all steps of a shorter run. Passes have no epochs.
-        """
+        part of the run. Passes have no epochs."""
         return 1 if self.task == "inference" else min(FULL_EPOCH_STEPS, self.protocol.steps)
 
 
@@ -140,10 +130,6 @@ def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> f
     that a longer limit repeats no finished run."""
     limits = json.loads(environment.get(variables.TIMEOUTS) or "{}")
     return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
-
-
-OPTIONAL = ("attention", "image_px", "head", "layout", "losses")
-"""Settings of a model that not every model has."""
 
 
 @cache
@@ -158,7 +144,7 @@ def model_faults(model: ModelSettings) -> tuple[str, ...]:
     faults = []
     offers = plugins.declared(BUILDERS, "OFFERS").get(model.name, {})
     default = ModelSettings(name=model.name, size=model.size)
-    for name in OPTIONAL:
+    for name in ("attention", "image_px", "head", "layout", "losses"):
         value, usual = getattr(model, name), getattr(default, name)
         offer = offers.get(name, (usual,))
         words = {None: "null", UNSET: "nothing"}

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
+from feedrate.config.additions import read_added
 from feedrate.config.errors import Findings, numbered, raise_all
 from feedrate.config.study import LoaderClaim, Published, Study
 from feedrate.config.values import AnyRow, Level, Name, Strict, Text, about, load, read_rows
@@ -127,8 +128,7 @@ def read_sheets(
     root: Path, studies: Mapping[str, Study], published: Mapping[str, Iterable[Published]]
 ) -> dict[Name, Sheet]:
     """All sheets under `root`. Raises ConfigError, also if a study or a number names another."""
-    path = root / SHEETS
-    sheets: dict[Name, Sheet] = load(path, dict[Name, Sheet], SHEETS) if path.is_file() else {}
+    sheets: dict[Name, Sheet] = read_added(root, SHEETS, dict[Name, Sheet], {})
     wrong = Findings(SHEETS)
     for name, sheet in sheets.items():
         if sheet.like and wrong.known(f"{name}.like", sheet.like, sheets, "entries"):
@@ -156,9 +156,9 @@ def read_loader_claims(root: Path, studies: Mapping[str, Study]) -> dict[str, li
     found = Findings("published_loaders")
     for name, claims in loaders.items():
         factor = studies[name].factors.get("loader")
+        levels = factor.levels if factor else []
         for claim in claims:
-            for part in ("loader", "over"):
-                levels = factor.levels if factor else []
-                found.known(f"{claim.id}.{part}", getattr(claim, part), levels, "levels of loader")
+            found.known(f"{claim.id}.loader", claim.loader, levels, "levels of loader")
+            found.known(f"{claim.id}.over", claim.over, levels, "levels of loader")
     raise_all(found)
     return loaders

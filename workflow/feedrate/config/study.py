@@ -1,8 +1,7 @@
 """A study as data: what it varies, shows and claims, and the numbers that its source published."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -45,9 +44,7 @@ class Source(Strict, kw_only=True):
     title: Text
     address: str = ""
     editions: Annotated[list[str], about("Editions of the source, oldest first.")] = []
-    protocol: Annotated[
-        SourceProtocol, about("How it measured, for the table of the kind `window`.")
-    ] = SourceProtocol()
+    protocol: Annotated[SourceProtocol, about("How it measured (kind: window).")] = SourceProtocol()
     sheet: Annotated[str, about("Entry of sheets.yaml, for statements in words.")] = ""
 
 
@@ -62,6 +59,11 @@ class Factor(Strict, kw_only=True):
     levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
     label: Annotated[str, about("Name on axes and in tables.")] = ""
     requires: Annotated[dict[str, Capability], about("Level, as text, to what it requires.")] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """Its levels as YAML writes them."""
+        return list(map(level_text, self.levels))
 
 
 class Exclude(Strict, kw_only=True):
@@ -192,23 +194,12 @@ class Study(Strict, kw_only=True):
     thresholds: Thresholds = Thresholds()
 
 
-def setting_type(sets: str) -> Any:
-    """The type of a setting such as `loader.workers`; None if there is no such setting."""
-    part, _, key = sets.partition(".")
-    return _fields(_fields(Settings).get(part)).get(key)
-
-
-def all_settings() -> Iterator[str]:
-    """Every setting that a factor can set, such as `loader.workers`."""
-    for part, kind in _fields(Settings).items():
-        yield from (f"{part}.{key}" for key in _fields(kind))
-
-
-@cache
-def _fields(kind: Any) -> dict[str, Any]:
-    return {f.name: f.type for f in msgspec.structs.fields(kind)} if kind else {}
-
-
+SETTINGS: dict[str, Any] = {
+    f"{part.name}.{field.name}": field.type
+    for part in msgspec.structs.fields(Settings)
+    for field in msgspec.structs.fields(part.type)
+}
+"""The types of all settings that a factor can set, such as `loader.workers`."""
 BELOW_MEMORY = re.compile(r"below-([1-9]\d*)-gib")
 """A key of `adapt` for devices with less memory than that."""
 
@@ -278,7 +269,7 @@ def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: 
         if found.known(key, name, study.factors, "the study's factors"):
             factor = study.factors[name]
             if factor.sets:
-                found.fits(f"{key}.{name}", level, setting_type(factor.sets))
+                found.fits(f"{key}.{name}", level, SETTINGS[factor.sets])
             else:
                 found.known(f"{key}.{name}", level, factor.levels, "its levels")
 

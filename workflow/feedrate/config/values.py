@@ -104,13 +104,10 @@ class _Loader(SafeLoader):
         """The values of a mapping by the text of their keys."""
         values: dict[str, Any] = {}
         for key, value in node.value:
-            problem = ""
-            if not isinstance(key, yaml.ScalarNode):
-                problem = "a key must be a word"
-            elif key.value in values:
-                problem = f"the key {key.value!r} occurs twice"
-            if problem:
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            word = isinstance(key, yaml.ScalarNode)
+            if not word or key.value in values:
+                why = f"the key {key.value!r} occurs twice" if word else "a key must be a word"
+                raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
             values[key.value] = self.construct_object(value, deep=deep)
         return values
 
@@ -120,8 +117,7 @@ for _tag, (_pattern, _first) in _PLAIN_VALUES.items():
 
 
 def read_yaml(path: Path, origin: str = "") -> Any:
-    """Parse a YAML file; `origin` names it in messages. Raises ConfigError, also for an empty
-    file."""
+    """Parse a YAML file; `origin` names it in messages. Raises ConfigError, also if it is empty."""
     origin = origin or str(path)
     value = parse_yaml(read_text(path, origin), origin)
     if value is None:
@@ -134,7 +130,14 @@ def parse_yaml(text: str, origin: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{origin}{_yaml_fault(error, text)}") from None
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.match(r" *\t", line):
+                tab = "a tab; YAML is indented with spaces"
+                raise ConfigError(f"{origin}, line {number}: {tab}") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        raise ConfigError(f"{origin}{where}: {reason}") from None
 
 
 def read_text(path: Path, origin: str) -> str:
@@ -164,8 +167,7 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
 
 
 def subset(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRow:
-    """A `kind` with the values of `whole` in its fields of the same name, and `others`, which take
-    precedence."""
+    """A `kind` with `others`, and else the values of `whole` in its fields of the same name."""
     names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
     return kind(**{name: getattr(whole, name) for name in names} | others)
 
@@ -186,24 +188,11 @@ def convert_text(text: str, kind: type[T], origin: str) -> T:
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`base` overridden by the keys of `changes`, also in mappings within mappings."""
-    both = {
-        key: merged(base[key], value)
-        if isinstance(value, dict) and isinstance(base.get(key), dict)
-        else value
-        for key, value in changes.items()
-    }
-    return {**base, **both}
-
-
-def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
-    """Line and reason of a YAML error."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if re.match(r" *\t", line):
-            return f", line {number}: a tab; YAML is indented with spaces"
-    mark = getattr(error, "problem_mark", None)
-    where = f", line {mark.line + 1}" if mark else ""
-    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-    return f"{where}: {reason}"
+    both = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, dict) and isinstance(base.get(key), dict)
+        both[key] = merged(base[key], value) if nested else value
+    return both
 
 
 # CSV files

@@ -126,9 +126,7 @@ class AutoRepeats(Strict, kw_only=True):
 
     most: Annotated[Count, about("Repeats that a cell may have, planned ones included.")] = 12
     hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
-    gate: Annotated[
-        str, about("Accepted results; cells not yet decided against them get repeats.")
-    ] = ""
+    gate: Annotated[str, about("Accepted results; cells undecided against them get repeats.")] = ""
 
 
 class WorkflowConfig(Strict, kw_only=True):
@@ -148,9 +146,7 @@ class WorkflowConfig(Strict, kw_only=True):
         Name | None,
         about("The one of `winoground_sets` that kept models are scored on; null: none."),
     ] = None
-    winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = (
-        msgspec.field(default_factory=dict)
-    )
+    winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = {}
     checkpoint: Annotated[str | None, about("For all studies; null: as each study says.")] = None
     checkpoint_revision: str | None = None
     checkpoint_model: Annotated[
@@ -169,7 +165,7 @@ class WorkflowConfig(Strict, kw_only=True):
     trackers: Annotated[
         list[Literal["mlflow", "trackio", "wandb"]],
         about("Experiment trackers that training jobs report to, in addition to TensorBoard."),
-    ] = msgspec.field(default_factory=list)
+    ] = []
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
@@ -177,12 +173,10 @@ class WorkflowConfig(Strict, kw_only=True):
 
 
 def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:
-    """The name of the dataset that the cells of a study on a device share.
-
-    If the configuration gives a generated one no number of rows, it has FEWEST_ROWS, doubled until
-    an epoch is full in each cell; `generated-7680` has 7,680 rows. No other device or study counts,
-    so that one more of them in the plan repeats no run.
-    """
+    """The name of the dataset that the cells of a study on a device share. If the configuration
+    gives a generated one no number of rows, it has FEWEST_ROWS, doubled until an epoch is full in
+    each cell; `generated-7680` has 7,680 rows. No other device or study counts, so that one more of
+    them in the plan repeats no run."""
     entry, rows = config.datasets[config.dataset], FEWEST_ROWS
     if not isinstance(entry, Generated) or entry.train is not None:
         return config.dataset
@@ -208,12 +202,10 @@ def check_config(
     """Check config.yaml against the device registry and the names of all studies."""
     found = Findings(origin)
     studies = list(studies)
-    for key, name in numbered("studies[{}]", config.studies):
-        found.known(key, name, studies, "files in config/studies")
+    found.names("studies", config.studies, studies, "files in config/studies")
     for key, name in numbered("devices[{}]", config.devices):
         if name != DETECTED:
             found.known(key, name, devices, "entries of config/devices.yaml")
-    found.unique(numbered("studies[{}]", config.studies))
     found.unique(numbered("devices[{}]", config.devices))
     for key, one in numbered("imports[{}].study", config.imports):
         found.known(key, one.study, studies, "files in config/studies")
@@ -230,12 +222,10 @@ def check_config(
         if isinstance(dataset, Folder) and dataset.validation_share + dataset.test_share >= 1:
             rest = "its sum with test_share must be below 1, or nothing is left to train on"
             found.say(f"datasets.{name}.validation_share", rest)
-    if config.winoground is not None:
-        sets = config.winoground_sets
-        found.known("winoground", config.winoground, sets, "entries of winoground_sets")
+    if (wanted := config.winoground) is not None:
+        found.known("winoground", wanted, config.winoground_sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
         found.say("checkpoint_revision", "it is given, but checkpoint is not")
-    if config.checkpoint_model is not None:
-        models = plugins.names(BUILDERS)
-        found.known("checkpoint_model", config.checkpoint_model, models, "models")
+    if (model := config.checkpoint_model) is not None:
+        found.known("checkpoint_model", model, plugins.names(BUILDERS), "models")
     return found

@@ -66,7 +66,7 @@ class Card(NamedTuple):
     address: str = ""
     """On the PCI bus, as the kernel writes it."""
     fault: str = ""
-    """Why jobs cannot use it, such as "split into MIG instances"."""
+    """Why jobs cannot use it."""
 
 
 class Memory(NamedTuple):
@@ -91,11 +91,9 @@ Counter = Callable[[], float | None]
 
 
 def counter(package: str, find: Callable[[Any], Any]) -> Counter:
-    """A counter by a driver's package, `pynvml` or `pyhlml`, whose names differ only in a prefix.
-
-    `find` gets the device's handle from the package. The energy stays unknown without the package
-    or a handle, or if the first reading fails.
-    """
+    """A counter by a driver's package, `pynvml` or `pyhlml`, whose names differ only in a prefix;
+    `find` gets the device's handle. The energy stays unknown without package or handle, or if the
+    first reading fails."""
     prefix = package.removeprefix("py")
     try:
         library = importlib.import_module(package)
@@ -163,8 +161,7 @@ class Adapter(ABC):
 
     @classmethod
     def executed(cls, settings: Settings) -> tuple[str, str]:
-        """The execution and the optimizer that the settings amount to, by the names that
-        `train.execution` and `train.optimizer` have for them."""
+        """What the settings amount to, as `train.execution` and `train.optimizer` name it."""
         return settings.train.execution, settings.train.optimizer
 
     @classmethod
@@ -201,9 +198,8 @@ class Adapter(ABC):
         """Memory that this rank can use on the device, GiB; None if it cannot be read."""
 
     def allocator_retries(self) -> int | None:
-        """How often the allocator freed its cache and tried again since `reset_peak`; None if it
-        does not count this. Near its memory limit, a device loses time to retries before it fails.
-        """
+        """How often the allocator freed its cache and tried again since `reset_peak`, which costs
+        time near the limit of memory; None if it does not count this."""
         return None
 
     @abstractmethod
@@ -211,8 +207,7 @@ class Adapter(ABC):
         """Energy of this rank's device; the host's first rank reports what all ranks share."""
 
     def condition(self) -> dict[str, Any]:
-        """Causes other than this job that may slow the device now: `device` of the `machine`
-        event."""
+        """What but this job may slow the device now: `device` of the `machine` event."""
         return {}
 
     @abstractmethod
@@ -228,8 +223,7 @@ class Adapter(ABC):
         return ""
 
     def backend(self, settings: Settings) -> str | None:  # noqa: ARG002
-        """The backend that connects the ranks of `training_arguments`; None: the Trainer
-        chooses."""
+        """The backend between the ranks of `training_arguments`; None: the Trainer chooses."""
         return None
 
     def training_arguments(
@@ -238,8 +232,7 @@ class Adapter(ABC):
         settings: Settings,
         warmup_steps: int,  # noqa: ARG002
     ) -> Any:
-        """This kind's TrainingArguments, from the `common` ones and the run's settings; by default
-        those of transformers."""
+        """TrainingArguments (of transformers), from the `common` ones and the run's settings."""
         from transformers import TrainingArguments
 
         pageable = {} if self.pins_memory else {"dataloader_pin_memory": False}
@@ -269,8 +262,7 @@ class Adapter(ABC):
         return None
 
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
-        """A context that runs operations in the half precision of `train.precision`. It changes
-        nothing without half precision, or with half-precision weights."""
+        """A context with the half precision of `train.precision`, if that is by autocast."""
         import torch
 
         if precision not in AUTOCAST:
@@ -290,8 +282,7 @@ class Adapter(ABC):
     def exchanged(
         self, settings: Settings, gradients: "torch.dtype"
     ) -> tuple["torch.dtype", int | None]:
-        """The data type in which ranks exchange `gradients`, and the bucket size in MiB (None: all
-        at once)."""
+        """The type in which ranks exchange `gradients`, and the buckets in MiB (None: one)."""
         return gradients, settings.train.ddp_bucket_mb or DDP_BUCKET_MB
 
     # Empty on purpose: other kinds have one fp32.
@@ -319,8 +310,7 @@ def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
 
 
 def refusals(spec: RunSpec) -> Iterator[str]:
-    """A sentence for each setting that the spec's kind of device lacks, and for each that
-    contradicts another."""
+    """A sentence for each setting that the kind of device lacks or that contradicts another."""
     instead = plugins.declared(KINDS, "INSTEAD").get(spec.kind, {})
     for setting, allowed in plugins.declared(KINDS, "OFFERS").get(spec.kind, {}).items():
         value = attrgetter(setting)(spec.settings)

@@ -127,8 +127,8 @@ def bf16_instructions() -> list[str]:
 
 def processor_flags() -> list[str]:
     """The instructions that an x86 processor has; empty for others."""
-    lines = kernel_text(PROC / "cpuinfo").splitlines()
-    return next((line for line in lines if line.startswith("flags")), "").split()
+    found = re.search(r"^flags.*", kernel_text(PROC / "cpuinfo"), re.M)
+    return found[0].split() if found else []
 
 
 def other_training_jobs() -> int:
@@ -153,10 +153,10 @@ def oom_kills() -> int:
 
 def machine_state() -> dict[str, Any]:
     """The part of the machine's state before a run that may disturb the run."""
-    load = os.getloadavg()
+    load_1min, load_5min, _ = os.getloadavg()
     return {
-        "load_1min": round(load[0], 2),
-        "load_5min": round(load[1], 2),
+        "load_1min": round(load_1min, 2),
+        "load_5min": round(load_5min, 2),
         "other_training_jobs": other_training_jobs(),
         "cpu_mhz": cpu_mhz(),
         "cpu_governor": kernel_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -164,16 +164,11 @@ def machine_state() -> dict[str, Any]:
 
 
 def host_load() -> dict[str, float]:
-    """`host` of the `machine` event, counted from the host's start, as far as the kernel counts:
-    CPU time that was wanted, what of it a hypervisor gave to others (proc_stat(5)), the time of the
-    cores that this process may use, what of it was not idle, the CPU time of this process with its
-    children, how long their threads waited for a core, and time in which some process waited for a
-    CPU, memory or a disk (PSI)."""
+    """`host` of the `machine` event (docs/architecture.md), s since the host's start, as far as the
+    kernel counts them: proc_stat(5), schedstat and PSI."""
     found: dict[str, float] = {}
-    lines = [line.split()[:9] for line in kernel_text(PROC / "stat").splitlines()]
-    times_s = {
-        line[0]: [int(word) / TICKS for word in line[1:]] for line in lines if len(line) == 9
-    }
+    lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", kernel_text(PROC / "stat"), re.M)
+    times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
     if whole := times_s.get("cpu"):
         found = {"cpu_wanted_s": _wanted_s(whole), "cpu_stolen_s": whole[-1]}
         mine = [times_s[name] for n in os.sched_getaffinity(0) if (name := f"cpu{n}") in times_s]
@@ -192,18 +187,23 @@ def host_load() -> dict[str, float]:
 
 
 def _wanted_s(times_s: list[float]) -> float:
-    """User, nice, system, interrupts and stolen: all but the two idle times."""
-    return sum(times_s) - times_s[3] - times_s[4]
+    return sum(times_s) - times_s[3] - times_s[4]  # all but the two idle times
 
 
 def host_facts() -> dict[str, Any]:
     """The host's part of the `start` event, without the cores granted to the job."""
+    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
+    of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
+    packages = {}
+    for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
     return {
         "host": socket.gethostname(),
         "cores_of_host": os.cpu_count() or 1,
         "host_memory_gib": memory_gib(),
         "bf16_instructions": bf16_instructions(),
-        "packages": _packages(),
+        "packages": packages,
         "firmware": firmware(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -221,17 +221,6 @@ def firmware() -> dict[str, str]:
         versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
         found[name] = ", ".join(sorted({one for one in versions if "?" not in one}))
     return {name: versions for name, versions in found.items() if versions}
-
-
-def _packages() -> dict[str, str]:
-    """The installed versions of PACKAGES and of what device kinds and loader libraries declare."""
-    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
-    of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
-    found = {}
-    for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
@@ -269,20 +258,14 @@ def machine() -> Machine:
 
 
 def look(environment: Mapping[str, str] = os.environ) -> Machine:
-    """Find the accelerators that a process with this environment can use.
-
-    Each kind asks its driver's tool, and reads the kernel's files if the tool is absent. In a
-    container or a job, only accelerators that are open to its processes count.
-    """
+    """Find the accelerators that a process with this environment can use. In a container or a job,
+    only accelerators that are open to its processes count."""
     name = platform.node()
-    found = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
-    found = {kind: cards for kind, cards in found.items() if cards}
+    found = {kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())}
     nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
-    if not found:
-        return Machine(host=name, remark=_nothing(name))
-    if len(found) > 1:
-        both = " and ".join(nouns[kind] for kind in found)
-        return Machine(host=name, remark=f"{name} has both {both}")
+    if len(found) != 1:
+        both = f"{name} has both {' and '.join(nouns[kind] for kind in found)}"
+        return Machine(host=name, remark=both if found else _nothing(name))
     ((kind, cards),) = found.items()
     variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
     wanted = environment.get(variable)
@@ -324,12 +307,10 @@ def lock_path() -> Path:
 def host_lock(
     path: Path, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
-    """Hold the lock, because two jobs that measure at once would disturb each other.
-
-    If another job holds it, say so once with `tell` and wait; `check` is called at every attempt,
-    and may raise an error to give up. Yields the file descriptor: processes that inherit it hold
-    the lock too, until the last of them ends.
-    """
+    """Hold the lock, because two jobs that measure at once would disturb each other. If another job
+    holds it, say so once with `tell` and wait; `check` is called at every attempt, and may raise an
+    error to give up. Yields the file descriptor: processes that inherit it hold the lock too, until
+    the last of them ends."""
     # O_NOFOLLOW: the folder is shared with other users.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,7 +1,8 @@
 """How the processes of a job are started: launcher, variables, modules and container.
 
-A launcher is one file in `devices/launchers/`: a function `command`, a function `variables` if it
-needs environment variables, and these constants, all of which may be missing.
+A launcher is one file in `devices/launchers/`: a function `command`, which returns the launcher's
+own words and those that the device's modules and container are put around; a function `variables`
+if it needs environment variables; and these constants, all of which may be missing.
 
 MAX_PROCESSES    the most processes that it can start
 MAX_NODES        the most nodes that it can start them on
@@ -35,7 +36,6 @@ from feedrate.devices import vendor
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.host import cores_granted
 
-RECORDED = ("LD_PRELOAD",)
 RECORDED_PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_"),
     *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_"),
@@ -71,13 +71,6 @@ class Launch(NamedTuple):
     environment: dict[str, str]
 
 
-class Parts(NamedTuple):
-    """A command in two parts; the device's modules and container go between them."""
-
-    outside: list[str]
-    inside: list[str]
-
-
 def prepare(
     spec: RunSpec, module: Sequence[str], folders: Iterable[Path], environment: Mapping[str, str]
 ) -> Launch:
@@ -92,44 +85,47 @@ def prepare(
 def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
     """The command of `prepare`. Raises DeviceError if this is not a Slurm job with those nodes."""
     launcher = plugins.load(LAUNCHERS, spec.launcher)
-    parts: Parts = launcher.command(spec, interpreter(spec.software), list(module))
-    return [*parts.outside, *wrap(spec, parts.inside, folders)]
+    outside, inside = launcher.command(spec, interpreter(spec.software), list(module))
+    return [*outside, *wrap(spec, inside, folders)]
 
 
 def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with the variables that a job needs, and without those of other launchers."""
+    """`environment` with the variables that a job needs, and without those of other launchers; the
+    variables of the device's software take precedence."""
     hidden = [name for names in plugins.declared(LAUNCHERS, "SETS").values() for name in names]
     hidden += plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if not any(fnmatchcase(name, pattern) for pattern in hidden)
-    }
+    hide = [name for name in environment if any(fnmatchcase(name, p) for p in hidden)]
+    kept = {name: value for name, value in environment.items() if name not in hide}
     kept = vendor.with_profile(spec, kept)
-    ranks = spec.count // spec.nodes
-    needed = {
-        "OMP_NUM_THREADS": str(max(1, cores_granted() // ranks)),
+    ours = {
+        "OMP_NUM_THREADS": str(max(1, cores_granted() // (spec.count // spec.nodes))),
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
         # Refuse a checkpoint without safetensors instead of having the hub convert it.
         "DISABLE_SAFETENSORS_CONVERSION": "true",
     }
-    needed |= adapter_class(spec.kind).launch_variables(spec, kept)
-    launcher = plugins.load(LAUNCHERS, spec.launcher)
+    ours |= adapter_class(spec.kind).launch_variables(spec, kept)
+    launcher, software = plugins.load(LAUNCHERS, spec.launcher), spec.software
     if hasattr(launcher, "variables"):
-        needed |= launcher.variables(kept)
-    return software_environment(spec.software, needed, kept)
+        ours |= launcher.variables(kept)
+    ours |= software.environment
+    made = kept | ours
+    if software.modules or software.container:
+        made |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
+        made |= {variables.SET: " ".join(ours), variables.PATH: made.get("PATH", os.defpath)}
+    if software.container:
+        made.pop("PYTHONPATH", None)  # from outside it would override the image's
+    elif software.python and not INSTALLED:
+        made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), made.get("PYTHONPATH")]))
+    return made
 
 
 def recorded_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that affect a job's speed, with their values."""
     of_kinds = plugins.declared(KINDS, "RECORDED_VARIABLES").values()
     prefixes = (*RECORDED_PREFIXES, *(prefix for prefixes in of_kinds for prefix in prefixes))
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in RECORDED or name.startswith(prefixes)
-    }
+    names = [n for n in environment if n == "LD_PRELOAD" or n.startswith(prefixes)]
+    return {name: environment[name] for name in names}
 
 
 def rank_from_environment(
@@ -152,22 +148,6 @@ def interpreter(software: Software) -> str:
     return _from_root(software.python) if "/" in software.python else software.python
 
 
-def software_environment(
-    software: Software, needed: Mapping[str, str], environment: Mapping[str, str]
-) -> dict[str, str]:
-    """`environment` with the variables `needed` by a job; those of `software` take precedence."""
-    ours = {**needed, **software.environment}
-    made = {**environment, **ours}
-    if software.modules or software.container:
-        made |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
-        made |= {variables.SET: " ".join(ours), variables.PATH: made.get("PATH", os.defpath)}
-    if software.container:
-        made.pop("PYTHONPATH", None)  # from outside it would override the image's
-    elif software.python and not INSTALLED:
-        made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), made.get("PYTHONPATH")]))
-    return made
-
-
 def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
     """`command` inside the modules and the container of a job, with access to `folders`."""
     software, wrapped = spec.software, list(command)
@@ -186,12 +166,29 @@ def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) ->
 
 
 def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
-    """Raise DeviceError if the job's processes cannot be started here with `environment`. Only
-    software other than this process's own is tried."""
-    software = spec.software
-    needed = check_programs(spec, environment)
-    if software.python or software.modules or software.container:
-        _probe(spec, needed, environment)
+    """Raise DeviceError if the job's processes cannot be started here with `environment`. Software
+    other than this process's own is tried: the worker is imported inside modules and container."""
+    software, needed = spec.software, check_programs(spec, environment)
+    if not (software.python or software.modules or software.container):
+        return
+    try:
+        command = wrap(spec, ["sh", "-c", _PROBE, "sh", *needed])
+        answer = ask(command, PROBE_S, environment, dies_with_us=True)
+    except NO_ANSWER as error:
+        raise DeviceError(f"software: its test run did not end: {error}") from None
+    if not (code := answer.returncode):
+        return
+    lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
+    said, load = (lines or ["no message"])[-1], f"`module load {' '.join(software.modules)}`"
+    reasons = {
+        _NO_MODULES: "software.modules: a login bash has no command `module` here",
+        _NOT_LOADED: f"software.modules: {load} failed: {said}",
+        _NOT_FOUND: _absent(said),
+        _NOT_RUN: f"software: {interpreter(software)} cannot run the training job: {said}",
+        _NO_COMMAND: _absent("apptainer"),
+    }
+    other = f"software: the processes cannot be started (exit code {code}): {said}"
+    raise DeviceError(reasons.get(code, other))
 
 
 def check_programs(spec: RunSpec, environment: Mapping[str, str]) -> list[str]:
@@ -210,33 +207,6 @@ def check_programs(spec: RunSpec, environment: Mapping[str, str]) -> list[str]:
     return needed
 
 
-def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Find the programs inside the modules and the container, and import the worker there. Raises
-    DeviceError."""
-    try:
-        command = wrap(spec, ["sh", "-c", _PROBE, "sh", *needed])
-        answer = ask(command, PROBE_S, environment, dies_with_us=True)
-    except NO_ANSWER as error:
-        raise DeviceError(f"software: its test run did not end: {error}") from None
-    if answer.returncode:
-        lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
-        raise DeviceError(_reason(spec.software, answer.returncode, (lines or ["no message"])[-1]))
-
-
-def _reason(software: Software, code: int, said: str) -> str:
-    """Why a test run failed, from its exit code and the last line that it `said`."""
-    load = f"`module load {' '.join(software.modules)}`"
-    reasons = {
-        _NO_MODULES: "software.modules: a login bash has no command `module` here",
-        _NOT_LOADED: f"software.modules: {load} failed: {said}",
-        _NOT_FOUND: _absent(said),
-        _NOT_RUN: f"software: {interpreter(software)} cannot run the training job: {said}",
-        _NO_COMMAND: _absent("apptainer"),
-    }
-    other = f"software: the processes cannot be started (exit code {code}): {said}"
-    return reasons.get(code, other)
-
-
 def _absent(program: str) -> str:
     for launcher, needed in plugins.declared(LAUNCHERS, "PROGRAM").items():
         if program == needed:
@@ -248,32 +218,21 @@ def _absent(program: str) -> str:
 
 
 def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
-    """The command that enters the container, with its folders mounted."""
+    """The command that enters the container, with these folders mounted: the project's, the
+    package's, a local checkpoint's, and `folders`."""
     image = str(spec.software.container)
     flags = plugins.declared(KINDS, "CONTAINER_FLAGS").get(spec.kind, ())
-    mounts = [
-        f"--mount=type=bind,{_quoted('src', folder)},{_quoted('dst', folder)}"
-        for folder in _mounted(spec, folders)
-    ]
-    path = image if "://" in image else _from_root(image)
-    return ["apptainer", "exec", *flags, *mounts, path]
-
-
-def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
-    """The folders to mount: the project's, the package's, a local checkpoint's, and `folders`."""
     checkpoint = Path(spec.settings.model.checkpoint or ".")
     own = [checkpoint] if checkpoint.is_dir() else []
     mounted: list[Path] = []
     for folder in (path.resolve() for path in (Path.cwd(), SOURCES, *own, *folders)):
         if not any(folder.is_relative_to(above) for above in mounted):
             mounted.append(folder)
-    return mounted
-
-
-def _quoted(key: str, folder: Path) -> str:
-    """A field of --mount, quoted as in CSV, since a folder's name may contain a comma."""
-    value = str(folder).replace('"', '""')
-    return f'"{key}={value}"'
+    # Quoted as in CSV, since a folder's name may contain a comma.
+    names = [str(folder).replace('"', '""') for folder in mounted]
+    mounts = [f'--mount=type=bind,"src={name}","dst={name}"' for name in names]
+    path = image if "://" in image else _from_root(image)
+    return ["apptainer", "exec", *flags, *mounts, path]
 
 
 def _from_root(path: str) -> str:

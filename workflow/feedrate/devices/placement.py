@@ -72,12 +72,10 @@ class Placement(NamedTuple):
 
 
 def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
-    """Bind this process to its share of the cores, and limit OMP_NUM_THREADS to their number.
-
-    Call it before torch is imported. A rank with fewer cores than the launcher's process has been
-    bound by the launcher, and keeps its cores. A rank alone keeps to its device's NUMA node, if it
-    sees no other device: on Gaudi it gets any of them.
-    """
+    """Bind this process to its share of the cores, and limit OMP_NUM_THREADS to their number. Call
+    it before torch is imported. A rank with fewer cores than the launcher's process has been bound
+    by the launcher, and keeps its cores. A rank alone keeps to its device's NUMA node, if it sees
+    no other device: on Gaudi it gets any of them."""
     granted = os.sched_getaffinity(os.getppid())
     mine = os.sched_getaffinity(0)
     if not mine < granted:
@@ -97,12 +95,10 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
 
 
 def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[int]]:
-    """The logical CPUs of each local rank; `wanted` is the NUMA node of each rank's device.
-
-    Shares are disjoint, cover all `cpus` and differ by at most one CPU. The CPUs of a node go
-    evenly to the ranks whose devices are on that node; the rest fill the other shares. Siblings
-    of a core stay together if the counts allow it. With fewer CPUs than ranks, ranks share CPUs.
-    """
+    """The logical CPUs of each local rank; `wanted` is the NUMA node of each rank's device. Shares
+    are disjoint, cover all `cpus` and differ by at most one CPU. The CPUs of a node go evenly to
+    the ranks whose devices are on that node; the rest fill the other shares. Siblings of a core
+    stay together if the counts allow it. With fewer CPUs than ranks, ranks share CPUs."""
     ordered = sorted(cpus)
     ranks = len(wanted)
     if len(ordered) < ranks:

@@ -33,11 +33,9 @@ sys.exit({_LACKS} if found is None else {_TOO_OLD} if sys.version_info < {OLDEST
 
 
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
-    """The spec with an interpreter that has the vendor's software.
-
-    Unchanged if the kind needs none, if the device's entry names its software, or if the user names
-    no interpreter and this one has it. Raises DeviceError if no interpreter here has it.
-    """
+    """The spec with an interpreter that has the vendor's software. Unchanged if the kind needs
+    none, if the device's entry names its software, or if the user names no interpreter and this one
+    has it. Raises DeviceError if no interpreter here has it."""
     module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
     if module is None or spec.software != Software(environment=spec.software.environment):
         return spec
@@ -45,24 +43,21 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
         return spec
     tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
     answers = {python: _asked(python, module, environment) for python in tried}
-    having = [python for python, code in answers.items() if code in (_HAS, _TOO_OLD)]
+    having = [python for code in (_HAS, _TOO_OLD) for python in tried if answers[python] == code]
     if not having:
         raise DeviceError(
             f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
             f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
             f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
         )
-    best = next((python for python in having if answers[python] == _HAS), having[0])
-    software = msgspec.structs.replace(spec.software, python=best)
+    software = msgspec.structs.replace(spec.software, python=having[0])
     return msgspec.structs.replace(spec, software=software)
 
 
 def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` with what the vendor's profile file adds. It takes no variable away, and of
-    those that are set it only extends lists such as PATH.
-
-    A container and a login shell, which loads modules, bring these variables themselves.
-    """
+    those that are set it only extends lists such as PATH. A container and a login shell, which
+    loads modules, bring these variables themselves."""
     made = dict(environment)
     file = plugins.declared(KINDS, "VENDOR_PROFILE").get(spec.kind, "")
     if not Path(file).is_file() or spec.software.container or spec.software.modules:

@@ -16,10 +16,9 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.plan import LevelSettings, study_settings
+from feedrate.config.plan import LevelSettings
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import adapt_keys
 from feedrate.config.values import Level, cell_name
 from feedrate.core import slurm, variables
 from feedrate.core.files import digest_value
@@ -121,15 +120,11 @@ def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
 
 
 def _ladder(project: Project, name: str, device: str) -> Ladder:
-    study, entry = project.studies[name], project.devices[device]
-    set_by = LevelSettings(study, adapt_keys(study, device, entry), project.config)
-    common = study_settings(project, name, device)
+    study, by_level = project.studies[name], LevelSettings(project, name, device)
     ladder: Ladder = {}
     for factor in study.ladder:
         levels = study.factors[factor].levels
-        made: list[Parts] = [
-            msgspec.to_builtins(set_by.of(common, {factor: level})) for level in levels
-        ]
+        made: list[Parts] = [msgspec.to_builtins(by_level.of({factor: level})) for level in levels]
         differ = {
             part: [key for key in values if any(one[part][key] != values[key] for one in made)]
             for part, values in made[0].items()

@@ -69,15 +69,14 @@ print("\\n" + json.dumps(answers))
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was looked at, such as `Python` or `h100: torchao`."""
 
     outlook: Outlook
     subject: str
-    """The subject: `Python`, `h100: torchao`."""
     text: str
-    """The finding, in one sentence without a full stop."""
+    """One sentence without a full stop."""
     remedy: str = ""
-    """The remedy; empty if it is fine."""
+    """Empty if it is fine."""
     studies: list[str] = []
     """The studies that it concerns; empty: all."""
 
@@ -101,9 +100,8 @@ class Asked(NamedTuple):
 
     def studies(self, wanted: Mapping[str, Collection[Any]]) -> list[str]:
         """The studies with a run in which one of these settings has one of these values."""
-        of = {setting: attrgetter(f"settings.{setting}") for setting in wanted}
-        using = (s for s in self.specs for name, known in wanted.items() if of[name](s) in known)
-        return sorted({spec.study for spec in using})
+        of = [(attrgetter(f"settings.{setting}"), known) for setting, known in wanted.items()]
+        return sorted({s.study for s in self.specs for value, known in of if value(s) in known})
 
     def package(
         self, subject: str, questions: Sequence[str], use: str, studies: Sequence[str] = ()
@@ -119,28 +117,25 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
     """The findings for these runs: fine, will fail, will be slow, or unknown. `here`: they run on
     this host, whose devices and software are looked at. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
-    found = list(_of_host(project, runs, here=here))
+    version = f"{platform.python_version()}, for Snakemake and reports"
+    found = [Finding(FINE, "Python", version), _disk(project, runs)]
+    if job := os.environ.get(slurm.JOB_ID):
+        found.append(Finding(FINE, "Slurm", f"this is job {job}, on {platform.node()}"))
+    if here and runs:
+        found += [_shared_memory(runs), _cores(runs), _numa(runs)]
     for device, group in groupby(runs, key=attrgetter("device")):
-        command = f"srun … python -m feedrate doctor --device {device}"
-        own: Iterable[Finding] = [
-            Finding(UNKNOWN, "node", "its nodes cannot be seen from here", f"run there: {command}")
-        ]
+        use = f"run there: srun … python -m feedrate doctor --device {device}"
+        own = [Finding(UNKNOWN, "node", "its nodes cannot be seen from here", use)]
         if here:
-            own = _of_device(project, project.devices[device], list(group))
+            own = list(_of_device(project, project.devices[device], list(group)))
         found += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
     return found
 
 
-def _of_host(project: Project, specs: Sequence[RunSpec], *, here: bool) -> Iterator[Finding]:
-    """About this host; its memory and cores only if the runs are `here`."""
-    yield Finding(FINE, "Python", f"{platform.python_version()}, for Snakemake and reports")
-    yield _disk(project, specs)
-    if job := os.environ.get(slurm.JOB_ID):
-        yield Finding(FINE, "Slurm", f"this is job {job}, on {platform.node()}")
-    if here and specs:
-        yield _shared_memory(specs)
-        yield _cores(specs)
-        yield _numa(specs)
+def _judged(
+    fine: bool, subject: str, text: str, remedy: str, otherwise: Outlook = FAILS
+) -> Finding:
+    return Finding(FINE, subject, text) if fine else Finding(otherwise, subject, text, remedy)
 
 
 def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
@@ -154,50 +149,41 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
             wanted.append(Path(paths.CHECKPOINT.format(checkpoint=key)))
     needed_gib = RESULTS_GIB + FETCHED_GIB * any(not path.exists() for path in wanted)
     text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
-    if free_gib < needed_gib:
-        return Finding(FAILS, "disk", text, "free some space, or clone the project elsewhere")
-    return Finding(FINE, "disk", text)
+    use = "free some space, or clone the project elsewhere"
+    return _judged(free_gib >= needed_gib, "disk", text, use)
 
 
 def _shared_memory(specs: Sequence[RunSpec]) -> Finding:
-    """Whether /dev/shm holds the batches that workers have ready."""
-    needed_gib = max(map(_shared_gib, specs))
+    """Whether /dev/shm holds the batches that workers have ready on one host."""
+    needed_gib = 0.0
+    for spec in specs:
+        loader, model = spec.settings.loader, spec.settings.model
+        transfer = loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
+        side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
+        picture = 3 * side_px**2 * (4 if transfer == "float32" else 1)
+        ready = loader.workers * loader.prefetch_factor * spec.settings.train.batch_size
+        if loader.decode != "device":
+            gib = spec.count // spec.nodes * ready * picture / host.GIB
+            needed_gib = max(needed_gib, gib)
     try:
         free_gib = shutil.disk_usage(SHARED).free / host.GIB
     except OSError:
         return Finding(UNKNOWN, "shared memory", f"there is no {SHARED}", "mount a tmpfs there")
     text = f"{free_gib:.2f} GiB are free in {SHARED}; the workers' batches need {needed_gib:.2f}"
-    if free_gib < needed_gib:
-        remedy = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
-        return Finding(FAILS, "shared memory", text, remedy)
-    return Finding(FINE, "shared memory", text)
-
-
-def _shared_gib(spec: RunSpec) -> float:
-    """Shared memory that a run's ready batches take at least on one host, GiB."""
-    loader, model = spec.settings.loader, spec.settings.model
-    if loader.decode == "device":
-        return 0.0
-    transfer = loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
-    side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
-    picture = 3 * side_px**2 * (4 if transfer == "float32" else 1)
-    ready = loader.workers * loader.prefetch_factor * spec.settings.train.batch_size
-    return spec.count // spec.nodes * ready * picture / host.GIB
+    use = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
+    return _judged(free_gib >= needed_gib, "shared memory", text, use)
 
 
 def _cores(specs: Sequence[RunSpec]) -> Finding:
     """Whether each rank has a core, and on accelerators each worker process too."""
-    ranks = ((spec, spec.count // spec.nodes) for spec in specs)
-    needed = max(
-        number * (1 + (spec.kind != "cpu" and loader.decode != "device") * loader.workers)
-        for spec, number in ranks
-        for loader in [spec.settings.loader]
-    )
-    granted = host.cores_granted()
+    needed, granted = 0, host.cores_granted()
+    for spec in specs:
+        loader = spec.settings.loader
+        workers = loader.workers if spec.kind != "cpu" and loader.decode != "device" else 0
+        needed = max(needed, spec.count // spec.nodes * (1 + workers))
     text = f"{granted} cores for {needed} ranks and workers; {host.memory_gib():.0f} GiB of memory"
-    if granted < needed:
-        return Finding(SLOW, "cores", text, "ask for more cores (Slurm: cpus_per_task)")
-    return Finding(FINE, "cores", text)
+    use = "ask for more cores (Slurm: cpus_per_task)"
+    return _judged(granted >= needed, "cores", text, use, SLOW)
 
 
 def _numa(specs: Sequence[RunSpec]) -> Finding:
@@ -241,7 +227,7 @@ def _of_device(project: Project, device: Device, specs: list[RunSpec]) -> Iterat
 
 def _cards(device: Device, spec: RunSpec) -> Finding:
     """Whether the host has the model and number of accelerators that a job needs."""
-    many, needed = plugins.declared(KINDS, "NOUNS")[spec.kind][1], spec.count // spec.nodes
+    (_, many), needed = plugins.declared(KINDS, "NOUNS")[spec.kind], spec.count // spec.nodes
     machine = host.look()
     models = machine.models if machine.kind == spec.kind else []
     found = ", ".join(f"{number} x {model}" for model, number in Counter(models).items())
@@ -269,16 +255,12 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
 
 def _trackers(asked: Asked, wanted: Sequence[str]) -> Iterator[Finding]:
     """The trackers of the configuration that the interpreter of the jobs lacks."""
-    has = asked.answers.get("trackers", wanted)
+    has, python = asked.answers.get("trackers", wanted), asked.python
+    use = f"{python} -m pip install --no-deps -r requirements/trackers.txt"
+    allowed = f"allowed here: {', '.join(has)}" if has else "no tracker is installed there"
     for name in (name for name in wanted if name not in has):
-        allowed = f"allowed here: {', '.join(has)}" if has else "no tracker is installed there"
-        yield Finding(
-            FAILS,
-            "trackers",
-            f"config/config.yaml: trackers: {name} is not allowed, because {asked.python} has no "
-            f"package {name} ({allowed})",
-            f"{asked.python} -m pip install --no-deps -r requirements/trackers.txt",
-        )
+        why = f"{name} is not allowed, because {python} has no package {name} ({allowed})"
+        yield Finding(FAILS, "trackers", f"config/config.yaml: trackers: {why}", use)
 
 
 def _bf16(asked: Asked) -> Iterator[Finding]:
@@ -295,9 +277,8 @@ def _software(asked: Asked) -> Iterator[Finding]:
     """Python and the packages that all kinds need."""
     if not asked.answers:
         text = f"{asked.python} did not answer within {ANSWER_S} s, or its image is not here yet"
-        yield Finding(
-            UNKNOWN, "Python", text, "start it by hand, with the same modules and container"
-        )
+        use = "start it by hand, with the same modules and container"
+        yield Finding(UNKNOWN, "Python", text, use)
         return
     text = f"{'.'.join(map(str, asked.answers['python']))} ({asked.python})"
     if tuple(asked.answers["python"]) < vendor.OLDEST:
@@ -307,8 +288,8 @@ def _software(asked: Asked) -> Iterator[Finding]:
         yield Finding(FINE, "Python", text)
     if missing := asked.answers["missing"]:
         install = plugins.declared(__name__, "INSTALL")
-        remedy = install.get(asked.specs[0].kind, "run `make setup` again")
+        use = install.get(asked.specs[0].kind, "run `make setup` again")
         text = f"{asked.python} lacks {', '.join(missing)}"
-        yield Finding(FAILS, "packages", text, remedy.replace("PYTHON", asked.python))
+        yield Finding(FAILS, "packages", text, use.replace("PYTHON", asked.python))
     elif not asked.error("torch"):
         yield Finding(FINE, "torch", str(asked.answers["torch"]))

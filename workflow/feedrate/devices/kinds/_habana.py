@@ -9,6 +9,7 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from feedrate.core.files import write_json
 from feedrate.devices.base import BF16_AUTOCAST, Counter, DeviceError, counter
 
 OPTIMUM = "optimum-habana"
-"""The value of `hpu.trainer` by default."""
 
 SAME_NAME = (
     "pipelining_fwd_bwd", "non_blocking_data_copy", "minimize_memory", "sdp_on_bf16",
@@ -43,21 +43,14 @@ INTELS_TORCH = re.compile(r".*\+(git|hpu)")
 """Versions of Intel's builds of torch, as the bridge knows them: `2.6.0+git74cd574` up to Gaudi
 software 1.21, then `2.9.0+hpu.1.23.0.695`."""
 
-CLIP_CLASSES = (
-    "CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder",
-    "CLIPVisionTransformer", "CLIPVisionModel",
-)  # fmt: skip
-"""The classes of CLIP that optimum-habana replaces."""
-
 
 def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int) -> Any:
     """The arguments of `hpu.trainer`, from those that all kinds share and the run's settings."""
-    hpu, train = settings.hpu, settings.train
-    compiled = hpu.mode == "compile"
-    both = {
+    hpu, compiled = settings.hpu, settings.hpu.mode == "compile"
+    arguments = {
         **common,
         "adam_epsilon": hpu.adam_epsilon,
-        "bf16": train.precision in BF16_AUTOCAST,
+        "bf16": settings.train.precision in BF16_AUTOCAST,
         "ddp_bucket_cap_mb": hpu.ddp_bucket_cap_mb,
         "ddp_find_unused_parameters": False,
         "torch_compile": compiled,
@@ -68,12 +61,11 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
     if hpu.trainer != OPTIMUM:
         from transformers import TrainingArguments
 
-        return TrainingArguments(**both)
+        return TrainingArguments(**arguments)
     from optimum.habana import GaudiTrainingArguments
 
-    return GaudiTrainingArguments(
-        **both, **gaudi_arguments(settings, common["output_dir"], warmup_steps)
-    )
+    arguments |= gaudi_arguments(settings, common["output_dir"], warmup_steps)
+    return GaudiTrainingArguments(**arguments)
 
 
 def gaudi_arguments(settings: Settings, folder: str, warmup_steps: int) -> dict[str, Any]:
@@ -107,15 +99,11 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
     if hpu.trainer != OPTIMUM:
         yield from stock_refusals(spec.settings)
     if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
-        yield (
-            f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
-            f"train.strategy: fast_ddp, not {train.strategy}"
-        )
+        needs = f"needs train.strategy: fast_ddp, not {train.strategy}"
+        yield f"hpu.hpu_graphs_for_training: true on {spec.count} devices {needs}"
     if hpu.fused_adam and train.optimizer != "adamw_torch":
-        yield (
-            f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
-            "set hpu.fused_adam to false"
-        )
+        why = "has no effect with hpu.fused_adam: true; set hpu.fused_adam to false"
+        yield f"train.optimizer: {train.optimizer} {why}"
     if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
         yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
     if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
@@ -130,16 +118,12 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
 
 
 def stock_refusals(settings: Settings) -> Iterator[str]:
-    """A sentence that names all that the Trainer of transformers cannot do on Gaudi.
-
-    It never marks the end of a step, so in lazy mode all steps between two logs would become one
-    graph.
-    """
-    hpu, train = settings.hpu, settings.train
+    """A sentence that names all that the Trainer of transformers cannot do on Gaudi. It never marks
+    the end of a step, so in lazy mode all steps between two logs would become one graph."""
+    hpu = settings.hpu
     wanted = [f"hpu.{n}: {level_text(value)}" for n in NOT_STOCK if (value := getattr(hpu, n))]
-    wanted += ["hpu.mode: lazy"] * (hpu.mode == "lazy")
-    wanted += ["train.strategy: fast_ddp"] * (train.strategy == "fast_ddp")
-    wanted += ["train.precision: fp8"] * (train.precision == "fp8")
+    lacking = {"hpu.mode": "lazy", "train.strategy": "fast_ddp", "train.precision": "fp8"}
+    wanted += [f"{n}: {value}" for n, value in lacking.items() if attrgetter(n)(settings) == value]
     if wanted:
         yield f"hpu.trainer: transformers does not offer {', '.join(wanted)}; use optimum-habana"
 
@@ -159,11 +143,9 @@ def importable(module: str) -> bool:
 
 
 def adapt_models() -> None:
-    """Replace parts of transformers with the library's own versions, as the published script does.
-
-    CLIP remains as in transformers: the attention of 1.21.2 confuses heads and tokens, so that the
-    text tower fails and the image tower computes something else.
-    """
+    """Replace parts of transformers with the library's own versions, as the published script does,
+    but for CLIP: the attention of 1.21.2 confuses heads and tokens, so that the text tower fails
+    and the image tower computes something else."""
     try:
         adapting = importlib.import_module("optimum.habana.transformers.modeling_utils")
     except IndexError:
@@ -171,12 +153,10 @@ def adapt_models() -> None:
             "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; install "
             "pip in the same environment"
         ) from None
-    clip = importlib.import_module("transformers.models.clip.modeling_clip")
-    # Tests run this with transformers 5, which lacks some of them.
-    stock = {name: getattr(clip, name) for name in CLIP_CLASSES if hasattr(clip, name)}
+    clip = vars(importlib.import_module("transformers.models.clip.modeling_clip"))
+    stock = dict(clip)
     adapting.adapt_transformers_to_gaudi()
-    for name, kind in stock.items():
-        setattr(clip, name, kind)
+    clip.update(stock)
 
 
 class Corrections:
@@ -203,11 +183,8 @@ class Corrections:
         return self.get_batch_samples(*args, **kwargs)
 
     def compute_loss(self, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """The loss as this micro-step's share of the mean over the optimizer step.
-
-        GaudiTrainer divides by the number of micro-steps only with `pipelining_fwd_bwd`; otherwise
-        its gradients are too large by this factor.
-        """
+        """The loss, divided by the number of micro-steps. GaudiTrainer does so only with
+        `pipelining_fwd_bwd`; otherwise its gradients are too large by this factor."""
         trainer: Any = self
         loss = super().compute_loss(model, *args, **kwargs)  # type: ignore[misc]
         divides = trainer.args.use_lazy_mode and trainer.args.pipelining_fwd_bwd
@@ -217,13 +194,11 @@ class Corrections:
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Predict, with all steps in the library's rate: there may be fewer than warm-up steps.
-
         Graphs for inference replace the model's forward pass for good, by one without gradients.
-        The pass for training is put back, since the ceilings train after the evaluation.
-        """
+        The pass for training is put back, since the ceilings train after the evaluation."""
         trainer: Any = self
         arguments, own = trainer.args, vars(trainer.model)
-        forward = {name: own[name] for name in ("forward",) if name in own}
+        forward = {"forward": own["forward"]} if "forward" in own else {}
         warmup, arguments.throughput_warmup_steps = arguments.throughput_warmup_steps, 0
         try:
             return super().predict(*args, **kwargs)  # type: ignore[misc]
@@ -235,11 +210,9 @@ class Corrections:
 
 
 def gaudi_counter(module: str | None) -> Counter:
-    """The energy counter of the Gaudi with this module number, from its driver (package pyhlml of
-    the Gaudi software).
-
-    A lone process gets any card and no number, so its energy is known only on a host with one card.
-    """
+    """The energy counter of the Gaudi with this module number (package pyhlml of the Gaudi
+    software). A lone process gets any card and no number, so its energy is known only on a host
+    with one card."""
 
     def find(hlml: Any) -> Any:
         cards = map(hlml.hlmlDeviceGetHandleByIndex, range(hlml.hlmlDeviceGetCount()))

@@ -255,11 +255,9 @@ class DeviceAdapter(Adapter):
 
 
 def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:
-    """Raise DeviceError if a torch with code for these architectures has none for a GPU.
-
-    A GPU runs code for its own major and at most its own minor version (sm_86 on 8.9), and compiles
-    PTX of any version up to its own (compute_90).
-    """
+    """Raise DeviceError if a torch with code for these architectures has none for a GPU. A GPU runs
+    code for its own major and at most its own minor version (sm_86 on 8.9), and compiles PTX of any
+    version up to its own (compute_90)."""
     for name in built_for:
         kind, _, digits = name.rstrip("af").rpartition("_")
         version = int(digits[:-1]), int(digits[-1])
@@ -286,10 +284,8 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
 
 
 def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
-    """`device` of the `machine` event, as far as NVML tells; `since_s` is in s since 1970. Of it,
-    `busy`: share of the time since then with a kernel. `slowed_by` certainly lowers the clocks,
-    `limited_by` may be usual there. `others`: processes of others on the GPU, `others_busy`: the
-    largest share of its cores that one of them has used since then."""
+    """`device` of the `machine` event (docs/architecture.md), as far as NVML tells; `since_s`, in s
+    since 1970, is where `busy` and `others_busy` begin."""
     try:
         import pynvml
 

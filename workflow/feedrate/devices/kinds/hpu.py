@@ -124,7 +124,14 @@ class DeviceAdapter(Adapter):
         for module, package in packages.items():
             if not _habana.importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
-        self._hpu: Any = _bridge()
+        try:
+            self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
+        except (AssertionError, AttributeError, ImportError, OSError) as error:
+            known = _habana.INTELS_TORCH.match(torch.__version__)
+            stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
+            tried = f"with torch {torch.__version__}{stock}"
+            why = f"habana_frameworks cannot be imported {tried} ({error})"
+            raise DeviceError(why) from error
         self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
@@ -140,11 +147,9 @@ class DeviceAdapter(Adapter):
             return [Card(name) for (name,) in rows]
         found = []
         for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
-            vendor, device = (
-                kernel_text(entry / f"device/{name}") for name in ("vendor", "device")
-            )
+            vendor, number = (kernel_text(entry / "device" / name) for name in ("vendor", "device"))
             if vendor == PCI_VENDOR and (host.DEV / "accel" / entry.name).exists():
-                found.append(Card(GAUDI_MODELS.get(device, "Gaudi of an unknown generation")))
+                found.append(Card(GAUDI_MODELS.get(number, "Gaudi of an unknown generation")))
         return found
 
     @classmethod
@@ -166,8 +171,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Contradictions with the number of devices and nodes, the optimizer and the lists of
-        operations, and what the Trainer of transformers lacks."""
+        """Contradictions, and what the Trainer of transformers lacks."""
         yield from _habana.contradictions(spec)
 
     @classmethod
@@ -184,8 +188,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
-        """Set the variables that the Gaudi software reads when torch loads it; write the lists of
-        operations to `folder`."""
+        """Set the variables that the Gaudi software reads when torch loads it."""
         hpu = spec.settings.hpu
         cls.trainer = hpu.trainer
         os.environ |= cls.launch_variables(spec, os.environ)
@@ -286,8 +289,7 @@ class DeviceAdapter(Adapter):
         return type("JobTrainer", (_habana.Corrections, GaudiTrainer), {})
 
     def update(self, trainer: Any) -> None:
-        """GaudiTrainer's optimizer step, with its own norm. Gradients keep their memory, as graphs
-        require."""
+        """GaudiTrainer's optimizer step. Gradients keep their memory, as graphs require."""
         if self.trainer != OPTIMUM:
             super().update(trainer)
             return
@@ -308,15 +310,11 @@ class DeviceAdapter(Adapter):
         return partial(all_reduce_gradients, use_hpu_graphs=True)
 
     def serve(self, model: Any, settings: Settings) -> Any:
-        """The model for inference in `hpu.mode`; in lazy mode passes are replayed as graphs if
-        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for precisions other
-        than fp32 and bf16."""
-        precision = settings.train.precision
-        if precision not in ("fp32", "bf16"):
-            raise UnsupportedError(
-                f"train.precision: {precision} is not available on hpu in inference "
-                "(allowed: fp32, bf16)"
-            )
+        """The model for inference in `hpu.mode`. Raises UnsupportedError for precisions other than
+        fp32 and bf16."""
+        if (precision := settings.train.precision) not in ("fp32", "bf16"):
+            why = f"{precision} is not available on hpu in inference (allowed: fp32, bf16)"
+            raise UnsupportedError(f"train.precision: {why}")
         placed = model.to(self.device)
         if settings.hpu.mode == "compile":
             import torch
@@ -329,17 +327,3 @@ class DeviceAdapter(Adapter):
         """Submit the operations that lazy mode has collected."""
         if os.environ.get(LAZY_MODE) == "1":
             importlib.import_module("habana_frameworks.torch.core").mark_step()
-
-
-def _bridge() -> Any:
-    """The module of the device. Raises DeviceError if the bridge cannot be imported."""
-    try:
-        return importlib.import_module("habana_frameworks.torch.hpu")
-    except (AssertionError, AttributeError, ImportError, OSError) as error:
-        import torch
-
-        known = _habana.INTELS_TORCH.match(torch.__version__)
-        stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
-        raise DeviceError(
-            f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} ({error})"
-        ) from error

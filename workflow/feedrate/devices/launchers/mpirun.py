@@ -8,7 +8,6 @@ differ: to give neighbouring ranks one socket, version 4 needs `--rank-by core` 
 from collections.abc import Mapping
 
 from feedrate.config.spec import RunSpec
-from feedrate.devices.launch import Parts
 
 MAX_NODES = 1
 PROGRAM = "mpirun"
@@ -27,10 +26,10 @@ MASTER_PORT = "29500"
 """The port where the ranks meet: the default of optimum-habana's launcher (1.21.2)."""
 
 
-def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
+def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
     """mpirun with one process per device, also on fewer cores than that, and without binding."""
     placed = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none", "--allow-run-as-root"]
-    return Parts([], [PROGRAM, "-n", str(spec.count), *placed, python, "-m", *module])
+    return [], [PROGRAM, "-n", str(spec.count), *placed, python, "-m", *module]
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:

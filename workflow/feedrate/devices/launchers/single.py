@@ -1,13 +1,12 @@
 """One process, started directly."""
 
 from feedrate.config.spec import RunSpec
-from feedrate.devices.launch import Parts
 
 MAX_PROCESSES = 1
 MAX_NODES = 1
 DEFAULT_FOR = "process"
 
 
-def command(_spec: RunSpec, python: str, module: list[str]) -> Parts:
+def command(_spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
     """The interpreter itself."""
-    return Parts([], [python, "-m", *module])
+    return [], [python, "-m", *module]

@@ -9,12 +9,10 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from feedrate.config.spec import RunSpec
 from feedrate.core import slurm
 from feedrate.devices.base import DeviceError
-from feedrate.devices.launch import Parts
 
 DEFAULT_FOR = "nodes"
 
@@ -24,18 +22,10 @@ WAIT_S = 600
 """How long a node waits for the others, s; they may have to fetch an image first."""
 
 
-class Meeting(NamedTuple):
-    """Where the nodes of a job find each other."""
-
-    job: str
-    host: str
-    port: int
-
-
-def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
+def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
     """One torchrun on each node. The step uses all resources that the job has on its nodes, and
     srun binds nothing: each rank binds itself."""
-    where = meeting(spec.nodes)
+    job, host, port = meeting(spec.nodes)
     outside = [
         *("srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"),
         *("--kill-on-bad-exit=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
@@ -43,15 +33,14 @@ def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
     inside = [
         *(python, "-m", "feedrate", "node", f"--nnodes={spec.nodes}"),
         *(f"--nproc_per_node={spec.count // spec.nodes}", "--rdzv_backend=c10d"),
-        *(f"--rdzv_endpoint={where.host}:{where.port}", f"--rdzv_id={where.job}"),
-        *("--module", "--", *module),
+        *(f"--rdzv_endpoint={host}:{port}", f"--rdzv_id={job}", "--module", "--", *module),
     ]
-    return Parts(outside, inside)
+    return outside, inside
 
 
-def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> Meeting:
-    """The meeting point on the first node of this Slurm job. Raises DeviceError without a job of so
-    many nodes."""
+def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
+    """The number of this Slurm job, and host and port on its first node where the nodes meet.
+    Raises DeviceError without a job of so many nodes."""
     # Of Slurm's variables, Snakemake's job step keeps only this one; scontrol gives the rest.
     job = environment.get(slurm.JOB_ID, "")
     if not job.isdigit():
@@ -67,7 +56,7 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> Meeting:
             f"the job asked for {nodes} nodes and got {len(hosts)} ({listed}), Slurm job {job}"
         )
     address = _field("NodeAddr", _scontrol("show", "node", hosts[0]))
-    return Meeting(job, address, FIRST_PORT + int(job) % PORTS)
+    return job, address, FIRST_PORT + int(job) % PORTS
 
 
 def _scontrol(*arguments: str) -> str:
