@@ -4,6 +4,7 @@ Without the script a page says the same: tables are tables, and links lead to ro
 """
 
 import html
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +346,11 @@ def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None =
 def render(settings: PageSettings, inputs: Inputs) -> str:
     """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
     Raises ConfigError where an input is missing or wrong."""
-    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
-    made: str = kind.render(settings, inputs)
-    return page(settings.title, made) if settings.part == "table" else made
+    package = f"feedrate.report.{settings.part}s"
+    kind = plugins.load(package, settings.kind)
+    if settings.part == "table":
+        return page(settings.title, kind.render(settings, inputs))
+    # By its name, because tables do not depend on it, and matplotlib takes long to import.
+    canvas = importlib.import_module(f"{package}._canvas")
+    drawn: str = canvas.as_svg(kind.render, settings, inputs)
+    return drawn

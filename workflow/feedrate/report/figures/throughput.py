@@ -1,5 +1,4 @@
-"""Throughput along one factor: a panel for each device, one for published and one for imported
-numbers."""
+"""Throughput along one factor: a panel for each device, for published and for imported numbers."""
 
 import textwrap
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ NEEDS = ("cells", "runs", "published", "imported")
 ORDER = 110
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Each panel has its own scale: a published eight-card server is not a laptop."""
     factor = settings.factor
@@ -75,26 +73,22 @@ def _panel(
     labels = []
     for index, line in enumerate(lines):
         look = canvas.style(index)
-        canvas.series(axes, line, **look.line, linewidth=1.8, markersize=7)
-        canvas.dots(axes, line, runs, look.color)
+        canvas.series(axes, line, **look, linewidth=1.8, markersize=7)
+        canvas.dots(axes, line, runs, look["color"])
         for place, point in enumerate(line.points):
             if point.failed:
                 # Of adjacent crosses with one status only the last is labelled.
                 following = line.points[place + 1].status if place + 1 < len(line.points) else ""
                 word = "" if following == point.status else text.STATUS_WORDS[point.status]
-                _cross(axes, place, index, word, look.color)
+                # A cross at the lower edge, with the reason.
+                at = place, (0.04 + 0.09 * index) * axes.get_ylim()[1]
+                axes.plot(*at, "x", color=look["color"], markersize=8, markeredgewidth=2)
+                canvas.label(axes, word, at, (7, 0), color=look["color"])
         if line.valid:
             alone = len(lines) == 1 and not line.published
             name = "measured" if alone else _name(settings, line, lines)
-            labels.append((line.valid[-1].value or 0.0, name, look.color))
+            labels.append((line.valid[-1].value or 0.0, name, look["color"]))
     canvas.end_labels(axes, len(levels) - 0.7, labels)
-
-
-def _cross(axes: canvas.Axes, place: int, index: int, word: str, color: str) -> None:
-    """A cell without a number: a cross at the lower edge, with the reason."""
-    y = (0.04 + 0.09 * index) * axes.get_ylim()[1]
-    axes.plot(place, y, "x", color=color, markersize=8, markeredgewidth=2)
-    canvas.label(axes, word, (place, y), (7, 0), color=color)
 
 
 def _name(settings: PageSettings, line: Line, lines: Sequence[Line]) -> str:

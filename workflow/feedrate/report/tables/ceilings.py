@@ -12,9 +12,6 @@ NEEDS = ("cells",)
 ORDER = 130
 
 
-OUTRUN = "another setting that computes the same trains faster"
-
-
 def _alone(part: str) -> Field:
     """The ratio of a part alone to training in the same rounds, with its interval; and its rate."""
 
@@ -26,7 +23,8 @@ def _alone(part: str) -> Field:
         below = ""
         if part in cell.below_rate.split(";"):
             slower = ratio.high is not None and ratio.high < 1
-            below = f"not a ceiling: {'slower than training' if slower else OUTRUN}"
+            outrun = "another setting that computes the same trains faster"
+            below = f"not a ceiling: {'slower than training' if slower else outrun}"
         rate = text.rate(getattr(cell, f"{part}_samples_per_s"))
         return noted(text.ratio(ratio.value), interval, rate, below)
 

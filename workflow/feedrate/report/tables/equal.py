@@ -1,5 +1,4 @@
-"""The loss at the end, compared with the baseline's: a warning where a faster setting learns
-differently."""
+"""The loss at the end and the baseline's: a warning where a faster setting learns differently."""
 
 from feedrate.report import text
 from feedrate.report.markup import SPEED, Field, Markup, cell_table, loss_flag, noted

@@ -22,8 +22,7 @@ FILES = ("File", "Read as", "Remark")
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each imported run, with its packed record; then each file that was left out or read
-    with a remark."""
+    """A row for each imported run, with its packed record; then each file with a remark."""
     found = inputs.imported(settings.study)
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
     published = {key: one.value for key, one in published_rates(settings).items()}
@@ -78,6 +77,5 @@ def _other(rate: float | None, other: float | None, cell: CellRow | None = None)
 
 def _status(one: Record) -> Markup:
     checked = f"{sum(check.passed for check in one.checks)} of {len(one.checks)} checks passed"
-    state = one.status if one.status == "ok" else text.STATUS_WORDS[one.status]
-    shown = el("span", state) if one.status == "ok" else word(state)
+    shown = el("span", "ok") if one.status == "ok" else word(text.STATUS_WORDS[one.status])
     return noted(shown, one.cause or checked)
