@@ -97,7 +97,8 @@ def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
         formats = dict.fromkeys(one for _, one in sorted(fitting))  # the closest name first
         found, read = _read(path, name, formats)
         files.append(read)
-        groups.setdefault(_run_folder(path, base), []).extend(found)
+        if formats:
+            groups.setdefault(_run_folder(path, base), []).extend(found)
     return [run for group in groups.values() for run in merged(group)], files
 
 

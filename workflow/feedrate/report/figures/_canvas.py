@@ -122,11 +122,9 @@ def bar_panels(
 
 # Marks: places in a figure that show their value
 
-Place = tuple[Axes, tuple[float, float], str, str]
-"""Axes, a place in their data, the words, and the anchors of records, with a space between."""
-
-_MARKS: WeakKeyDictionary[Any, list[Place]] = WeakKeyDictionary()
-"""The marks of each figure that is being drawn."""
+_MARKS: WeakKeyDictionary[Any, list[tuple[Axes, tuple[float, float], str, str]]]
+_MARKS = WeakKeyDictionary()
+"""Of each figure: axes, a place in their data, the words, and anchors of records with spaces."""
 
 
 def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None) -> None:
@@ -138,10 +136,9 @@ def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None)
 
 def _marks(figure: Figure) -> str:
     """The marks as SVG: invisible circles with titles. The layout must be final."""
-    width, height = figure.bbox.size
     marks = ""
     for axes, at, words, record in _MARKS.get(figure, []):
-        x, y = axes.transData.transform(at) / (width, height)
+        x, y = figure.transFigure.inverted().transform(axes.transData.transform(at))
         if 0 <= x <= 1 and 0 <= y <= 1:
             points = 72 * figure.get_figwidth() * x, 72 * figure.get_figheight() * (1 - y)
             marks += (

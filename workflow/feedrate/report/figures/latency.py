@@ -25,8 +25,8 @@ ASIDE = 0.07
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows in the order of the configuration; a series has the same style in all rows."""
     factor = settings.factor
-    lines = tried_lines(settings, inputs.cells(settings.study), factor)
-    lines = [line for line in lines if line.valid]
+    tried = tried_lines(settings, inputs.cells(settings.study), factor)
+    lines = [line for line in tried if line.valid]
     if not lines:
         return canvas.statement("No cell has a valid result, so there is no latency to draw.")
     apart = next((name for name in settings.factors if name != factor), None)

@@ -8,7 +8,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, Key, Trace, traces
+from feedrate.report.rows import Inputs, Trace, traces
 
 NEEDS = ("runs",)
 ORDER = 210
@@ -33,11 +33,10 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     columns = 2 if max(map(len, names.values())) <= HALF else 1
     lines = math.ceil(len(keys) / columns) if len(keys) <= canvas.FEW else 1
     figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
-    seen: set[Key] = set()
+    first = {trace.run.key: trace for trace in reversed(found)}
     for trace in found:
         key = trace.run.key
-        _curve(axes, trace, keys.index(key), names[key] if key not in seen else "")
-        seen.add(key)
+        _curve(axes, trace, keys.index(key), names[key] if trace is first[key] else "")
         last = [step for step in trace.steps if step.loss is not None][-1]
         words = f"loss {text.number(last.loss)} after {text.count(last.step, 'step')}"
         name = f"{names[key]}, repeat {trace.run.repeat}"
