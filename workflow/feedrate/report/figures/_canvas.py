@@ -70,12 +70,10 @@ MARK_PT = 7
 
 _RC = {
     "font.family": "DejaVu Sans",
-    "font.size": 10,
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.5),
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.labelsize": 10,
     **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), BLACK),
     "axes.edgecolor": GREY,
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
@@ -83,8 +81,6 @@ _RC = {
     "axes.grid": True,
     "axes.grid.axis": "y",
     "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.8,
-    "figure.facecolor": "white",
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "feedrate",
     "svg.fonttype": "none",

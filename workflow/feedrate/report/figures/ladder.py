@@ -36,7 +36,12 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         canvas.row_axis(memory, names)
         memory.set_yticks([])
         _speedups(speed, settings, line.points, names)
-        _memories(memory, line.points)
+        sizes = [point.row.peak_memory_gib if point.row else None for point in line.points]
+        memory.set_xlim(0, 1.35 * max(filter(None, sizes), default=1.0))
+        for place, gib in enumerate(sizes):
+            if gib:
+                memory.barh(place, gib, height=0.62, color=canvas.LIGHT)
+                memory.text(gib, place, f" {text.number(gib, 3)}", va="center", fontsize=8.5)
     speed.set_xlabel(f"throughput relative to baseline, by {settings.factor_label(factor)}")
     memory.set_xlabel("peak memory (GiB)")
     canvas.note(figure, [unsupported_note(settings, device) for device in settings.measured])
@@ -74,12 +79,3 @@ def _gain(row: CellRow | None) -> tuple[float, float, float] | None:
     if low is None or high is None:
         low = high = row.speedup
     return row.speedup, low, high
-
-
-def _memories(axes: canvas.Axes, points: Sequence[Point]) -> None:
-    values = [point.row.peak_memory_gib if point.row else None for point in points]
-    axes.set_xlim(0, 1.35 * max((value for value in values if value), default=1.0))
-    for place, value in enumerate(values):
-        if value:
-            axes.barh(place, value, height=0.62, color=canvas.LIGHT)
-            axes.text(value, place, f" {text.number(value, 3)}", va="center", fontsize=8.5)

@@ -34,12 +34,14 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         at = (one.device, level_key(one.levels)) if known else ("", "")
         rate, cell = one.trainer.samples_per_s, cells.get(at)
         counted = rate if one.status == "ok" else None
+        checked = f"{sum(c.passed for c in one.checks)} of {len(one.checks)} checks passed"
+        shown = el("span", "ok") if one.status == "ok" else word(text.STATUS_WORDS[one.status])
         fields = (
             text.number(rate),
             _other(counted, cell.samples_per_s if cell else None, cell),
             _other(counted, published.get(at)),
             text.number(one.trainer.loss),
-            _status(one),
+            noted(shown, one.cause or checked),
         )
         of_cell = run.rpartition("/")[0]
         head = _run(settings, one, of_cell if first[of_cell] == run else "")
@@ -73,9 +75,3 @@ def _other(rate: float | None, other: float | None, cell: CellRow | None = None)
     ratio = text.ratio(rate / other) if rate and other else ""
     number = record_link(text.number(other), cell if other else None)
     return noted(number, f"run over this: {ratio}" if ratio else "")
-
-
-def _status(one: Record) -> Markup:
-    checked = f"{sum(check.passed for check in one.checks)} of {len(one.checks)} checks passed"
-    shown = el("span", "ok") if one.status == "ok" else word(text.STATUS_WORDS[one.status])
-    return noted(shown, one.cause or checked)
