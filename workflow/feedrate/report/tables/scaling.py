@@ -55,19 +55,19 @@ class Scaling(NamedTuple):
 
     step(n) = c + a (n - 1) / n, with a = 2 bytes / bandwidth: a ring all-reduce sends 2 (n - 1) / n
     times the gradients' bytes over each device's link (Patarasuk and Yuan 2009). Both parts are
-    measured on `count` devices (at least two), not fitted: the model alone, and the exchange alone.
+    measured on `devices` (at least two), not fitted: the model alone, and the exchange alone.
     Loading, exchange that overlaps with computing, slower links between hosts and stragglers are
     not in the model. Its efficiency cannot fall below c / (c + a), whatever is true; its error on
     counts whose parts it does not use shows how far it holds.
     """
 
-    count: int
+    devices: int
     compute_s: float
     exchange_s: float
 
     def step_s(self, count: int) -> float:
         """Time of a step on so many devices."""
-        whole_s = self.exchange_s * self.count / (self.count - 1)
+        whole_s = self.exchange_s * self.devices / (self.devices - 1)
         return self.compute_s + whole_s * (count - 1) / count
 
 
@@ -94,7 +94,7 @@ def _model(count: int, cell: CellRow) -> Scaling:
 
 def _times(model: Scaling) -> str:
     times = f"{text.seconds(model.compute_s)} of computing and {text.seconds(model.exchange_s)}"
-    return f"on {text.count(model.count, 'device')}, a batch takes {times} of all-reduce"
+    return f"on {text.count(model.devices, 'device')}, a batch takes {times} of all-reduce"
 
 
 def _measured(cells: ByCount, errors: Mapping[int, float]) -> Iterator[Markup]:
