@@ -4,7 +4,6 @@ Without the script a page says the same: tables are tables, and links lead to ro
 """
 
 import html
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -336,21 +335,15 @@ def page(title: str, *content: str | None) -> str:
 
 
 def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None = None) -> None:
-    """Write a table as HTML or a figure as SVG.
-
-    `settings` come from `params.page_settings`; inputs are recognised by file name.
-    """
+    """Write a table as HTML or a figure as SVG. `settings` come from `params.page_settings`; inputs
+    are recognised by file name."""
     write_text(out, render(from_param(settings, PageSettings), Inputs(inputs or [])))
 
 
 def render(settings: PageSettings, inputs: Inputs) -> str:
     """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
     Raises ConfigError where an input is missing or wrong."""
-    package = f"feedrate.report.{settings.part}s"
-    kind = plugins.load(package, settings.kind)
+    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
     if settings.part == "table":
         return page(settings.title, kind.render(settings, inputs))
-    # By its name, because tables do not depend on it, and matplotlib takes long to import.
-    canvas = importlib.import_module(f"{package}._canvas")
-    drawn: str = canvas.as_svg(kind.render, settings, inputs)
-    return drawn
+    return str(kind.canvas.as_svg(kind.render, settings, inputs))
