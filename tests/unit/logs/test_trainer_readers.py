@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from feedrate.logs import found as found_runs
 from feedrate.logs.formats import tensorboard
-from feedrate.logs.formats.printed_text import Printed
+from feedrate.logs.formats.printed_text import Job
 from feedrate.logs.formats.tensorboard import read_scalars
 from feedrate.logs.found import read_evaluations, read_trainer
 from feedrate.logs.trainer import (
@@ -143,10 +143,10 @@ def test_evaluations_of_all_spellings(tmp_path):
 
 
 def printed_metrics(text, split="train"):
-    printed = Printed()
+    job = Job()
     for line in re.split(r"[\r\n]", text):
-        printed.feed(line)
-    return printed.metrics(split)
+        job.feed(line)
+    return job.metrics(split)
 
 
 @pytest.mark.parametrize("printed", [PRINTED_4, PRINTED_5])

@@ -35,7 +35,7 @@ def drawn(kind, project, inputs):
     """The drawing of a kind, before it becomes SVG."""
     name = kind.__name__.rpartition(".")[2]
     with canvas.theme():
-        return kind.render.__wrapped__(settings_of(project, "figure", name), inputs)
+        return kind.render(settings_of(project, "figure", name), inputs)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
     settings = replace(settings, factor="decode", published=[])  # a line for each number of workers
     inputs = Inputs(write_results(tmp_path, project))
     with canvas.theme():
-        drawing = throughput.render.__wrapped__(settings, inputs)
+        drawing = throughput.render(settings, inputs)
         drawing.draw_without_rendering()
         (axes,) = drawing.axes
         boxes = sorted((one.get_window_extent() for one in axes.texts), key=lambda box: box.y0)
@@ -279,14 +279,16 @@ def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_aske
         Point({}, "excluded"),
         Point({}, "ok", 3.0),
     ]
-    places, values = canvas.path(Line("cpu", {}, False, points))
-    assert places == [0, 1, 4]
+    _, (axes,) = canvas.new(2.0)
+    canvas.series(axes, Line("cpu", {}, False, points))
+    assert [*axes.lines[0].get_xdata()] == [0, 1, 4]
+    values = [*axes.lines[0].get_ydata()]
     assert values == pytest.approx([1.0, math.nan, 3.0], nan_ok=True)
 
 
 def test_no_series_is_distinguished_by_colour_only():
-    for field in ("color", "marker", "dash"):
-        values = [getattr(style, field) for style in canvas.STYLES]
+    for field in ("color", "marker", "linestyle"):
+        values = [style[field] for style in canvas.STYLES]
         assert len(set(values)) == len(values)
     assert canvas.style(9) == canvas.STYLES[2]
 

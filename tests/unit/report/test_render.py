@@ -24,7 +24,6 @@ NEEDS = ("cells", "published")
 ORDER = 15
 
 
-@canvas.as_svg
 def render(settings, inputs):
     figure, (axes,) = canvas.new(2)
     axes.set_title(f"{len(inputs.cells(settings.study))} cells, {len(settings.published)} numbers")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ from feedrate.jobs.causes import Cause
 from feedrate.logs.trainer import TrainerFigures, number, trainer_figures
 
 FORMATS = "feedrate.logs.formats"
-CHUNK_BYTES = 2**20
-LONGEST_LINE = 2**16
-"""Characters after which a line without an end is cut."""
+LONGEST_LINE = 2**20
+"""Characters after which a line is cut."""
 LONGEST_JSON_BYTES = 256 * 2**20
 LFS = b"version https://git-lfs.github.com/spec/"
 LOG_ORDER = 4
@@ -37,9 +37,6 @@ _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
     r"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufeff]+|\x1b"
 )
-_ENDS = re.compile(r"[\r\n]+")
-
-
 UNKNOWN = Cause("unknown")
 
 
@@ -80,8 +77,7 @@ class ReadFile(Strict, kw_only=True):
 
 
 def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
-    """The runs in `folder` and below, and what became of each file. Raises LogError for a folder
-    that does not exist."""
+    """The runs in `folder` and below, and what became of each file. Raises LogError without one."""
     if not folder.exists():
         raise LogError(f"{folder}: no such folder or file")
     base = folder if folder.is_dir() else folder.parent
@@ -98,13 +94,11 @@ def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
         fitting = [
             (-len(p), f) for f, known in patterns.items() for p in known if fnmatch(path.name, p)
         ]
-        if not fitting:
-            files.append(ReadFile(file=name, note="no format of results or logs has this name"))
-            continue
         formats = dict.fromkeys(one for _, one in sorted(fitting))  # the closest name first
         found, read = _read(path, name, formats)
         files.append(read)
-        groups.setdefault(_run_folder(path, base), []).extend(found)
+        if formats:
+            groups.setdefault(_run_folder(path, base), []).extend(found)
     return [run for group in groups.values() for run in merged(group)], files
 
 
@@ -154,21 +148,20 @@ def _of_trainer(folder: Path) -> Iterator[list[Found]]:
 def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], ReadFile]:
     """The figures of a file in the first of `formats` that finds anything."""
     notes: list[str] = []
-    for name_of_format in formats:
+    for known in formats:
         try:
-            found = list(plugins.load(FORMATS, name_of_format).read(path))
+            found = [replace(one, files=(name,)) for one in plugins.load(FORMATS, known).read(path)]
         except (LogError, OSError) as error:
             notes.append(str(error).removeprefix(f"{path.name}: "))
-            continue
         except Exception as error:  # one bad file must not cost the others their runs
             notes.append(f"{type(error).__name__}: {error}")
-            continue
-        if found:
-            told = "; ".join(dict.fromkeys(one.note for one in found if one.note))
-            read = ReadFile(file=name, format=name_of_format, note=told)
-            return [replace(one, files=(name,)) for one in found], read
-        notes.append("it has neither training metrics nor the end of a training run")
-    return [], ReadFile(file=name, note="; ".join(dict.fromkeys(notes)))
+        else:
+            if found:
+                told = "; ".join(dict.fromkeys(one.note for one in found if one.note))
+                return found, ReadFile(file=name, format=known, note=told)
+            notes.append("it has neither training metrics nor the end of a training run")
+    told = "; ".join(dict.fromkeys(notes)) or "no format of results or logs has this name"
+    return [], ReadFile(file=name, note=told)
 
 
 def _run_folder(path: Path, base: Path) -> Path:
@@ -187,27 +180,27 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
     Files with the same runtime are of one run. A file without one belongs to the only run, unless
     it is one of several jobs in a log, or the log of another job.
     """
+    labelled: list[Found] = []
+    loose: list[Found] = []
     timed: list[list[Found]] = []
-    rest: list[Found] = []
     for one in sorted(found, key=lambda one: one.order):
-        runtime = one.runtime_s
-        if runtime is None or one.label:
-            rest.append(one)
-            continue
-        for group in timed:
-            if math.isclose(group[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME):
-                group.append(one)
-                break
+        if one.label:
+            labelled.append(one)
+        elif (runtime := one.runtime_s) is None:
+            loose.append(one)
         else:
-            timed.append([one])
-    loose = [one for one in rest if not one.label]
+            near = partial(math.isclose, runtime, rel_tol=SAME_RUNTIME)
+            same = next((group for group in timed if near(group[0].runtime_s or 0)), None)
+            if same is None:
+                timed.append(same := [])
+            same.append(one)
     alone = len(timed) <= 1 and sum(one.order >= LOG_ORDER for one in loose) <= 1
     if loose and alone and not _other_job(loose, timed):
         timed = [[*(timed[0] if timed else []), *loose]]
     else:
         timed += [[one] for one in loose]
     yield from map(_together, timed)
-    yield from (one for one in rest if one.label)
+    yield from labelled
 
 
 def _other_job(loose: Iterable[Found], timed: Iterable[Iterable[Found]]) -> bool:
@@ -230,13 +223,12 @@ def _together(group: list[Found]) -> Found:
         metrics |= one.metrics
         evaluation |= one.evaluation
     causes = [one.cause for one in group if one.cause.name != "unknown"]
-    bad = [cause for cause in causes if cause.name == "NaN or zero loss"]
-    good = [cause for cause in causes if cause.name == "success"]
+    first = {"NaN or zero loss": 0, "success": 1}
     return replace(
         group[0] if group else Found(),
         metrics=metrics,
         evaluation=evaluation,
-        cause=next(iter(bad + good + causes), UNKNOWN),
+        cause=min(causes, key=lambda cause: first.get(cause.name, 2), default=UNKNOWN),
         resumed_from=next((o.resumed_from for o in group if o.resumed_from is not None), None),
         library=next((one.library for one in group if one.library), ""),
         files=tuple(file for one in group for file in one.files),
@@ -250,18 +242,11 @@ def lines(path: Path) -> Iterator[str]:
     Raises LogError for a file that is not text.
     """
     with path.open("rb") as stream:
-        head = stream.read(4096)
-        decode = codecs.getincrementaldecoder(_encoding(path, head))(errors="replace").decode
-        rest, chunk = "", head
-        while chunk:
-            *whole, rest = _ENDS.split(rest + decode(chunk))
-            yield from (one if one.isprintable() else _CONTROL.sub("", one) for one in whole)
-            if len(rest) > LONGEST_LINE:
-                yield _CONTROL.sub("", rest)
-                rest = ""
-            chunk = stream.read(CHUNK_BYTES)
-        if rest := _CONTROL.sub("", rest + decode(b"", True)):
-            yield rest
+        encoding = _encoding(path, stream.read(4096))
+    with path.open(encoding=encoding, errors="replace") as text:
+        while part := text.readline(LONGEST_LINE):
+            if line := part.rstrip("\n"):
+                yield line if line.isprintable() else _CONTROL.sub("", line)
 
 
 def _encoding(path: Path, head: bytes) -> str:
@@ -277,8 +262,7 @@ def _encoding(path: Path, head: bytes) -> str:
 
 
 def refuse_pointer(path: Path, head: bytes) -> None:
-    """Raise LogError for a file that is empty, or is a pointer to one that Git LFS has not
-    fetched."""
+    """Raise LogError for a file that is empty, or a pointer to one that Git LFS has not fetched."""
     if not head:
         raise LogError(f"{path.name}: empty")
     if head.startswith(LFS):

@@ -12,8 +12,7 @@ from feedrate.core.scrub import hide_secrets
 
 LIMIT_BYTES = 8 * 2**20
 """Of a longer log, the first and the last half of this are read."""
-MAX_CHARS = 300
-"""Longest cause."""
+MAX_CHARS = 300  # of a cause
 
 _PREFIXES = {"validation": ("eval_", "validation_"), "test": ("test_", "predict_")}
 _DURATION = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)")
@@ -55,13 +54,12 @@ def evaluation_figures(split: str, metrics: Mapping[str, Any]) -> dict[str, floa
     """Finite figures of one evaluation as `eval_*` (validation) or `predict_*` (test), without
     optimum-habana's `*_end_time`, which is a moment."""
     ours = "eval_" if split == "validation" else "predict_"
-    values: dict[str, float] = {}
-    for key, value in metrics.items():
-        prefix = next((p for p in _PREFIXES.get(split, ()) if key.startswith(p)), None)
-        figure = number(value)
-        if prefix and figure is not None and not key.endswith("_end_time"):
-            values[ours + key.removeprefix(prefix)] = figure
-    return values
+    return {
+        ours + key.partition("_")[2]: figure
+        for key, value in metrics.items()
+        if key.startswith(_PREFIXES.get(split, ())) and not key.endswith("_end_time")
+        if (figure := number(value)) is not None
+    }
 
 
 def number(value: object) -> float | None:

@@ -331,5 +331,6 @@ def render(settings: PageSettings, inputs: Inputs) -> str:
     """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
     Raises ConfigError where an input is missing or wrong."""
     kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
-    made: str = kind.render(settings, inputs)
-    return page(settings.title, made) if settings.part == "table" else made
+    if settings.part == "table":
+        return page(settings.title, kind.render(settings, inputs))
+    return str(kind.canvas.as_svg(kind.render, settings, inputs))

@@ -19,8 +19,8 @@ class _Bench:
     """The content of one file about its benchmark."""
 
     def __init__(self) -> None:
-        self.rates: list[float] = []
-        self.units: set[str] = set()
+        self.rates: dict[str, list[float]] = {}
+        """The rates in training, by unit."""
         self.metrics: dict[str, Any] = {}
         self.name = ""
         self.causes = CauseReader()
@@ -45,18 +45,12 @@ class _Bench:
         elif event == "data":
             rate = number(data.get("rate"))
             if rate is not None and data.get("task", "train") == "train":
-                self.units.add(str(data.get("units", UNIT)))
-                self.rates.append(rate)
+                self.rates.setdefault(str(data.get("units", UNIT)), []).append(rate)
             if "loss" in data:
                 self.metrics["train_loss"] = data["loss"]
             for card in data.get("gpudata", {}).values():
                 peak = self.metrics.get("max_memory_allocated (GB)", 0.0)
                 self.metrics["max_memory_allocated (GB)"] = max(peak, card["memory"][0] / 1024)
-
-    def cause(self) -> Cause:
-        """How the benchmark ended: by its return code, and by its text if it failed."""
-        told = self.causes.cause()
-        return self.end if self.end.name == "success" or told.name == "unknown" else told
 
 
 def read(path: Path) -> Iterator[Found]:
@@ -71,15 +65,17 @@ def read(path: Path) -> Iterator[Found]:
     told = "1 line is no event" if broken == 1 else f"{broken} lines are no events"
     notes = [told] if broken else []
     metrics = bench.metrics
-    if bench.units == {UNIT}:
-        metrics |= {"train_samples_per_second": median(bench.rates)}
-        notes.append(f"median of {len(bench.rates)} reported rates")
-    elif bench.units:
-        notes.append(f"rates in {', '.join(sorted(bench.units))} are not samples/s: left out")
+    if [*bench.rates] == [UNIT]:
+        metrics["train_samples_per_second"] = median(bench.rates[UNIT])
+        notes.append(f"median of {len(bench.rates[UNIT])} reported rates")
+    elif bench.rates:
+        notes.append(f"rates in {', '.join(sorted(bench.rates))} are not samples/s: left out")
     if bench.name or bench.rates:
+        printed = bench.causes.cause()  # decides where the return code is not that of a success
+        by_code = bench.end.name == "success" or printed.name == "unknown"
         yield Found(
             metrics=metrics,
-            cause=bench.cause(),
+            cause=bench.end if by_code else printed,
             label=bench.name or path.stem,
             library="milabench",
             note="; ".join(notes),

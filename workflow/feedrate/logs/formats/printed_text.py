@@ -1,7 +1,8 @@
 """What a Trainer prints: dicts (numbers in 4.x, numbers as text in 5.x), tables, progress bars."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,62 +34,23 @@ def read(path: Path) -> Iterator[Found]:
         if "*****" in line and jobs[-1].began and _START.search(line):
             jobs.append(Job())
         jobs[-1].feed(line)
-    found = [job.found() for job in jobs if job.says_anything]
-    if len(found) == 1:
-        yield found[0]
-    else:
-        for count, one in enumerate(found, 1):
-            yield Found(**(vars(one) | {"label": f"job {count} of {len(found)}"}))
-
-
-class Printed:
-    """Collects the finite metrics of each split, line by line; of several values of a key the last.
-
-    Dicts take precedence over the tables under `***** train metrics *****`, whose figures are
-    rounded.
-    """
-
-    def __init__(self) -> None:
-        self._dicts: dict[str, dict[str, float]] = {}
-        self._tables: dict[str, dict[str, float]] = {}
-        self._inside = ""
-
-    def feed(self, line: str) -> None:
-        """Take the next line."""
-        if "_runtime" in line:
-            for printed in _DICT.finditer(line):
-                self._take(_PAIR.findall(printed[0]))
-        if "*****" in line and (heading := _HEADING.search(line)):
-            self._inside = heading[1]
-        elif self._inside and (row := _ROW.match(line)):
-            unit = row[2][-2:]
-            value = number(row[2].removesuffix(unit) if unit in _UNITS else row[2])
-            if value is not None:
-                table = self._tables.setdefault(self._inside, {})
-                table[row[1]] = value * _UNITS.get(unit, 1)
-        elif self._inside and line.strip():
-            self._inside = ""
-
-    def _take(self, pairs: Iterable[tuple[str, str]]) -> None:
-        values = {key: number(value.strip()) for key, value in pairs}
-        for split in [key.removesuffix("_runtime") for key in values if key.endswith("_runtime")]:
-            known = {key: value for key, value in values.items() if value is not None}
-            self._dicts.setdefault(split, {}).update(known)
-
-    def metrics(self, split: str) -> dict[str, float]:
-        """The metrics of a split."""
-        return self._tables.get(split, {}) | self._dicts.get(split, {})
+    found = [one for job in jobs if (one := job.found())]
+    for count, one in enumerate(found, 1):
+        yield one if len(found) == 1 else replace(one, label=f"job {count} of {len(found)}")
 
 
 class Job:
-    """What a log says about one job."""
+    """What a log says about one job, line by line."""
 
     def __init__(self) -> None:
         self.began = False
         """Whether a training has started and made a step, so that another start is another job."""
         self._started = False
         self._causes = CauseReader()
-        self._printed = Printed()
+        self._dicts: dict[str, dict[str, float]] = {}
+        self._tables: dict[str, dict[str, float]] = {}
+        """The finite metrics of each split, printed as a dict or under its heading."""
+        self._inside = ""
         self._resumed: int | None = None
         self._total: int | None = None
         self._bars: dict[str, list[re.Match[str]]] = {}
@@ -97,7 +59,7 @@ class Job:
     def feed(self, line: str) -> None:
         """Take the next line."""
         self._causes.feed(line)
-        self._printed.feed(line)
+        self._take_metrics(line)
         self.began = self.began or (self._started and ("'loss'" in line or "/s]" in line))
         if "%|" in line:
             if bar := _BAR.match(line):
@@ -109,26 +71,45 @@ class Job:
         elif found := _TOTAL.search(line):
             self._total = int(found[1].replace(",", ""))
 
-    @property
-    def says_anything(self) -> bool:
-        """Whether there are figures, a resumption or a reason for an end."""
-        known = self._printed.metrics("train") or self._by_bar()
-        return bool(known) or self._resumed is not None or self._causes.cause().name != "unknown"
+    def _take_metrics(self, line: str) -> None:
+        if "_runtime" in line:
+            for printed in _DICT.finditer(line):
+                values = {key: number(value.strip()) for key, value in _PAIR.findall(printed[0])}
+                known = {key: value for key, value in values.items() if value is not None}
+                for key in values:
+                    if key.endswith("_runtime"):
+                        self._dicts.setdefault(key.removesuffix("_runtime"), {}).update(known)
+        if "*****" in line and (heading := _HEADING.search(line)):
+            self._inside = heading[1]
+        elif self._inside and (row := _ROW.match(line)):
+            unit = row[2][-2:]
+            value = number(row[2].removesuffix(unit) if unit in _UNITS else row[2])
+            if value is not None:
+                table = self._tables.setdefault(self._inside, {})
+                table[row[1]] = value * _UNITS.get(unit, 1)
+        elif self._inside and line.strip():
+            self._inside = ""
 
-    def found(self) -> Found:
-        """The job."""
-        metrics: dict[str, Any] = self._printed.metrics("train")
-        note = ""
+    def metrics(self, split: str) -> dict[str, float]:
+        """The metrics of a split, of several values of a key the last; tables are rounded."""
+        return self._tables.get(split, {}) | self._dicts.get(split, {})
+
+    def found(self) -> Found | None:
+        """The job; None without figures, a resumption or a reason for an end."""
+        metrics: dict[str, Any] = self.metrics("train")
+        note, cause = "", self._causes.cause()
         if "train_steps_per_second" not in metrics and (by_bar := self._by_bar()):
             metrics |= {"train_steps_per_second": by_bar}
             note = "steps per second by the progress bar, the first step left out"
+        if not metrics and self._resumed is None and cause.name == "unknown":
+            return None
         evaluation: dict[str, float] = {}
         for split, ours in SPLITS.items():
-            evaluation |= evaluation_figures(ours, self._printed.metrics(split))
+            evaluation |= evaluation_figures(ours, self.metrics(split))
         return Found(
             metrics=metrics,
             evaluation=evaluation,
-            cause=self._causes.cause(),
+            cause=cause,
             resumed_from=self._resumed,
             order=LOG_ORDER,
             note=note,

@@ -1,6 +1,7 @@
 """TensorBoard event files, read with the tensorboard package (slow to import: only when needed)."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,10 @@ def read(path: Path) -> Iterator[Found]:
     scalars = read_scalars(path)
     if not scalars:
         return
-    values = _last(scalars)
+    values = {}  # the last ones under the Trainer's own keys: `eval_loss` is at `eval/loss`
+    for tag, points in scalars.items():
+        group, _, key = tag.partition("/")
+        values[key if group == "train" else f"{group}_{key}"] = points[-1][1]
     steps = [step for step, _ in scalars.get("train/loss", [])]
     every = min((after - before for before, after in pairwise(steps)), default=0)
     yield Found(
@@ -32,31 +36,18 @@ def read(path: Path) -> Iterator[Found]:
     )
 
 
-def _last(scalars: dict[str, list[tuple[int, float]]]) -> dict[str, float]:
-    """The last value of each scalar under the Trainer's own keys: its callback writes
-    `train_runtime` as `train/train_runtime` and `eval_loss` as `eval/loss`."""
-    values = {}
-    for tag, points in scalars.items():
-        group, _, key = tag.partition("/")
-        values[key if group == "train" else f"{group}_{key}"] = points[-1][1]
-    return values
-
-
 def read_scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Pairs of step and finite value for each tag in one file, in order, up to where it is
-    damaged."""
+    """Pairs of step and finite value by tag of one file, in order, up to where it is damaged."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util.tensor_util import make_ndarray
 
     scalars: dict[str, list[tuple[int, float]]] = {}
-    try:
+    with suppress(DecodeError, ValueError, TypeError, OSError):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name == "scalars":
                     figure = number(float(make_ndarray(value.tensor).item()))
                     if figure is not None:
                         scalars.setdefault(value.tag, []).append((event.step, figure))
-    except (DecodeError, ValueError, TypeError, OSError):
-        return scalars
     return scalars

@@ -31,9 +31,7 @@ def read(path: Path) -> Iterator[Found]:
     for split in ("validation", "test"):
         evaluation |= evaluation_figures(split, values)
     if name == "trainer_state.json":
-        history = values.get("log_history")
-        cause = cause_of(map(str, history if isinstance(history, list) else ()))
-        yield Found(metrics=_from_state(values), cause=cause, order=2)
+        yield _of_state(values)
         return
     if name == "all_results.json" and evaluation and any(key in values for key in SHARED[1:]):
         values = {key: value for key, value in values.items() if key not in SHARED}
@@ -48,10 +46,11 @@ def read(path: Path) -> Iterator[Found]:
     )
 
 
-def _from_state(state: dict[str, Any]) -> dict[str, Any]:
+def _of_state(state: dict[str, Any]) -> Found:
     """The last entry of the log history that summarises the training."""
     history = state.get("log_history")
-    entries = [e for e in history if isinstance(e, dict)] if isinstance(history, list) else []
-    summary = next((e for e in reversed(entries) if "train_runtime" in e), {})
-    flos = state.get("total_flos")
-    return ({} if flos is None else {"total_flos": flos}) | summary
+    entries = history if isinstance(history, list) else []
+    summaries = [e for e in entries if isinstance(e, dict) and "train_runtime" in e]
+    flos = {} if state.get("total_flos") is None else {"total_flos": state["total_flos"]}
+    metrics = flos | (summaries[-1] if summaries else {})
+    return Found(metrics=metrics, cause=cause_of(map(str, entries)), order=2)

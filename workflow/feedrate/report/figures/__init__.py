@@ -1,6 +1,3 @@
-"""Figures: each file is a kind of figure, under the file's name.
-
-A file declares `NEEDS` (the inputs, see `report.params.FILES`) and `ORDER` (its place in the
-overview), and defines `render`, which turns settings and result rows into a figure. Planning reads
-the declarations without importing the file. All figures draw with `_canvas`.
-"""
+"""Kinds of figures, a file each: `NEEDS` are its inputs (see `report.params.FILES`), `ORDER` is its
+place in the overview, and `render` draws settings and result rows with `canvas`, which is the name
+of `_canvas` in each file: the page's program takes `as_svg` from there."""

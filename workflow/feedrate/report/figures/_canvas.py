@@ -1,13 +1,12 @@
 """The base of all figures: styles, axes, labels, marks, and SVG with reproducible bytes."""
 
-import functools
 import html
 import io
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
@@ -31,27 +30,17 @@ SKY, PURPLE = "#56B4E9", "#CC79A7"
 """The palette of Okabe and Ito (2008), which readers with any colour vision can distinguish."""
 
 
-class Style(NamedTuple):
-    """A colour together with a marker and a dash pattern, so that no series depends on colour."""
+Style = dict[str, Any]
+"""Options of `plot`: a colour with a marker and a dash pattern, so no series depends on colour."""
 
-    color: str
-    marker: str
-    dash: Any
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """The style as options of `plot`."""
-        return {"color": self.color, "marker": self.marker, "linestyle": self.dash}
-
-
-STYLES = (
-    Style(BLUE, "o", "solid"),
-    Style(RED, "s", (0, (5, 1.5))),
-    Style(GREEN, "^", (0, (1, 1))),
-    Style(PURPLE, "D", (0, (4, 1, 1, 1))),
-    Style(ORANGE, "v", (0, (7, 2))),
-    Style(SKY, "P", (0, (3, 1, 1, 1, 1, 1))),
-    Style(BLACK, "X", (0, (2, 2))),
+STYLES: tuple[Style, ...] = (
+    {"color": BLUE, "marker": "o", "linestyle": "solid"},
+    {"color": RED, "marker": "s", "linestyle": (0, (5, 1.5))},
+    {"color": GREEN, "marker": "^", "linestyle": (0, (1, 1))},
+    {"color": PURPLE, "marker": "D", "linestyle": (0, (4, 1, 1, 1))},
+    {"color": ORANGE, "marker": "v", "linestyle": (0, (7, 2))},
+    {"color": SKY, "marker": "P", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
+    {"color": BLACK, "marker": "X", "linestyle": (0, (2, 2))},
 )
 
 FEW = 12
@@ -64,11 +53,8 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 """The box behind a number that may cross a line."""
 
 LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
-LEGEND_LINE_IN = 0.22
-"""The height of a line of the legend."""
-
-BAR_IN = 0.42
-"""The height of a horizontal bar with the space around it."""
+LEGEND_LINE_IN, BAR_IN = 0.22, 0.42
+"""The heights of a line of the legend, and of a horizontal bar with the space around it."""
 
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 13}
 """A mark across a bar."""
@@ -84,12 +70,10 @@ MARK_PT = 7
 
 _RC = {
     "font.family": "DejaVu Sans",
-    "font.size": 10,
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.5),
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.labelsize": 10,
     **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), BLACK),
     "axes.edgecolor": GREY,
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
@@ -97,8 +81,6 @@ _RC = {
     "axes.grid": True,
     "axes.grid.axis": "y",
     "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.8,
-    "figure.facecolor": "white",
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "feedrate",
     "svg.fonttype": "none",
@@ -136,11 +118,9 @@ def bar_panels(
 
 # Marks: places in a figure that show their value
 
-Place = tuple[Axes, tuple[float, float], str, str]
-"""Axes, a place in their data, the words, and the anchors of records, with a space between."""
-
-_MARKS: WeakKeyDictionary[Any, list[Place]] = WeakKeyDictionary()
-"""The marks of each figure that is being drawn."""
+_MARKS: WeakKeyDictionary[Any, list[tuple[Axes, tuple[float, float], str, str]]]
+_MARKS = WeakKeyDictionary()
+"""Of each figure: axes, a place in their data, the words, and anchors of records with spaces."""
 
 
 def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None) -> None:
@@ -152,10 +132,9 @@ def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None)
 
 def _marks(figure: Figure) -> str:
     """The marks as SVG: invisible circles with titles. The layout must be final."""
-    width, height = figure.bbox.size
     marks = ""
     for axes, at, words, record in _MARKS.get(figure, []):
-        x, y = axes.transData.transform(at) / (width, height)
+        x, y = figure.transFigure.inverted().transform(axes.transData.transform(at))
         if 0 <= x <= 1 and 0 <= y <= 1:
             points = 72 * figure.get_figwidth() * x, 72 * figure.get_figheight() * (1 - y)
             marks += (
@@ -198,23 +177,19 @@ def theme() -> Iterator[None]:
         yield
 
 
-def as_svg(
-    draw: Callable[[PageSettings, Inputs], Figure],
-) -> Callable[[PageSettings, Inputs], str]:
-    """Decorate the `render` of a figure: its drawing becomes SVG, with text as text and without a
-    date, so that equal drawings have equal bytes."""
+Draw = Callable[[PageSettings, Inputs], Figure]
 
-    @functools.wraps(draw)
-    def drawn(settings: PageSettings, inputs: Inputs) -> str:
-        stream = io.StringIO()
-        metadata = {"Title": settings.title, "Date": None, "Creator": None}
-        with theme():
-            figure = draw(settings, inputs)
-            figure.savefig(stream, format="svg", metadata=metadata)
-        drawing, end, rest = _TAG.sub(_shorter, stream.getvalue()).rpartition("</svg>")
-        return drawing + _FONTS + _marks(figure) + end + rest
 
-    return drawn
+def as_svg(draw: Draw, settings: PageSettings, inputs: Inputs) -> str:
+    """A figure as SVG, drawn by the `render` of its kind, with text as text and without a date, so
+    that equal drawings have equal bytes."""
+    stream = io.StringIO()
+    metadata = {"Title": settings.title, "Date": None, "Creator": None}
+    with theme():
+        figure = draw(settings, inputs)
+        figure.savefig(stream, format="svg", metadata=metadata)
+    drawing, end, rest = _TAG.sub(_shorter, stream.getvalue()).rpartition("</svg>")
+    return drawing + _FONTS + _marks(figure) + end + rest
 
 
 def statement(sentence: str) -> Figure:
@@ -276,16 +251,6 @@ def row_axis(axes: Axes, names: Sequence[str], **options: Any) -> None:
     axes.grid(axis="x", visible=True)
 
 
-def path(line: Line) -> tuple[list[int], list[float]]:
-    """Places and values of a line, with a gap at each cell that failed."""
-    points = [
-        (place, math.nan if point.value is None else point.value)
-        for place, point in enumerate(line.points)
-        if point.tried
-    ]
-    return [place for place, _ in points], [value for _, value in points]
-
-
 def label(
     axes: Axes,
     words: str,
@@ -299,17 +264,19 @@ def label(
 
 
 def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
-    """A line with the interval of each point, moved `aside` from the levels' places."""
-    places, values = path(line)
-    axes.plot([place + aside for place in places], values, **options)
+    """A line with a gap at each cell that failed, and with the interval of each point; moved
+    `aside` from the levels' places."""
+    tried = [(n + aside, point) for n, point in enumerate(line.points) if point.tried]
+    values = [math.nan if point.value is None else point.value for _, point in tried]
+    axes.plot([place for place, _ in tried], values, **options)
     bars: list[tuple[float, float, float]] = []
-    for place, point in enumerate(line.points):
+    for place, point in tried:
         if point.value is not None:
             name = text.levels_text(point.levels)
             words = text.with_interval(point.value, point.low, point.high, axes.get_ylabel())
-            mark(axes, (place + aside, point.value), f"{name}: {words}", point.row)
+            mark(axes, (place, point.value), f"{name}: {words}", point.row)
         if point.low is not None and point.high is not None:
-            bars.append((place + aside, point.low, point.high - point.low))
+            bars.append((place, point.low, point.high - point.low))
     if bars:
         at, low, length = zip(*bars, strict=True)
         axes.errorbar(at, low, yerr=([0.0] * len(bars), length), ecolor=options["color"], **BAR)

@@ -1,7 +1,7 @@
 """The leading figure: training throughput on each device, its two ceilings, and verdicts."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import asdict
@@ -10,13 +10,7 @@ from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.answers import recommended_cell
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import (
-    Line,
-    Point,
-    measured_lines,
-    point_status,
-    unsupported_note,
-)
+from feedrate.report.lines import Line, Point, measured_lines, point_status, unsupported_note
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.statistics import Estimate
@@ -28,17 +22,15 @@ ORDER = 10
 Rates = dict[int, Estimate]
 """Samples/s with its interval, by the place of the level on the axis."""
 
-TRAINING: dict[str, Any] = {"color": canvas.BLUE, "marker": "o", "linestyle": "solid"}
-LOADER: dict[str, Any] = {"color": canvas.RED, "marker": "v", "linestyle": (0, (5, 2))}
-MODEL: dict[str, Any] = {"color": canvas.GREEN, "marker": "s", "linestyle": (0, (1, 1.2))}
+TRAINING = canvas.STYLES[0]
+LOADER: canvas.Style = {"color": canvas.RED, "marker": "v", "linestyle": (0, (5, 2))}
+MODEL: canvas.Style = {"color": canvas.GREEN, "marker": "s", "linestyle": (0, (1, 1.2))}
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device."""
     factor = settings.factor
-    cells = inputs.cells(settings.study)
-    runs = inputs.runs(settings.study)
+    cells, runs = inputs.cells(settings.study), inputs.runs(settings.study)
     lines = measured_lines(settings, cells, factor)
     use = {device: recommended_cell(settings, cells, device) for device in settings.measured}
     shown = [
@@ -70,8 +62,7 @@ def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
 
 
 def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> None:
-    rows = [(place, point.row) for place, point in enumerate(line.points) if point.row]
-    loader, model = _alone(rows, "loader"), _alone(rows, "model")
+    loader, model = _alone(line, "loader"), _alone(line, "model")
     # A ceiling far above would flatten the line that matters: it leaves through the top instead.
     ceilings = [rate.value for rate in (*loader.values(), *model.values())]
     top = 1.25 * max([line.best, *(rate for rate in ceilings if rate < 3 * line.best)])
@@ -82,8 +73,8 @@ def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> N
         ticks = ["\n".join(pair).rstrip() for pair in zip(ticks, remarks, strict=True)]
     canvas.level_axis(axes, ticks)
     labels = [
-        *_ceiling(axes, "loader only", LOADER, loader, top, dict(rows)),
-        *_ceiling(axes, "model only", MODEL, model, top, dict(rows)),
+        *_ceiling(axes, line, "loader only", LOADER, loader, top),
+        *_ceiling(axes, line, "model only", MODEL, model, top),
         (line.valid[-1].value or 0.0, "training", TRAINING["color"]),
     ]
     canvas.series(axes, line, linewidth=2.4, markersize=8, zorder=5, **TRAINING)
@@ -91,64 +82,51 @@ def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> N
         if point.failed:
             axes.plot(place, 0.03 * top, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
         chosen = bool(use and point.row is use)
-        if len(line.points) <= canvas.FEW or chosen:
+        if point.value is not None and (len(line.points) <= canvas.FEW or chosen):
             near = [rates[place].value for rates in (loader, model) if place in rates]
-            _value(axes, place, point, near, top)
+            # The number is above its point unless a ceiling runs there.
+            below = any(0 < rate - point.value < 0.14 * top for rate in near)
+            offset, va = (-12, "top") if below else (11, "bottom")
+            words = text.number(point.value, 3)
+            _bold(axes, words, (place, point.value), offset, va=va, bbox=canvas.PAPER)
         if chosen:
             axes.axvspan(place - 0.42, place + 0.42, color=canvas.BLUE, alpha=0.09, linewidth=0)
             _bold(axes, "use this", (place, 0), 7, va="baseline")
     canvas.end_labels(axes, len(line.points) - 0.75, labels)
 
 
-def _alone(rows: Iterable[tuple[int, CellRow]], part: str) -> Rates:
+def _alone(line: Line, part: str) -> Rates:
     """The rate of a part alone at each level, with the relative interval of its ratio to training
     in the same rounds."""
     found: Rates = {}
-    for place, row in rows:
-        rate = getattr(row, f"{part}_samples_per_s")
-        if rate and row.samples_per_s and (ratio := ratios(asdict(row))[part]):
+    for place, point in enumerate(line.points):
+        row, rate = point.row, getattr(point.row, f"{part}_samples_per_s", None)
+        if row and rate and row.samples_per_s and (ratio := ratios(asdict(row))[part]):
             low, high = (end and end / ratio.value * rate for end in (ratio.low, ratio.high))
             found[place] = Estimate(rate, low, high)
     return found
 
 
 def _ceiling(
-    axes: canvas.Axes,
-    name: str,
-    look: dict[str, Any],
-    rates: Rates,
-    top: float,
-    cells: Mapping[int, CellRow],
+    axes: canvas.Axes, line: Line, name: str, look: canvas.Style, rates: Rates, top: float
 ) -> list[tuple[float, str, str]]:
     """Draw a ceiling; where it leaves the panel, its value is written at the upper edge."""
     if not rates:
         return []
     values = [rate.value for rate in rates.values()]
-    axes.plot(list(rates), values, linewidth=1.6, markersize=6, zorder=3, **look)
+    axes.plot([*rates], values, linewidth=1.6, markersize=6, zorder=3, **look)
     known = [(place, rate.low, rate.high) for place, rate in rates.items() if rate.low is not None]
     if known:
         axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
-    for place, rate in rates.items():
-        words = text.with_interval(rate.value, rate.low, rate.high, "samples/s")
-        canvas.mark(axes, (place, min(rate.value, top)), f"{name}: {words}", cells[place])
     options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
     for place, rate in rates.items():
+        words = text.with_interval(rate.value, rate.low, rate.high, "samples/s")
+        row = line.points[place].row
+        canvas.mark(axes, (place, min(rate.value, top)), f"{name}: {words}", row)
         if rate.value > top and len(rates) <= canvas.FEW:
             words = f"↑ {text.number(rate.value, 3)}"
             canvas.label(axes, words, (place, top), (0, -2), fontsize=9, **options)
     return [(min(values[-1], 0.97 * top), name, look["color"])]
-
-
-def _value(
-    axes: canvas.Axes, place: int, point: Point, ceilings: Sequence[float], top: float
-) -> None:
-    """The number at a point, above it unless a ceiling runs there."""
-    if point.value is None:
-        return
-    value = point.value
-    below = any(0 < rate - value < 0.14 * top for rate in ceilings)
-    offset, va = (-12, "top") if below else (11, "bottom")
-    _bold(axes, text.number(value, 3), (place, value), offset, va=va, bbox=canvas.PAPER)
 
 
 def _bold(

@@ -1,7 +1,5 @@
 """The effect of training: the share of captions chosen correctly before and after, and chance."""
 
-from typing import Any
-
 from feedrate.report import rows, text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
@@ -10,11 +8,9 @@ from feedrate.report.rows import Inputs, Score
 NEEDS = ("scores",)
 ORDER = 20
 
-ROW_IN = 0.62
-"""The height of the two points of a cell."""
+ROW_IN = 0.62  # of the two points of a cell
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Two points for each cell and split, before and after training, each with its interval."""
     found = [row for row in inputs.scores(settings.study) if row.metric == rows.MATCHING]
@@ -54,6 +50,6 @@ def _point(
 ) -> None:
     value = 100 * score.value
     low, high = (value if end is None else 100 * end for end in (score.low, score.high))
-    mark: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 6, "capsize": 3}
+    mark = look | {"linestyle": "none", "markersize": 6, "capsize": 3}
     axes.errorbar([value], [y], xerr=[[value - low], [high - value]], label=label, **mark)
-    canvas.label(axes, text.share(score.value), (high, y), fontsize=9, color=look.color)
+    canvas.label(axes, text.share(score.value), (high, y), fontsize=9, color=look["color"])

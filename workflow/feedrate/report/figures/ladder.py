@@ -1,11 +1,12 @@
 """An ablation: the speed-up of each level alone over the baseline, and its peak memory."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import Line, Point, line_name, tried_lines, unsupported_note
+from feedrate.report.lines import Point, line_name, tried_lines, unsupported_note
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -15,47 +16,47 @@ ORDER = 60
 ROW_IN = 0.34
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows are the levels of one factor; two panels for each device and other settings."""
     factor = settings.factor
-    lines = tried_lines(settings, inputs.cells(settings.study), factor)
-    lines = [line for line in lines if line.valid]
+    lines = [
+        replace(line, points=[point for point in line.points if point.tried])
+        for line in tried_lines(settings, inputs.cells(settings.study), factor)
+        if line.valid
+    ]
     if not lines:
         return canvas.statement("No cell has a valid result, so there is no speed-up to draw.")
-    heights = [0.9 + ROW_IN * len(_tried(line)) for line in lines]
+    heights = [0.9 + ROW_IN * len(line.points) for line in lines]
     ratios = {"height_ratios": heights, "width_ratios": [1.7, 1]}
     figure, panels = canvas.new(0.3 + sum(heights), len(lines), 2, gridspec_kw=ratios)
     for line, speed, memory in zip(lines, panels[::2], panels[1::2], strict=True):
         speed.set_title(line_name(settings, line, lines))
-        points = _tried(line)
-        names = [level_text(point.levels[factor]) for point in points]
+        names = [level_text(point.levels[factor]) for point in line.points]
         canvas.row_axis(speed, names)
         canvas.row_axis(memory, names)
         memory.set_yticks([])
-        base = [point.levels == settings.baseline_of(point.levels) for point in points]
-        _speedups(speed, points, base, names)
-        _memories(memory, points)
+        _speedups(speed, settings, line.points, names)
+        sizes = [point.row.peak_memory_gib if point.row else None for point in line.points]
+        memory.set_xlim(0, 1.35 * max(filter(None, sizes), default=1.0))
+        for place, gib in enumerate(sizes):
+            if gib:
+                memory.barh(place, gib, height=0.62, color=canvas.LIGHT)
+                memory.text(gib, place, f" {text.number(gib, 3)}", va="center", fontsize=8.5)
     speed.set_xlabel(f"throughput relative to baseline, by {settings.factor_label(factor)}")
     memory.set_xlabel("peak memory (GiB)")
     canvas.note(figure, [unsupported_note(settings, device) for device in settings.measured])
     return figure
 
 
-def _tried(line: Line) -> list[Point]:
-    """The cells of a line that were tried; the note lists those that are not supported."""
-    return [point for point in line.points if point.tried]
-
-
 def _speedups(
-    axes: canvas.Axes, points: Sequence[Point], base: Sequence[bool], names: Sequence[str]
+    axes: canvas.Axes, settings: PageSettings, points: Sequence[Point], names: Sequence[str]
 ) -> None:
     axes.axvline(1, color=canvas.GREY, linewidth=1)
     gains = [_gain(point.row) for point in points]
     reach = max((abs(end - 1) for gain in gains if gain for end in gain), default=0.1)
     axes.set_xlim(min(0.9, 1 - 1.15 * reach), max(1.1, 1 + 1.6 * reach))
     for place, (point, gain) in enumerate(zip(points, gains, strict=True)):
-        if gain is None or base[place]:
+        if gain is None or point.levels == settings.baseline_of(point.levels):
             word = text.STATUS_WORDS[point.status] if point.failed else text.rate(point.value)
             axes.text(1.01, place, word, va="center", fontsize=8.5, bbox=canvas.PAPER)
             continue
@@ -78,12 +79,3 @@ def _gain(row: CellRow | None) -> tuple[float, float, float] | None:
     if low is None or high is None:
         low = high = row.speedup
     return row.speedup, low, high
-
-
-def _memories(axes: canvas.Axes, points: Sequence[Point]) -> None:
-    values = [point.row.peak_memory_gib if point.row else None for point in points]
-    axes.set_xlim(0, 1.35 * max((value for value in values if value), default=1.0))
-    for place, value in enumerate(values):
-        if value:
-            axes.barh(place, value, height=0.62, color=canvas.LIGHT)
-            axes.text(value, place, f" {text.number(value, 3)}", va="center", fontsize=8.5)

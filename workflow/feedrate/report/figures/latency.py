@@ -18,17 +18,15 @@ NEEDS = ("cells",)
 ORDER = 70
 
 ROW_IN = 2.5
-"""The height of a row of panels."""
 ASIDE = 0.07
 """The distance between series at one level, in levels, so that no bar hides another."""
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows in the order of the configuration; a series has the same style in all rows."""
     factor = settings.factor
-    lines = tried_lines(settings, inputs.cells(settings.study), factor)
-    lines = [line for line in lines if line.valid]
+    tried = tried_lines(settings, inputs.cells(settings.study), factor)
+    lines = [line for line in tried if line.valid]
     if not lines:
         return canvas.statement("No cell has a valid result, so there is no latency to draw.")
     apart = next((name for name in settings.factors if name != factor), None)
@@ -58,7 +56,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         _logarithmic(axes[0])
     for right in panels[1::2]:  # after all panels are drawn, because they may share a scale
         right.set_ylim(bottom=0)
-    keys = [Line2D([], [], **canvas.style(number).line) for number in range(len(names))]
+    keys = [Line2D([], [], **canvas.style(number)) for number in range(len(names))]
     figure.legend(keys, names, **canvas.LEGEND)
     return figure
 
@@ -69,11 +67,10 @@ def _panel(
     canvas.level_axis(axes, [level_text(point.levels[factor]) for point in lines[0].points])
     for number, (line, look) in enumerate(zip(lines, looks, strict=True)):
         aside = ASIDE * (number - (len(lines) - 1) / 2)
-        canvas.series(axes, line, aside, **look.line, linewidth=1.6, markersize=6)
+        canvas.series(axes, line, aside, **look, linewidth=1.6, markersize=6)
 
 
 def _logarithmic(axes: canvas.Axes) -> None:
-    """A logarithmic axis with round numbers as labels."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -8,18 +8,15 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, Key, Trace, traces
+from feedrate.report.rows import Inputs, Trace, traces
 
 NEEDS = ("runs",)
 ORDER = 210
 
-MANY = 12
-"""With more cells than this, the figure has no legend, which would hide the curves."""
 HALF = 28
 """Letters of a name that fit into half of the legend's width."""
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One curve for each ok run; repeats of a cell share a style, only the first has markers."""
     found = [
@@ -34,13 +31,12 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     names = {r.key: f"{settings.label(r.device)}: " * several + short[r.cell] for r in runs}
     keys = list(names)
     columns = 2 if max(map(len, names.values())) <= HALF else 1
-    lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1
+    lines = math.ceil(len(keys) / columns) if len(keys) <= canvas.FEW else 1
     figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
-    seen: set[Key] = set()
+    first = {trace.run.key: trace for trace in reversed(found)}
     for trace in found:
         key = trace.run.key
-        _curve(axes, trace, keys.index(key), names[key] if key not in seen else "")
-        seen.add(key)
+        _curve(axes, trace, keys.index(key), names[key] if trace is first[key] else "")
         last = [step for step in trace.steps if step.loss is not None][-1]
         words = f"loss {text.number(last.loss)} after {text.count(last.step, 'step')}"
         name = f"{names[key]}, repeat {trace.run.repeat}"
@@ -49,7 +45,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("training loss")
     axes.grid(axis="x", visible=True)
-    if len(keys) <= MANY:
+    if len(keys) <= canvas.FEW:  # a legend with more would hide the curves
         figure.legend(**canvas.LEGEND, ncols=columns)
     else:
         canvas.note(figure, [f"{text.count(len(keys), 'cell')}, too many to name here."])
@@ -62,9 +58,7 @@ def _curve(axes: canvas.Axes, trace: Trace, index: int, label: str) -> None:
     every = max(1, len(points) // 8)
     axes.plot(
         *zip(*points, strict=True),
-        color=look.color,
-        linestyle=look.dash,
-        marker=look.marker if label else "",
+        **look if label else look | {"marker": ""},
         markevery=(index % every, every),
         markersize=5,
         linewidth=1.4 if label else 0.8,

@@ -19,12 +19,9 @@ WIDE = 20
 Height = Callable[[Line], float | None]
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
-    """Three panels for each device, with marks in groups by the first of the other factors.
-
-    A missing mark is a setting that could not be trained.
-    """
+    """Three panels for each device, with marks in groups by the first of the other factors. A
+    missing mark is a setting that could not be trained."""
     factor = settings.factor
     cells = inputs.cells(settings.study)
     fitting = {
@@ -46,7 +43,12 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         _marks(axes, lines, height)
     handles, names = all_axes[0].get_legend_handles_labels()
     figure.legend(handles, names, ncols=min(4, len(names)), loc="outside upper left", frameon=False)
-    canvas.note(figure, _statements(settings))
+    stated = [  # about the source's bars, which have no printed numbers
+        f"{text.levels_text(row.levels)}: {text.exact(row.value)} {row.unit} ({row.protocol})"
+        for row in settings.published
+        if row.headline
+    ]
+    canvas.note(figure, [f"Stated by {settings.origin.title}:" * bool(stated), *stated])
     return figure
 
 
@@ -88,7 +90,7 @@ def _marks(axes: canvas.Axes, mine: Sequence[Line], height: Height) -> None:
         ]
         places, values = [place for place, _, _ in points], [value for _, value, _ in points]
         label = name or "all"
-        axes.plot(places, values, look.marker, color=look.color, markersize=7, label=label)
+        axes.plot(places, values, **look | {"linestyle": ""}, markersize=7, label=label)
         rotation = 90 if len(mine) > canvas.FEW else 0
         above: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": rotation}
         for place, value, line in points:
@@ -103,13 +105,3 @@ def _marks(axes: canvas.Axes, mine: Sequence[Line], height: Height) -> None:
     logarithmic = axes.get_yscale() == "log"
     axes.set_ylim(*(low, high * (high / low) ** 0.4) if logarithmic else (0, 1.3 * high))
     axes.tick_params(axis="x", length=0)
-
-
-def _statements(settings: PageSettings) -> list[str]:
-    """The published statements about the source's bars, which have no printed numbers."""
-    rows = [
-        f"{text.levels_text(row.levels)}: {text.exact(row.value)} {row.unit} ({row.protocol})"
-        for row in settings.published
-        if row.headline
-    ]
-    return [f"Stated by {settings.origin.title}:", *rows] if rows else []

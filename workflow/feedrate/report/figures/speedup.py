@@ -1,7 +1,6 @@
 """Speed-up over the baseline of the same device, as a matrix of coloured numbers."""
 
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
@@ -24,31 +23,37 @@ TOO_SMALL = 5.0
 """Font size in points; below it a field shows only its colour, and the table has the numbers."""
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows are devices with their other settings, columns are the levels of the factor."""
     lines = baseline_speedups(settings, inputs.cells(settings.study), settings.factor)
     values = [ratio.value for line in lines.values() for ratio in line if ratio.value is not None]
     if not values:
         return canvas.statement("No baseline has a valid result, so there is no speed-up.")
+    levels = [level_text(level) for level in settings.factors[settings.factor].levels]
     figure, (axes,) = canvas.new(1.0 + 0.5 * len(lines))
     reach = max(0.1, *(abs(value - 1) for value in values))
-    size = min(10.5, 70 / len(next(iter(lines.values()))))
+    size = min(10.5, 70 / len(levels))
     norm = TwoSlopeNorm(1.0, 1 - reach, 1 + reach)
     for row, (name, line) in enumerate(lines.items()):
         for column, speedup in enumerate(line):
             look: dict[str, Any] = {"facecolor": "white", "hatch": "///"}
             if speedup.value:
                 look = {"facecolor": COLORS(norm(speedup.value))}
+                words = text.with_interval(speedup.value, speedup.low, speedup.high, "times")
+                about = f"{name}, {levels[column]}: {words}"
+                canvas.mark(axes, (column, row), about, *speedup.cells)
             place = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, edgecolor=canvas.LIGHT, **look))
-            if speedup.value:
-                words = text.with_interval(speedup.value, speedup.low, speedup.high, "times")
-                level = level_text(settings.factors[settings.factor].levels[column])
-                canvas.mark(axes, (column, row), f"{name}, {level}: {words}", *speedup.cells)
             if size > TOO_SMALL:
                 _words(axes, column, row, speedup, size)
-    _frame(axes, settings, list(lines))
+    canvas.level_ticks(axes, levels)
+    axes.set_yticks(range(len(lines)), [textwrap.fill(name, 28) for name in lines])
+    axes.set_xlim(-0.5, len(levels) - 0.5)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(settings.factor_label(settings.factor))
     canvas.note(figure, [unsupported_note(settings, device) for device in settings.measured])
     return figure
 
@@ -66,15 +71,3 @@ def _words(axes: canvas.Axes, column: int, row: int, speedup: Speedup, size: flo
         bbox=None if speedup.value else canvas.PAPER,
     )
     axes.text(column, row + 0.26, small, ha="center", va="center", fontsize=7.5)
-
-
-def _frame(axes: canvas.Axes, settings: PageSettings, names: Sequence[str]) -> None:
-    levels = [level_text(level) for level in settings.factors[settings.factor].levels]
-    canvas.level_ticks(axes, levels)
-    axes.set_yticks(range(len(names)), [textwrap.fill(name, 28) for name in names])
-    axes.set_xlim(-0.5, len(levels) - 0.5)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel(settings.factor_label(settings.factor))

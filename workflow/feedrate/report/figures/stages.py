@@ -28,7 +28,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device; a bar is the time of all the processes of a rank."""
     cells = [cell for cell in inputs.cells(settings.study) if any(_times(cell).values())]

@@ -19,7 +19,6 @@ LETTER_IN, LABEL_IN = 0.08, 1.3
 """The width of a letter of a cell's name, and of the label behind a bar."""
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device and one bar for each cell that was tried."""
     cells = inputs.cells(settings.study)
@@ -44,33 +43,27 @@ def _panel(
     longest = max(_mean_step(run) for cell in cells for run in runs.get(cell.key, ()))
     scale, unit = (1000, "ms") if longest < 2 else (1, "s")
     for place, cell in enumerate(cells):
-        if mine := runs.get(cell.key):
-            words = _bar(axes, place, mine, scale)
-            canvas.mark(axes, (0, place), f"{names[cell.cell]}: {words}", cell)
-        else:
+        mine = runs.get(cell.key)
+        if not mine:
             axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
+            continue
+        step = median(_mean_step(run) for run in mine)
+        share = median(run.data_wait_share or 0.0 for run in mine)
+        slow = [run.step_time_p95_s for run in mine if run.step_time_p95_s is not None]
+        wait, rest = scale * step * share, scale * step * (1 - share)
+        axes.barh(place, wait, 0.62, **canvas.WAITING)
+        axes.barh(place, rest, 0.62, wait, facecolor=canvas.BLUE, edgecolor="white")
+        p95 = median(slow) if slow else 0.0
+        if slow:
+            axes.plot(scale * p95, place, markeredgewidth=2, **canvas.TICK)
+        words = f"{text.seconds(step)}, waits {text.share(share)}"
+        canvas.label(axes, words, (scale * max(step, p95), place), fontsize=9)
+        canvas.mark(axes, (0, place), f"{names[cell.cell]}: {words}", cell)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
     names_in = LETTER_IN * max(len(names[cell.cell]) for cell in cells)
     share = max(0.2, 1 - LABEL_IN / max(LABEL_IN, canvas.WIDTH_IN - names_in))
     axes.set_xlim(0, axes.get_xlim()[1] / share)
     axes.set_xlabel(f"time of an optimizer step ({unit})")
-
-
-def _bar(axes: canvas.Axes, place: int, runs: Sequence[RunRow], scale: float) -> str:
-    """The mean step of the window, split by the data-wait share; returns its words."""
-    step = median(_mean_step(run) for run in runs)
-    share = median(run.data_wait_share or 0.0 for run in runs)
-    slow = [run.step_time_p95_s for run in runs if run.step_time_p95_s is not None]
-    wait, rest = scale * step * share, scale * step * (1 - share)
-    axes.barh(place, wait, 0.62, **canvas.WAITING)
-    axes.barh(place, rest, 0.62, wait, facecolor=canvas.BLUE, edgecolor="white")
-    end = max(step, median(slow)) if slow else step
-    if slow:
-        p95 = scale * median(slow)
-        axes.plot(p95, place, markeredgewidth=2, **canvas.TICK)
-    words = f"{text.seconds(step)}, waits {text.share(share)}"
-    canvas.label(axes, words, (scale * end, place), fontsize=9)
-    return words
 
 
 def _mean_step(run: RunRow) -> float:

@@ -19,7 +19,6 @@ MOST = 100
 """The number of steps of a run that show their times; more would be too close to point at."""
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each cell: its first valid run."""
     first: dict[Key, Trace] = {}
@@ -57,11 +56,7 @@ def _panel(axes: canvas.Axes, trace: Trace) -> None:
         axes.axvspan(0.5, warm[-1] + 0.5, label="warm-up, left out", **look)
     axes.set_xlim(0.5, steps[-1] + 0.5)
     axes.set_ylabel("ms")
-    _limit(axes, trace, times)
-
-
-def _limit(axes: canvas.Axes, trace: Trace, times: list[float]) -> None:
-    """Cut off a first step that compiles, which would flatten the others, and write its time."""
+    # A first step that compiles would flatten the others: it is cut off, and its time is written.
     timed = [t for t, step in zip(times, trace.steps, strict=True) if not step.warmup] or times
     usual = quantiles(timed, n=20)[-1] if len(timed) > 1 else timed[0]
     top = 1.6 * max(usual, max(timed) / 1.5)

@@ -1,5 +1,4 @@
-"""Throughput along one factor: a panel for each device, one for published and one for imported
-numbers."""
+"""Throughput along one factor: a panel for each device, for published and for imported numbers."""
 
 import textwrap
 from collections.abc import Sequence
@@ -24,14 +23,11 @@ NEEDS = ("cells", "runs", "published", "imported")
 ORDER = 110
 
 
-@canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Each panel has its own scale: a published eight-card server is not a laptop."""
     factor = settings.factor
-    cells = inputs.cells(settings.study)
     runs = inputs.runs(settings.study)
-    ours = tried_lines(settings, cells, factor)
-    published = published_lines(settings, factor)
+    ours = tried_lines(settings, inputs.cells(settings.study), factor)
     panels, missing = [], []
     for device in settings.measured:
         mine = [line for line in ours if line.device == device]
@@ -40,7 +36,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
             panels.append((f"Here: {settings.label(device)}", lines))
         else:
             missing.append(f"No cell has a valid result on {settings.label(device)}.")
-    if published:
+    if published := published_lines(settings, factor):
         panels.append((f"Published: {settings.origin.title}", published))
     if imported := imported_lines(settings, inputs.imported(settings.study).records, factor):
         panels.append(("Imported: runs of others, as they report them", imported))
@@ -67,38 +63,31 @@ def _labels(settings: PageSettings, lines: Sequence[Line]) -> int:
 def _panel(
     axes: canvas.Axes, settings: PageSettings, lines: Sequence[Line], runs: Sequence[RunRow]
 ) -> None:
-    levels = [level_text(point.levels[settings.factor]) for point in lines[0].points]
-    canvas.level_axis(axes, levels)
+    canvas.level_axis(axes, [level_text(p.levels[settings.factor]) for p in lines[0].points])
     axes.set_ylabel("samples/s")
     tops = [v for line in lines for p in line.points for v in (p.value, p.high) if v is not None]
     axes.set_ylim(0, 1.15 * max(tops, default=1.0))
     labels = []
     for index, line in enumerate(lines):
         look = canvas.style(index)
-        canvas.series(axes, line, **look.line, linewidth=1.8, markersize=7)
-        canvas.dots(axes, line, runs, look.color)
+        canvas.series(axes, line, **look, linewidth=1.8, markersize=7)
+        canvas.dots(axes, line, runs, look["color"])
         for place, point in enumerate(line.points):
             if point.failed:
-                # Of adjacent crosses with one status only the last is labelled.
+                # A cross at the lower edge. Of adjacent ones with one status the last is labelled.
                 following = line.points[place + 1].status if place + 1 < len(line.points) else ""
                 word = "" if following == point.status else text.STATUS_WORDS[point.status]
-                _cross(axes, place, index, word, look.color)
+                at = place, (0.04 + 0.09 * index) * axes.get_ylim()[1]
+                axes.plot(*at, "x", color=look["color"], markersize=8, markeredgewidth=2)
+                canvas.label(axes, word, at, (7, 0), color=look["color"])
         if line.valid:
             alone = len(lines) == 1 and not line.published
             name = "measured" if alone else _name(settings, line, lines)
-            labels.append((line.valid[-1].value or 0.0, name, look.color))
-    canvas.end_labels(axes, len(levels) - 0.7, labels)
-
-
-def _cross(axes: canvas.Axes, place: int, index: int, word: str, color: str) -> None:
-    """A cell without a number: a cross at the lower edge, with the reason."""
-    y = (0.04 + 0.09 * index) * axes.get_ylim()[1]
-    axes.plot(place, y, "x", color=color, markersize=8, markeredgewidth=2)
-    canvas.label(axes, word, (place, y), (7, 0), color=color)
+            labels.append((line.valid[-1].value or 0.0, name, look["color"]))
+    canvas.end_labels(axes, len(lines[0].points) - 0.7, labels)
 
 
 def _name(settings: PageSettings, line: Line, lines: Sequence[Line]) -> str:
     """The words that distinguish a line in its panel; for published numbers also the device."""
-    if line.published:
-        return line_name(settings, line, lines).replace(", ", ",\n")
-    return text.levels_text(differing(settings, line.others, *lines)).replace(", ", ",\n")
+    here = text.levels_text(differing(settings, line.others, *lines))
+    return (line_name(settings, line, lines) if line.published else here).replace(", ", ",\n")

@@ -1,6 +1,2 @@
-"""Tables: each file is a kind of table, under the file's name.
-
-A file declares `NEEDS` (the inputs, see `report.params.FILES`) and `ORDER` (its place in the
-overview), and defines `render`, which turns settings and result rows into HTML. Planning reads the
-declarations without importing the file.
-"""
+"""Kinds of tables, a file each: `NEEDS` are its inputs (see `report.params.FILES`), `ORDER` is its
+place in the overview, and `render` turns settings and result rows into HTML."""

@@ -1,5 +1,4 @@
-"""The source's claims, as printed, recomputed from its own table and measured here; then our own
-questions."""
+"""The source's claims: as printed, by its own table, and measured here; then our own questions."""
 
 from itertools import compress
 
@@ -13,13 +12,11 @@ ORDER = 190
 
 HEADS = ("Claim", "Printed by the source", "Its own table", "Measured here", "Verdict here")
 MARKS = {"holds": "✓", "refuted": "✗"}
-"""A sign next to the word of a verdict."""
 CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each claim, those of the source before ours, and those with a measurement first.
-    A column is left out where no claim has a value."""
+    """A row for each claim, those with a measurement first; empty columns are left out."""
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
     if not claims:
         return el("p", "The study states no claims.")

@@ -20,11 +20,8 @@ HEADS = ("Item", "The source", "Here", "Outcome", "Rules out")
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """The items of each number that claims use; numbers with the same items share a group.
-
-    A number is compared with our run of its cell or, without one, of the most similar cell: on its
-    device or, without runs there, on each device.
-    """
+    """The items of each number that claims use, compared with our run of the most similar cell, on
+    its device or, without runs there, on each. Numbers with the same items share a group."""
     good = (run for run in inputs.runs(settings.study) if run.status == "ok")
     runs = text.grouped(good, lambda run: run.device)
     groups: dict[tuple[str, tuple[Compared, ...]], list[tuple[Published, RunRow]]] = {}
@@ -43,7 +40,11 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         here = text.with_remark(settings.label(device), ours)
         heading = f"{settings.label(numbers[0].device)} ({theirs}), compared with {here}"
         rows.append(group_row(heading, len(HEADS)))
-        rows += [_row(item, items, compared) for item in items]
+        for one in items:
+            kinds = ", ".join(kind for kind in KINDS if one in in_the_way(items, kind))
+            said, done = one.texts
+            fields = noted(said, one.where), done, one.outcome, kinds
+            rows.append(row(one.label, *fields, of=compared))
     if not rows:
         return el("p", "There is no published number, or no run to compare it with.")
     return table(HEADS, rows, "texts")
@@ -61,9 +62,3 @@ def _similar(
         )
 
     return max(runs, key=lambda run: (alike(run, levels), alike(run, baseline)))
-
-
-def _row(one: Compared, items: Sequence[Compared], runs: Sequence[RunRow]) -> Markup:
-    kinds = ", ".join(kind for kind in KINDS if one in in_the_way(items, kind))
-    stated, here = one.texts
-    return row(one.label, noted(stated, one.where), here, one.outcome, kinds, of=runs)

@@ -59,7 +59,6 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _text_and_table(claims: Iterable[ClaimRow]) -> Iterator[str]:
-    """The ratios that the source prints against those of its own table."""
     both = [c for c in claims if c.published_value and c.recomputed_from_published]
     wrong = [c for c in both if not agrees(c.recomputed_from_published, c.published_value)]
     if both:

@@ -1,5 +1,4 @@
-"""The loss at the end, compared with the baseline's: a warning where a faster setting learns
-differently."""
+"""The loss at the end and the baseline's: a warning where a faster setting learns differently."""
 
 from feedrate.report import text
 from feedrate.report.markup import SPEED, Field, Markup, cell_table, loss_flag, noted
@@ -9,11 +8,6 @@ from feedrate.report.rows import CellRow, Inputs
 NEEDS = ("cells",)
 ORDER = 40
 
-UNKNOWN = (
-    "unknown: this needs two repeats of both cells with the same number of samples "
-    "(no smaller last batches)"
-)
-
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each cell, by device."""
@@ -22,7 +16,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         if cell.levels == settings.baseline_of(cell.levels):
             return "the baseline"
         if cell.loss_shift is None:
-            return UNKNOWN
+            needed = "two repeats of both cells with the same number of samples"
+            return f"unknown: this needs {needed} (no smaller last batches)"
         if cell.loss_identical:
             return "equal bit for bit, because the batches are the same: says nothing about quality"
         return loss_flag(cell) or "differs by no more than seeds do: not shown to be equal"

@@ -35,18 +35,14 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         reading = first.reading or "Nothing is concluded from this fit."
         heading = noted(", ".join([name, first.origin, *times]), reading)
         lines.append(group_row(heading, len(HEADS)))
-        lines += [_row(entry, short[entry.cell]) for entry in (first, *others)]
+        for entry in (first, *others):
+            fields = (
+                text.number(entry.samples_per_s),
+                text.number(entry.predicted) if entry.predicted else word("not fitted"),
+                text.signed_share(entry.residual),
+                entry.bound or text.DASH,
+                text.number(entry.predicted_from_ceilings),
+                text.signed_share(entry.ceiling_residual),
+            )
+            lines.append(row(short[entry.cell], *fields, of=[entry] if entry.ours else []))
     return table(HEADS, lines)
-
-
-def _row(entry: FitRow, name: str) -> Markup:
-    return row(
-        name,
-        text.number(entry.samples_per_s),
-        text.number(entry.predicted) if entry.predicted else word("not fitted"),
-        text.signed_share(entry.residual),
-        entry.bound or text.DASH,
-        text.number(entry.predicted_from_ceilings),
-        text.signed_share(entry.ceiling_residual),
-        of=[entry] if entry.ours else [],
-    )

@@ -22,8 +22,7 @@ FILES = ("File", "Read as", "Remark")
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each imported run, with its packed record; then each file that was left out or read
-    with a remark."""
+    """A row for each imported run, with its packed record; then each file with a remark."""
     found = inputs.imported(settings.study)
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
     published = {key: one.value for key, one in published_rates(settings).items()}
@@ -35,12 +34,14 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         at = (one.device, level_key(one.levels)) if known else ("", "")
         rate, cell = one.trainer.samples_per_s, cells.get(at)
         counted = rate if one.status == "ok" else None
+        checked = f"{sum(c.passed for c in one.checks)} of {len(one.checks)} checks passed"
+        shown = el("span", "ok") if one.status == "ok" else word(text.STATUS_WORDS[one.status])
         fields = (
             text.number(rate),
             _other(counted, cell.samples_per_s if cell else None, cell),
             _other(counted, published.get(at)),
             text.number(one.trainer.loss),
-            _status(one),
+            noted(shown, one.cause or checked),
         )
         of_cell = run.rpartition("/")[0]
         head = _run(settings, one, of_cell if first[of_cell] == run else "")
@@ -74,10 +75,3 @@ def _other(rate: float | None, other: float | None, cell: CellRow | None = None)
     ratio = text.ratio(rate / other) if rate and other else ""
     number = record_link(text.number(other), cell if other else None)
     return noted(number, f"run over this: {ratio}" if ratio else "")
-
-
-def _status(one: Record) -> Markup:
-    checked = f"{sum(check.passed for check in one.checks)} of {len(one.checks)} checks passed"
-    state = one.status if one.status == "ok" else text.STATUS_WORDS[one.status]
-    shown = el("span", state) if one.status == "ok" else word(state)
-    return noted(shown, one.cause or checked)

@@ -42,13 +42,11 @@ def _row(settings: PageSettings, line: Line) -> Markup:
     full, largest, fastest = line.out_of_memory, line.largest, line.fastest
     cause = full.row.cause.split(". ")[0] if full and full.row else ""
     limit = noted(_level(full, factor), cause)
-    if largest is None or fastest is None:
-        return row(name, word("none"), *[text.DASH] * 5, limit)
-    cell = largest.row
-    basis = fastest.row.basis.removeprefix(", ") if fastest.row else ""
+    cell = largest.row if largest else None
+    basis = fastest.row.basis.removeprefix(", ") if fastest and fastest.row else ""
     return row(
         name,
-        _level(largest, factor),
+        _level(largest, factor) if largest else word("none"),
         _rate(largest),
         text.number(cell.peak_memory_gib if cell else None, 3),
         text.integer(cell.allocator_retries if cell else None),
@@ -58,7 +56,9 @@ def _row(settings: PageSettings, line: Line) -> Markup:
     )
 
 
-def _rate(point: Point) -> Markup:
+def _rate(point: Point | None) -> Markup | str:
+    if point is None:
+        return text.DASH
     number = record_link(text.number(point.value), point.row)
     return noted(number, text.interval(point.low, point.high))
 

@@ -1,5 +1,4 @@
-"""Authors' statements about their loaders' speed, with our ratios, and the numbers of workers with
-which each holds."""
+"""Statements of authors about their loaders: our ratios, and the workers with which they hold."""
 
 from typing import get_args
 
@@ -17,9 +16,6 @@ TOLERANCE = 0.05
 NOT_STATED = get_args(NotStated)[0]
 EQUAL_PIXELS = 0.5
 """Levels of 255 by which the pixels of two loaders that do equal work may differ on average."""
-
-Ratio = tuple[float, float]
-"""The lowest and highest ratio of the loaders' rates in one repeat."""
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
@@ -68,15 +64,16 @@ def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str
     return where_it_holds(claim, measured_ratios(claim, runs), cells)
 
 
-def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
-    """The ratio of both loaders' rates, alone or in training, in the same repeat, by workers."""
+def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, tuple[float, float]]:
+    """By workers, the lowest and highest ratio of both loaders' rates, alone or in training, in the
+    same repeat."""
     rate = "samples_per_s" if claim.rates == "training" else "loader_samples_per_s"
     rates: dict[tuple[str, int], dict[int, float]] = {}
     for run in runs:
         at = str(run.levels["loader"]), int(run.levels["workers"])
         if getattr(run, rate) and run.repeat:
             rates.setdefault(at, {})[run.repeat] = getattr(run, rate)
-    found: dict[int, Ratio] = {}
+    found = {}
     for workers in sorted({workers for _, workers in rates}):
         one, other = (rates.get((name, workers), {}) for name in (claim.loader, claim.over))
         if ratios := [one[repeat] / other[repeat] for repeat in one.keys() & other.keys()]:
@@ -84,9 +81,10 @@ def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
     return found
 
 
-def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[CellRow]) -> str:
-    """Whether the statement holds with its own workers or, where it does not state them, with which
-    ones; or why that is unknown."""
+def where_it_holds(
+    claim: LoaderClaim, found: dict[int, tuple[float, float]], cells: list[CellRow]
+) -> str:
+    """Whether it holds with its own workers or, if it states none, with which; or why not known."""
     if not found:
         pair = (claim.loader, claim.over)
         reasons = (c.cause for c in cells if c.levels["loader"] in pair and c.status != "ok")

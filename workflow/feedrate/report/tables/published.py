@@ -1,5 +1,7 @@
 """The published table, device by setting, with measured and imported numbers."""
 
+from collections.abc import Iterator
+
 from feedrate.config.values import Level
 from feedrate.report import text
 from feedrate.report.lines import (
@@ -30,7 +32,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     columns = [{**settings.baseline, **levels} for levels in wanted]
     heads = ["Device", *map(text.levels_text, wanted), "Edition, software, batch"]
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
-    imported = _imported(settings, inputs.imported(settings.study).records, columns)
+    imported = [*_imported(settings, inputs.imported(settings.study).records, columns)]
     rows = [
         group_row(f"Published (samples/s): {settings.origin.title}", len(heads)),
         *_published(settings, columns),
@@ -43,9 +45,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     return table(heads, rows, "last-text")
 
 
-def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
+def _published(settings: PageSettings, columns: Columns) -> Iterator[Markup]:
     values = published_rates(settings)
-    rows = []
     for device in dict.fromkeys(device for device, _ in values):
         numbers = []
         for levels in columns:
@@ -55,15 +56,13 @@ def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
         mine = [entry for (name, _), entry in values.items() if name == device]
         known = ((e.edition, e.software, _batch(e.batch_size)) for e in mine)
         about = dict.fromkeys(", ".join(filter(None, one)) for one in known)
-        rows.append(row(_name(settings, device, mine[0].count), *numbers, "; ".join(about)))
-    return rows
+        yield row(_name(settings, device, mine[0].count), *numbers, "; ".join(about))
 
 
-def _imported(settings: PageSettings, records: list[Record], columns: Columns) -> list[Markup]:
+def _imported(settings: PageSettings, records: list[Record], columns: Columns) -> Iterator[Markup]:
     """A row for each device of runs whose levels are all known; the median of several runs."""
     lines = imported_lines(settings, records, settings.factor)
     known = {(n.device, level_key(p.levels)): p for n in lines for p in n.valid}
-    rows = []
     for device in dict.fromkeys(line.device for line in lines):
         points = (known.get((device, level_key(levels))) for levels in columns)
         numbers = [record_link(text.number(p.value), p.row) if p else text.DASH for p in points]
@@ -72,8 +71,7 @@ def _imported(settings: PageSettings, records: list[Record], columns: Columns) -
         libraries = dict.fromkeys(one.trainer.library or "an unknown program" for one in mine)
         about = f"{text.count(len(mine), 'run')}, by {text.listed(libraries)}"
         about += "; medians" * (len(mine) > 1)
-        rows.append(row(_name(settings, device, settings.devices[device].count), *numbers, about))
-    return rows
+        yield row(_name(settings, device, settings.devices[device].count), *numbers, about)
 
 
 def _measured(settings: PageSettings, cells: Cells, device: str, columns: Columns) -> Markup:
@@ -85,10 +83,9 @@ def _measured(settings: PageSettings, cells: Cells, device: str, columns: Column
 
 def _compared(
     settings: PageSettings, cells: Cells, runs: dict[tuple[str, str], RunRow], columns: Columns
-) -> list[Markup]:
+) -> Iterator[Markup]:
     """Measured over published rates of a device; where they are not comparable, why."""
     values, keys = published_rates(settings), list(map(level_key, columns))
-    rows = []
     for device in settings.measured:
         ratios: list[str] = []
         wrong: dict[str, None] = {}
@@ -101,8 +98,7 @@ def _compared(
             ratios.append(record_link(ratio, cells[at] if rate else None))
         if wrong or {*ratios} != {text.DASH}:
             name = f"{settings.label(device)}: measured / published"
-            rows.append(row(name, *ratios, because(wrong) if wrong else ""))
-    return rows
+            yield row(name, *ratios, because(wrong) if wrong else "")
 
 
 def _number(cell: CellRow | None) -> Markup:

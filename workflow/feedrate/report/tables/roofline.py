@@ -1,11 +1,13 @@
 """The rate that FLOPs, bytes and launches predict for each cell, next to the measured one."""
 
+from collections import defaultdict
+
 import msgspec
 
 from feedrate.report import markup, text
 from feedrate.report.markup import Field, Markup, cell_table, join, noted, word
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellRow, Inputs, Key
+from feedrate.report.rows import CellRow, Inputs
 
 NEEDS = ("cells", "predicted")
 ORDER = 125
@@ -35,23 +37,21 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell: the parts of its predicted step, and both rates."""
     predictions = inputs.json("predicted.json", list[Prediction])
-    known: dict[Key, Prediction] = {(one.device, one.cell): one for one in predictions}
-
-    def of(cell: CellRow) -> Prediction:
-        return known.get(cell.key, Prediction())
+    of = defaultdict(Prediction, {(one.device, one.cell): one for one in predictions})
 
     def predicted(cell: CellRow) -> str:
-        rate, why = of(cell).samples_per_s, of(cell).why
-        return text.number(rate) if rate else noted(word("no prediction"), why)
+        one = of[cell.key]
+        rate = one.samples_per_s
+        return text.number(rate) if rate else noted(word("no prediction"), one.why)
 
     def share(cell: CellRow, rate: float | None) -> str:
-        expected = of(cell).samples_per_s
+        expected = of[cell.key].samples_per_s
         return text.share(rate / expected if rate and expected else None)
 
     columns: dict[str, Field] = {
-        "FLOPs (s)": lambda cell: text.number(of(cell).multiply_s, 3),
-        "Memory (s)": lambda cell: text.number(of(cell).move_s, 3),
-        "Launches, meanwhile (s)": lambda cell: text.number(of(cell).launch_s, 3),
+        "FLOPs (s)": lambda cell: text.number(of[cell.key].multiply_s, 3),
+        "Memory (s)": lambda cell: text.number(of[cell.key].move_s, 3),
+        "Launches, meanwhile (s)": lambda cell: text.number(of[cell.key].launch_s, 3),
         "Predicted (samples/s)": predicted,
         "Measured (samples/s)": lambda cell: text.number(cell.samples_per_s),
         "Measured / predicted": lambda cell: share(cell, cell.samples_per_s),

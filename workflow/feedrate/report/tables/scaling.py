@@ -38,7 +38,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         steps_s = {n: n * cell.batch_size / cell.samples_per_s for n, cell in cells.items()}
         errors = held_out_errors(models, steps_s)
         if models or len(cells) > 1:
-            heading = text.with_remark(name, _times(models) if models else "")
+            heading = text.with_remark(name, _times(models[max(models)]) if models else "")
             measured += [group_row(heading, len(HEADS)), *_measured(cells, errors)]
         if models:
             beyond.append(group_row(name, len(EXTRAPOLATED)))
@@ -51,28 +51,24 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 class Scaling(NamedTuple):
-    """A model of a step's time on n devices: computing, then one all-reduce (constants in s).
+    """A model of a step's time on n devices: computing, then one all-reduce, s.
 
     step(n) = c + a (n - 1) / n, with a = 2 bytes / bandwidth: a ring all-reduce sends 2 (n - 1) / n
-    times the gradients' bytes over each device's link (Patarasuk and Yuan 2009). Both constants are
-    measured, not fitted: the model alone, and the exchange alone. Loading, exchange that overlaps
-    with computing, slower links between hosts and stragglers are not in the model. Its efficiency
-    cannot fall below c / (c + a), whatever is true; its error on counts whose parts it does not use
-    shows how far it holds.
+    times the gradients' bytes over each device's link (Patarasuk and Yuan 2009). Both parts are
+    measured on `devices` (at least two), not fitted: the model alone, and the exchange alone.
+    Loading, exchange that overlaps with computing, slower links between hosts and stragglers are
+    not in the model. Its efficiency cannot fall below c / (c + a), whatever is true; its error on
+    counts whose parts it does not use shows how far it holds.
     """
 
+    devices: int
     compute_s: float
     exchange_s: float
 
     def step_s(self, count: int) -> float:
         """Time of a step on so many devices."""
-        return self.compute_s + self.exchange_s * (count - 1) / count
-
-
-def scaling(count: int, compute_s: float, exchange_s: float) -> Scaling:
-    """From a measurement on `count` devices (at least two): the computing of a step without
-    exchange, and its exchange without computing, s."""
-    return Scaling(compute_s, exchange_s * count / (count - 1))
+        whole_s = self.exchange_s * self.devices / (self.devices - 1)
+        return self.compute_s + whole_s * (count - 1) / count
 
 
 def held_out_errors(
@@ -93,16 +89,12 @@ def held_out_errors(
 def _model(count: int, cell: CellRow) -> Scaling:
     """From the times for one batch on every device: with accumulation a part of a step."""
     samples = count * cell.batch_size
-    rates = (cell.model_samples_per_s, cell.exchange_samples_per_s)
-    return scaling(count, *(samples / rate for rate in rates))
+    return Scaling(count, samples / cell.model_samples_per_s, samples / cell.exchange_samples_per_s)
 
 
-def _times(models: Mapping[int, Scaling]) -> str:
-    count = max(models)
-    compute_s = models[count].compute_s
-    times = [text.seconds(one) for one in (compute_s, models[count].step_s(count) - compute_s)]
-    where = f"on {text.count(count, 'device')}, a batch takes"
-    return f"{where} {times[0]} of computing and {times[1]} of all-reduce"
+def _times(model: Scaling) -> str:
+    times = f"{text.seconds(model.compute_s)} of computing and {text.seconds(model.exchange_s)}"
+    return f"on {text.count(model.devices, 'device')}, a batch takes {times} of all-reduce"
 
 
 def _measured(cells: ByCount, errors: Mapping[int, float]) -> Iterator[Markup]:

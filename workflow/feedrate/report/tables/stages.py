@@ -1,5 +1,6 @@
 """Time of an optimizer step by stage: of the loader's processes, and of the one that trains."""
 
+from functools import partial
 from typing import get_args
 
 from feedrate.config.spec import Stage
@@ -10,30 +11,26 @@ from feedrate.report.rows import CellRow, Inputs
 
 NEEDS = ("cells",)
 ORDER = 125
-NOT_SPLIT = "not split"
 GROUPS = ("fetch", "prepare")
 
 
-def _stage(stage: str) -> Field:
+def _time(stage: str, cell: CellRow) -> str:
     """The time of a stage or group in a step; below it the 95th percentile of its single spans, and
     its CPU time."""
-
-    def field(cell: CellRow) -> str:
-        seconds = getattr(cell, f"stage_{stage}_s")
-        if seconds is None:
-            lost = cell.stage_not_split.split(";") if cell.stage_not_split else []
-            return NOT_SPLIT if stage in lost or (lost and stage in GROUPS) else text.DASH
-        p95_s, cpu_s = (getattr(cell, f"stage_{stage}_{one}", None) for one in ("p95_s", "cpu_s"))
-        details = {"p95": p95_s, "CPU": cpu_s}
-        words = (f"{name} {text.seconds(one)}" for name, one in details.items() if one is not None)
-        return noted(text.seconds(seconds), ", ".join(words))
-
-    return field
+    seconds = getattr(cell, f"stage_{stage}_s")
+    if seconds is None:
+        lost = cell.stage_not_split.split(";") if cell.stage_not_split else []
+        return "not split" if stage in lost or (lost and stage in GROUPS) else text.DASH
+    details = {
+        "p95": getattr(cell, f"stage_{stage}_p95_s", None),
+        "CPU": getattr(cell, f"stage_{stage}_cpu_s", None),
+    }
+    words = (f"{name} {text.seconds(one)}" for name, one in details.items() if one is not None)
+    return noted(text.seconds(seconds), ", ".join(words))
 
 
 COLUMNS: dict[str, Field] = {
-    **{one.capitalize(): _stage(one) for one in GROUPS},
-    **{one.replace("_", " ").capitalize(): _stage(one) for one in get_args(Stage)},
+    one.replace("_", " ").capitalize(): partial(_time, one) for one in (*GROUPS, *get_args(Stage))
 }
 """A stage that no run measured separately has no column."""
 

@@ -51,6 +51,5 @@ def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float]
 
 
 def _compared(cell: CellRow, rate: float | None) -> str:
-    """A rate and its ratio to that of our window."""
     ratio = rate / cell.samples_per_s if rate and cell.samples_per_s else None
     return noted(text.number(rate), text.ratio(ratio) if ratio else "")

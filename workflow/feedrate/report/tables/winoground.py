@@ -55,10 +55,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _published(score: BenchmarkScore) -> Markup:
-    values = (score.text_score, score.image_score, score.group_score)
-    name = noted(score.model, score.note)
+    values = [f"{getattr(score, name):.2f}%" for name in SCORES]
     head = score.head or text.DASH
-    return row(name, head, text.DASH, *(f"{value:.2f}%" for value in values), text.DASH)
+    return row(noted(score.model, score.note), head, text.DASH, *values, text.DASH)
 
 
 def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:

@@ -1,5 +1,4 @@
-"""Changes that would help: gains of virtual speed-ups, and predictions of changes with their
-outcomes."""
+"""Changes that would help: gains of virtual speed-ups, and predictions with their outcomes."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -36,7 +35,6 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
-    """How many predictions were made, how many count, and their median error."""
     errors = [abs(error) for one in outcomes if (error := one.error) is not None]
     late = sum(one.late for one in outcomes)
     words = f"{text.count(len(outcomes), 'prediction')}, {len(errors)} with a result"
