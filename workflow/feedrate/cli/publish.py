@@ -25,7 +25,6 @@ from feedrate.results.merge import METRICS
 from feedrate.results.tables import read_csv
 
 IDENTITY = ("study", "device", "cell", "repeat", "spec_digest", "started_at")
-"""Columns that identify a run."""
 MOST = 100
 """Settings that MLflow takes at once."""
 

@@ -75,10 +75,9 @@ def trace_of(ranks: Mapping[int, RankEvents]) -> dict[str, Any]:
 def _begin_s(events: RankEvents) -> float | None:
     """When the loop began, s since 1970: the window is written as soon as its last step has ended.
     None if the events are not dated."""
-    if events.window is None or events.window.at_s is None or not events.steps:
-        return None
-    last_s = events.steps[-1].t_s
-    return None if last_s is None else events.window.at_s - last_s
+    ended_at_s = events.window.at_s if events.window else None
+    last_s = events.steps[-1].t_s if events.steps else None
+    return None if ended_at_s is None or last_s is None else ended_at_s - last_s
 
 
 def _slices(

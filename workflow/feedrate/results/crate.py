@@ -107,11 +107,11 @@ def defects(archive: Path) -> Iterator[str]:
         for name in sorted(names & listed.keys()):
             try:
                 with found.open(name) as stream:
-                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                    digest = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
             except _DAMAGED as error:
                 yield f"{name} is damaged: {error}."
                 continue
-            if digest != listed[name]:
+            if digest.hexdigest() != listed[name]:
                 yield f"{name} was altered: its SHA-256 is not that in {CHECKSUMS}."
 
 

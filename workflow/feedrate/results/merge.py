@@ -31,11 +31,18 @@ def merge_results(
 ) -> None:
     """Merge the files of all studies, each kind into a file of its name in the folder `out`, and
     write the long form and the description of all files there."""
+    import pandas as pd
+
     columns: dict[str, Sequence[Column]] = {}
     rows: dict[str, list[Row]] = {}
     for files in (runs, cells, claims, fit):
         name = files[0].name
-        columns[name], rows[name] = merge(files, FILES[name])
+        known = FILES[name]
+        tables = [pd.DataFrame(read_csv(file, known), dtype=object) for file in files]
+        table = pd.concat(tables, ignore_index=True)
+        factors = table.columns.drop([column.name for column in known], errors="ignore")
+        columns[name] = with_factors(known, {one: table[one].dropna() for one in factors})
+        rows[name] = rows_of(table)
         write_result(out / name, columns[name], rows[name])
     of_runs, of_fit, board = runs[0].name, fit[0].name, Path(LEADERBOARD_CSV).name
     parquet = (out / of_runs).with_suffix(".parquet")
@@ -43,16 +50,6 @@ def merge_results(
     write_result(out / board, LEADERBOARD, leaderboard(rows[of_runs], rows[of_fit]))
     described = data_package(out, columns | {board: LEADERBOARD}, parquet.name)
     write_json(out / Path(DATAPACKAGE).name, described)
-
-
-def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
-    """The rows of all `files`, and their columns with the factors of all of them."""
-    import pandas as pd
-
-    tables = [pd.DataFrame(read_csv(file, columns), dtype=object) for file in files]
-    merged = pd.concat(tables, ignore_index=True)
-    factors = merged.columns.drop([c.name for c in columns], errors="ignore")
-    return with_factors(columns, {name: merged[name].dropna() for name in factors}), rows_of(merged)
 
 
 def leaderboard(runs: Iterable[Row], fit: Iterable[Row]) -> Iterator[Row]:

@@ -30,13 +30,11 @@ Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
 def value(
     unit: str, meaning: str, repeats: Repeats = "median", ranks: Ranks = "", extra: str = ""
 ) -> Meta:
-    """The annotation of a measured value.
-
-    `repeats`: how the ok runs of a cell combine in cells.csv; `same`: a value only where they have
-    the same; `pooled`: an end of an interval (`add_parts`); empty: they do not. `ranks`: how the
-    values of this name in the ranks' `window` events combine; empty: `measure` computes it.
-    `extra`: heading of a column of tables of cells.
-    """
+    """The annotation of a measured value. `repeats`: how the ok runs of a cell combine in
+    cells.csv; `same`: a value only where they have the same; `pooled`: an end of an interval
+    (`add_parts`); empty: they do not. `ranks`: how the values of this name in the ranks' `window`
+    events combine; empty: `measure` computes it. `extra`: heading of a column of tables of
+    cells."""
     told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
     return Meta(description=meaning, extra=told, extra_json_schema={"unit": unit} if unit else None)
 
