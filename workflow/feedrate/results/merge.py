@@ -35,9 +35,9 @@ def merge_results(
 
     columns: dict[str, Sequence[Column]] = {}
     rows: dict[str, list[Row]] = {}
-    for files in (runs, cells, claims, fit):
-        name = files[0].name
-        known = FILES[name]
+    kinds = {"results.csv": runs, "cells.csv": cells, "claims.csv": claims, "fit.csv": fit}
+    for kind, files in kinds.items():
+        name, known = files[0].name, FILES[kind]
         tables = [pd.DataFrame(read_csv(file, known), dtype=object) for file in files]
         table = pd.concat(tables, ignore_index=True)
         factors = table.columns.drop([column.name for column in known], errors="ignore")
