@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from campaign import STUDY, campaign, edit
 from feedrate import __main__ as entry
-from feedrate.cli.merge import differing
-from feedrate.cli.sites import Site, read_site
+from feedrate.cli.merge import Site, differing, read_site
 from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
@@ -142,7 +141,7 @@ def test_facts_are_short_and_none_is_of_a_single_run(together):
         machine = {"other_training_jobs": jobs}
         made = replace(record.provenance, machine_before=machine, **told)
         records = {("a", "cpu", "b", 1): replace(record, provenance=made)}
-        return Site(name, together / "none", None, None, records)
+        return Site(name, together / "none", None, None, records, {})
 
     found = differing([site("a", "a" * 40, 23.5405, 1), site("b", f"{'b' * 40}-dirty", 23.5401, 2)])
     told = {what: values for _, what, *values in found}

@@ -40,7 +40,6 @@ FURTHER = (
     *(f"{paths.RESULTS}/*.{suffix}" for suffix in ("csv", "parquet", "json", "jsonl", "html")),
 )
 OF_STUDY = ("*.csv", "*.parquet", "*.json", "tables/*", "figures/*")
-"""Files in the folder of a study."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -75,28 +74,27 @@ def archive(options: argparse.Namespace) -> int:
 
 
 class Campaign:
-    """The files of a campaign in the working directory, and how they are cleaned."""
+    """The files of a campaign in the working directory. They are cleaned of secrets and, with
+    `scrub`, of the names of hosts and users."""
 
     def __init__(self, project: Project, plan: Plan, scrub: bool) -> None:
-        """With `scrub`, the names of hosts and users are looked for in all files."""
         self.left_out: list[str] = []
         self.changed = 0
         self.files = 0
         self._project = project
         self._runs = {key: paths.run_dir(*key) for key in plan.runs}
-        self._paths = sorted({*self._further(), *self._run_files()})
+        self._paths = sorted(set(self._files()))
         self._clean = self._scrubber() if scrub else Scrubber()
 
     def write(self, out: Path, license_: str) -> None:
         """Write the archive. If texts are replaced in any file, all that is derived from the runs
         is made again from the cleaned ones."""
-        whole = json.dumps(json.loads(msgspec.json.encode(self._project)), indent=1)
-        known = len(self.left_out)
+        whole = json.dumps(msgspec.to_builtins(self._project), indent=1)
         with tempfile.TemporaryDirectory(prefix="feedrate-") as name:
             folder, project = Path(name), self._clean(whole)
             for path in self._paths:
                 self._copy(path, folder)
-            if self.changed or len(self.left_out) > known:
+            if self.changed or self.left_out:
                 self._refuse_changed_logs()
                 make_again(convert(json.loads(project), Project, PROJECT), folder)
             crate = Writer(out)
@@ -131,9 +129,8 @@ class Campaign:
     def _refuse_changed_logs(self) -> None:
         """Raise ExpectedError if a log has changed since its record, which is made again now."""
         for run in self._runs.values():
-            noted = read_record(run / paths.RECORD_NAME).made_from.files
-            for log, digest in ((run / name, digest) for name, digest in noted.items()):
-                if not log.is_file() or digest_file(log) != digest:
+            for name, digest in read_record(run / paths.RECORD_NAME).made_from.files.items():
+                if not (log := run / name).is_file() or digest_file(log) != digest:
                     raise ExpectedError(f"{log} has changed since its record was made")
 
     def _scrubber(self) -> Scrubber:
@@ -143,19 +140,17 @@ class Campaign:
             hosts, users = hosts | found[0], users | found[1]
         return Scrubber(hosts, users, {*words(), *(word for key in self._runs for word in key[:2])})
 
-    def _run_files(self) -> Iterator[Path]:
+    def _files(self) -> Iterator[Path]:
+        of_studies = (f"{paths.RESULTS}/{s}/{p}" for s in self._project.studies for p in OF_STUDY)
+        for pattern in (*FURTHER, *of_studies):
+            for path in Path().glob(pattern):
+                if path.is_file() and not path.name.startswith(("local", ".")):
+                    yield path
         for folder in self._runs.values():
             for path in folder.rglob("*"):
                 inside = path.relative_to(folder).parts
                 kept_back = any(fnmatch(part, out) for part in inside for out in LEFT_OUT)
                 if path.is_file() and not path.is_symlink() and not kept_back:
-                    yield path
-
-    def _further(self) -> Iterator[Path]:
-        of_studies = (f"{paths.RESULTS}/{s}/{p}" for s in self._project.studies for p in OF_STUDY)
-        for pattern in (*FURTHER, *of_studies):
-            for path in Path().glob(pattern):
-                if path.is_file() and not path.name.startswith(("local", ".")):
                     yield path
 
     def _about(self, license_: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:

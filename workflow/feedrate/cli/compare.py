@@ -1,5 +1,4 @@
-"""`python -m feedrate compare`: the cells that became slower or faster between two sets of
-results."""
+"""`python -m feedrate compare`: which cells became slower or faster between two sets of results."""
 
 import argparse
 from collections import Counter
@@ -103,7 +102,7 @@ def report(
     yield f"Before: {_described(before)}\nAfter: {_described(after)}"
     if moved := comparison.moved_between(before, after):
         columns = ("what", "before", "after", "devices")
-        facts = [map(Text, (*fact[:3], ", ".join(fact.devices))) for fact in moved]
+        facts = (map(Text, fact) for fact in moved)
         yield table("What else differs", columns, facts, wrapped=columns)
     numbers = ("before", "after", "ratio", f"joint {lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):

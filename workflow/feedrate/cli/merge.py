@@ -1,6 +1,6 @@
 """`python -m feedrate merge`: the results of several sites as one set of results and one page.
 
-A device that two sites have appears once for each.
+A site is an archive, or a project's folder. A device that two sites have appears once for each.
 """
 
 import argparse
@@ -10,37 +10,30 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
 from feedrate.cli.display import counted, output, table
-from feedrate.cli.redraw import redraw
-from feedrate.cli.sites import (
-    Key,
-    Names,
-    Site,
-    copy_runs,
-    gains_of,
-    imports_of,
-    predicted_of,
-    read_site,
-)
-from feedrate.cli.verify import flat
+from feedrate.cli.redraw import measured, redraw
+from feedrate.cli.verify import flat, read_project
 from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
-from feedrate.config.project import Project
+from feedrate.config.project import Project, load_project, study_names
+from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page
-from feedrate.results.crate import ENVIRONMENT, PROJECT
+from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
+from feedrate.results.imported import Imported
+from feedrate.results.ledger import NO_GAINS, WouldHelp
+from feedrate.results.record import Record, read_document, read_record, write_record
 
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 """Facts that are shown even where they agree."""
@@ -52,7 +45,23 @@ NOT_FACTS = (
 """Parts of a run's provenance that differ from run to run."""
 _COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
 """A commit; the group is its short form, because a table of several sites has no room for more."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 LISTED = 5
+T = TypeVar("T")
+Key = tuple[str, str, str, int]
+"""Study, device, cell and repeat of a run."""
+
+
+class Site(NamedTuple):
+    """The runs of one site, unpacked in `folder`."""
+
+    name: str
+    folder: Path
+    project: Project
+    plan: Plan
+    records: dict[Key, Record]
+    names: dict[str, str]
+    """The devices' names in the merged results, by their own: see `name_devices`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,20 +78,20 @@ def merge(options: argparse.Namespace) -> int:
     if len(options.sites) == 1:
         raise UsageError("one site: there is nothing to merge")
     root = Path.cwd()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         sites = [read_site(text, stack) for text in options.sites]
-        if double := [a.name for a, b in itertools.combinations(sites, 2) if a.name == b.name]:
-            name = double[0]
-            raise UsageError(f"two sites are called {name}: name them, as in a={name}.zip")
+        for a, b in itertools.combinations(sites, 2):
+            if a.name == b.name:
+                raise UsageError(f"two sites are called {a.name}: name them, as in a={a.name}.zip")
         refuse_duplicates(sites)
-        names = device_names(sites)
-        project, plan = merged(sites, names)
+        name_devices(sites)
+        project, plan = merged(sites)
         facts = list(differing(sites))
         with replaced_folder(options.out) as folder:
             for site in sites:
-                copy_runs(site, names, folder)
+                copy_runs(site, folder)
             for kept in (imports_of, gains_of, predicted_of):
-                for file, content in kept(sites, names).items():
+                for file, content in kept(sites).items():
                     write_json(folder / file, msgspec.to_builtins(content))
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
@@ -91,11 +100,65 @@ def merge(options: argparse.Namespace) -> int:
                 add_to_page(facts, [site.name for site in sites])
     columns = ("of", "what", *(site.name for site in sites))
     output().print(table("Sites", columns, (map(Text, fact) for fact in facts), wrapped=columns))
-    renamed = [f"{new} is {old} of {site}" for (site, old), new in names.items() if old != new]
-    print(
-        f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites", *renamed, sep="; "
-    )
+    names = [(site.name, *pair) for site in sites for pair in site.names.items()]
+    renamed = [f"{new} is {old} of {site}" for site, old, new in names if old != new]
+    told = f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites"
+    print(told, *renamed, sep="; ")
     return 0
+
+
+def read_site(text: str, stack: contextlib.ExitStack) -> Site:
+    """The site that a word of the command line names. Raises ExpectedError."""
+    name, given, place = text.rpartition("=")
+    path = Path(place if given else text)
+    name = name or path.resolve().name.removesuffix(".zip")
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not allowed as a site's name; name it, as in a={path}")
+    folder = stack.enter_context(results_of(path)).resolve()
+    if (folder / PROJECT).is_file():
+        project = read_project(folder, path)
+        records = records_of(folder, project.studies)
+    elif (file := folder / "config/config.yaml").is_file():
+        records = records_of(folder, study_names(folder))
+        project = as_measured(folder, read_yaml(file, str(file)), records)
+    else:
+        raise UsageError(f"{path}: neither an archive nor a project's folder")
+    with contextlib.chdir(folder):
+        try:
+            project, plan = measured(project)
+        except ExpectedError as error:
+            raise ExpectedError(f"{path}: {error}") from None
+    specs = {key: replace(r.spec, device=key[1]) for key, r in records.items() if r.spec}
+    lacking = [c for c in plan.unsupported if (c.study, c.device, c.cell, 1) not in specs]
+    plan = replace(plan, runs=plan.runs | specs, unsupported=lacking)
+    return Site(name, folder, project, plan, {key: records[key] for key in plan.runs}, names={})
+
+
+def records_of(folder: Path, studies: Container[str]) -> dict[Key, Record]:
+    """The records of all runs of these studies in a project's folder."""
+    found: dict[Key, Record] = {}
+    for file in sorted((folder / paths.RESULTS).glob(f"*/*/*/rep*/{paths.RECORD_NAME}")):
+        study, device, cell, repeat = file.parts[-5:-1]
+        if study in studies and (number := repeat.removeprefix("rep")).isdecimal():
+            found[study, device, cell, int(number)] = read_record(file)
+    return found
+
+
+def as_measured(folder: Path, config: dict[str, Any], runs: Iterable[Key]) -> Project:
+    """A folder's project with the studies, devices and repeats that its runs have: the choices of
+    the calls that made them are not in config.yaml. Raises ExpectedError."""
+    if not (keys := sorted(runs)):
+        raise ExpectedError(f"{folder}: there is no record of a run in {paths.RESULTS}/")
+    chosen, devices = ([*dict.fromkeys(key[at] for key in keys)] for at in (0, 1))
+    project = load_project(folder, config | {"studies": chosen, "devices": devices})
+    most = dict(sorted((study, repeat) for study, _, _, repeat in keys))
+    studies = {
+        name: replace(study, protocol=replace(study.protocol, repeats=most[name]))
+        for name, study in project.studies.items()
+    }
+    if project.config.repeats == "auto":
+        return project
+    return replace(project, config=replace(project.config, repeats=None), studies=studies)
 
 
 def refuse_duplicates(sites: Sequence[Site]) -> None:
@@ -113,37 +176,35 @@ def refuse_duplicates(sites: Sequence[Site]) -> None:
         raise ExpectedError("\n  ".join(["the same runs in two sites:", *double[:LISTED], *more]))
 
 
-def device_names(sites: Sequence[Site]) -> dict[tuple[str, str], str]:
-    """The name of each site's devices in the merged results: the first site that has a device keeps
-    its name, so that published numbers and claims apply to it; others add their own name."""
-    names: dict[tuple[str, str], str] = {}
+def name_devices(sites: Sequence[Site]) -> None:
+    """Name each site's devices in the merged results: the first site that has a device keeps its
+    name, so that published numbers and claims apply to it; others add their own name."""
+    names: list[str] = []
     for site in sites:
         for device in dict.fromkeys(key[1] for key in site.plan.runs):
-            taken = device in names.values()
-            names[site.name, device] = f"{device}-{site.name}" if taken else device
-    if len({*names.values()}) < len(names):
+            site.names[device] = f"{device}-{site.name}" if device in names else device
+            names.append(site.names[device])
+    if len(set(names)) < len(names):
         raise UsageError(
             "two devices would have the same name in the merged results, because a repeated name "
             "becomes DEVICE-SITE: give the sites other names, as in NAME=SITE"
         )
-    return names
 
 
-def merged(sites: Sequence[Site], names: Names) -> tuple[Project, Plan]:
+def merged(sites: Sequence[Site]) -> tuple[Project, Plan]:
     """One project and one plan of all runs. Studies of the same name have the pages, claims and
     thresholds of the first site; raises ExpectedError where their factors or baselines differ."""
-    several = {old for (_, old), new in names.items() if old != new}
+    several = {old for site in sites for old, new in site.names.items() if old != new}
     whole = sites[0].project
     plan = Plan(runs={}, unsupported=[], shared=[])
     devices = {n: one for site in reversed(sites) for n, one in site.project.devices.items()}
     for site in sites:
-        own = {old: new for (of, old), new in names.items() if of == site.name}
+        own = site.names
         for old, new in own.items():
-            devices[new] = entry = site.project.devices[old]
+            devices[new] = one = site.project.devices[old]
             if old in several:
-                varied = entry.variant_of or (old if new != old else None)
-                label = f"{entry.label} ({site.name})"
-                devices[new] = replace(entry, label=label, variant_of=varied)
+                varied = one.variant_of or (old if new != old else None)
+                devices[new] = replace(one, label=f"{one.label} ({site.name})", variant_of=varied)
         whole = _with_studies(whole, site)
         for (study, device, cell, repeat), spec in site.plan.runs.items():
             plan.runs[study, own[device], cell, repeat] = replace(spec, device=own[device])
@@ -153,7 +214,8 @@ def merged(sites: Sequence[Site], names: Names) -> tuple[Project, Plan]:
         plan.shared.extend(replace(c, device=own[c.device]) for c in shared)
     imports = [one for site in sites for one in site.project.config.imports]
     studies = {name: with_page(study, name, imports) for name, study in whole.studies.items()}
-    config = replace(whole.config, devices=[*names.values()], studies=[*studies], imports=imports)
+    names = [name for site in sites for name in site.names.values()]
+    config = replace(whole.config, devices=names, studies=[*studies], imports=imports)
     whole = replace(whole, config=config, devices=devices, studies=studies)
     whole = replace(whole, measured={name: plan.devices_of(name) for name in studies})
     return replace(whole, further={}, searched={}), plan
@@ -166,16 +228,77 @@ def _with_studies(whole: Project, site: Site) -> Project:
         one = studies.setdefault(name, study)
         if (list(one.factors), one.baseline) != (list(study.factors), study.baseline):
             raise ExpectedError(f"{site.name}: the study {name} has other factors or baselines")
-        levels = {
-            n: [*dict.fromkeys([*one.factors[n].levels, *f.levels])]
-            for n, f in study.factors.items()
-        }
-        studies[name] = replace(
-            one, factors={n: replace(f, levels=levels[n]) for n, f in one.factors.items()}
-        )
+        factors = {}
+        for key, factor in one.factors.items():
+            levels = dict.fromkeys([*factor.levels, *study.factors[key].levels])
+            factors[key] = replace(factor, levels=[*levels])
+        studies[name] = replace(one, factors=factors)
     parts = ("published", "scores", "accuracies", "sheets")
     tables = {part: {**getattr(site.project, part), **getattr(whole, part)} for part in parts}
     return replace(whole, studies=studies, **tables)
+
+
+def copy_runs(site: Site, folder: Path) -> None:
+    """Copy a site's run folders and data reports; records get the devices' names of now."""
+    for (study, device, cell, repeat), record in site.records.items():
+        new = site.names[device]
+        target = folder / paths.run_dir(study, new, cell, repeat)
+        shutil.copytree(site.folder / paths.run_dir(study, device, cell, repeat), target)
+        write_record(target / paths.RECORD_NAME, replace(record, device=new))
+    for file in (site.folder / paths.DATASETS).glob("*/prepared/data_report.json"):
+        target = folder / file.relative_to(site.folder)
+        if not target.exists():  # that of the first site, as the pages
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+
+
+def documents(sites: Sequence[Site], path: str, kind: type[T]) -> Iterator[tuple[Site, str, T]]:
+    """The sites that have a study's file `path`, its name, and its content."""
+    for site in sites:
+        for name in (path.format(study=study) for study in site.project.studies):
+            if (site.folder / name).is_file():
+                yield site, name, read_document(site.folder / name, kind)
+
+
+def imports_of(sites: Sequence[Site]) -> dict[str, Imported]:
+    """The imported runs of all sites by their file, with the devices' names and repeats of now."""
+    found: dict[str, Imported] = {}
+    for site, name, own in documents(sites, paths.IMPORTED, Imported):
+        whole = found.setdefault(name, Imported())
+        whole.files.extend(own.files)
+        for record in own.records:
+            device = site.names.get(record.device, record.device)
+            repeat = 1 + sum(one.device == device for one in whole.records)
+            whole.records.append(replace(record, device=device, repeat=repeat))
+    return found
+
+
+def gains_of(sites: Sequence[Site]) -> dict[str, WouldHelp]:
+    """What would help at all sites by its file, with the devices' names of now. The ledgers behind
+    it cannot be merged: the hash of a line covers the line before."""
+    found: dict[str, WouldHelp] = {}
+    for site, name, own in documents(sites, paths.WOULD_HELP, WouldHelp):
+        whole, names = found.get(name, NO_GAINS), site.names
+        gains = [(names.get(of, of), cell, told) for of, cell, told in own.gains]
+        outcomes = [replace(o, device=names.get(o.device, o.device)) for o in own.outcomes]
+        faults = filter(None, (whole.fault, own.fault and f"{site.name}: {own.fault}"))
+        found[name] = WouldHelp(
+            fault=" ".join(faults),
+            gains=[*whole.gains, *gains],
+            outcomes=[*whole.outcomes, *outcomes],
+        )
+    return found
+
+
+def predicted_of(sites: Sequence[Site]) -> dict[str, list[dict[str, Any]]]:
+    """The rates predicted at all sites by their file, with the devices' names of now: they need the
+    data, which are not here."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for site, name, own in documents(sites, paths.PREDICTED, list[dict[str, Any]]):
+        for one in own:
+            one["device"] = site.names.get(one["device"], one["device"])
+        found.setdefault(name, []).extend(own)
+    return found
 
 
 Fact = tuple[str, ...]
@@ -205,14 +328,12 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
         yield study, "source digest", made.pop("source_digest")[:12]
         yield study, "data digest", made.pop("data_digest")[:12]
         if spec := record.spec:
-            protocol = spec.protocol
-            steps = f"{protocol.steps} steps after {protocol.warmup_steps} left out"
-            yield study, "protocol", steps
+            timed = spec.protocol
+            yield study, "protocol", f"{timed.steps} steps after {timed.warmup_steps} left out"
             yield device, "cards", f"{spec.count} on {counted(spec.nodes, 'host')}"
-            if key in shared:
-                used = msgspec.to_builtins({"settings": spec.settings, "protocol": protocol})
-                for what, value in flat(used):
-                    yield f"{study} {device}", what, str(value)
+            used = msgspec.to_builtins({"settings": spec.settings, "protocol": timed})
+            for what, value in flat(used) if key in shared else ():
+                yield f"{study} {device}", what, str(value)
         for what, value in flat(made):
             if what not in NOT_FACTS and value not in ("", None, [], {}):
                 shown = f"{value:.4g}" if isinstance(value, float) else str(value)

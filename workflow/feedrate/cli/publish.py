@@ -1,15 +1,12 @@
-"""`python -m feedrate publish`: the runs of results.csv as runs of an experiment tracker.
-
-A tracker's run has the settings, the measured numbers and the status of one of ours, and its
-identity, so that a second call sends only what is new.
-"""
+"""`python -m feedrate publish`: the runs of results.csv as runs of an experiment tracker, with
+their identity, so that a second call sends only what is new."""
 
 import argparse
 import importlib.util
 import io
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +25,6 @@ from feedrate.results.merge import METRICS
 from feedrate.results.tables import read_csv
 
 IDENTITY = ("study", "device", "cell", "repeat", "spec_digest", "started_at")
-"""Columns that identify a run."""
 MOST = 100
 """Settings that MLflow takes at once."""
 
@@ -180,9 +176,5 @@ def _to_wandb(runs: list[Run], project: str) -> int:
     return len(runs)
 
 
-SENDERS: dict[str, Callable[[list[Run], str], int]] = {
-    "mlflow": _to_mlflow,
-    "trackio": _to_trackio,
-    "wandb": _to_wandb,
-}
+SENDERS = {"mlflow": _to_mlflow, "trackio": _to_trackio, "wandb": _to_wandb}
 """The function that sends runs to a project of a tracker, and returns how many were new."""

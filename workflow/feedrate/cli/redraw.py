@@ -1,13 +1,11 @@
-"""Makes all results of run folders again: records, tables, claims, fits, pages, the first page.
-
-The jobs are those of the workflow, without Snakemake; they need no device, data or network. Rates
-predicted from FLOPs (predicted.json) need the dataset and are taken as they are.
-"""
+"""Makes all results of run folders again, by the jobs of the workflow without Snakemake. They need
+no device, data or network: predicted.json, which needs the dataset, is taken as it is."""
 
 import contextlib
 import io
 import shutil
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -40,6 +38,7 @@ MERGED = {
     "fit": paths.FIT_CSV,
 }
 """The files that `merge-results` merges, by its options."""
+_key = attrgetter("study", "device", "cell")
 
 
 def measured(project: Project) -> tuple[Project, Plan]:
@@ -66,10 +65,6 @@ def measured(project: Project) -> tuple[Project, Plan]:
     return kept, Plan(runs=runs, unsupported=lacking, shared=shared)
 
 
-def _key(cell: RunSpec | CellWithoutRuns) -> tuple[str, str, str]:
-    return cell.study, cell.device, cell.cell
-
-
 def _without_library(plan: Plan, studies: Iterable[str]) -> Iterator[Unsupported]:
     """The cells for which the results say that a loader library was not installed where they were
     made: no other file says so, and what is installed here does not matter."""
@@ -83,8 +78,7 @@ def _without_library(plan: Plan, studies: Iterable[str]) -> Iterator[Unsupported
 
 
 def unplanned(plan: Plan) -> Iterator[str]:
-    """A sentence for each study of the working directory that has records of runs which are not in
-    the plan."""
+    """A sentence for each study that has records of runs which are not in the plan."""
     planned = {paths.run_dir(*key) / paths.RECORD_NAME for key in plan.runs}
     for study in study_names(Path()):
         found = set(Path(paths.STUDY.format(study=study)).glob(f"*/*/rep*/{paths.RECORD_NAME}"))
@@ -110,14 +104,30 @@ def make_again(project: Project, folder: Path) -> None:
 
 
 def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:
-    """Make all results in the working directory again from the runs of the view's plan. `root` is
-    the project's root folder, whose captions are used. Without `parse`, the records are taken as
-    they are. Raises ExpectedError if the results or a page cannot be made."""
+    """Make all results in the working directory again from the runs of the view's plan, with the
+    captions of the project `root`. Without `parse`, the records are taken as they are. Raises
+    ExpectedError if the results or a page cannot be made."""
     shutil.copytree(root / CAPTIONS, CAPTIONS, dirs_exist_ok=True)
     make_results(view, parse=parse)
-    for page, inputs in _pages(view):
-        _draw(view, *page, inputs)
-    _run("write-overview", *_overview(view))
+    for (study, part, name), inputs in _pages(view):
+        out = PAGES[part].format(study=study, **{part: name})
+        settings = repr(view.rendering(study, part, name)["settings"])
+        try:
+            if missing := [file for file in inputs if not Path(file).is_file()]:
+                raise ExpectedError(f"there is no {missing[0]}")
+            _run("render-page", "--settings", settings, "--out", out, "--inputs", *inputs)
+        except ExpectedError as error:
+            raise ExpectedError(f"{out} cannot be made: {error}") from None
+    studies = list(view.project.studies)
+    files = [paths.of_all_studies(path) for path in MERGED.values()]
+    files += [paths.QUALITY_CSV.format(study=study) for study in studies]
+    files += [paths.IMPORTED.format(study=study) for study in studies]
+    files += [page for study in studies for page in view.pages(study)]
+    files.append(paths.DATA_REPORT.format(dataset=view.dataset(studies[0])))
+    files += map(str, [*CAPTIONS.rglob("*.rst"), *Path(statements.FOLDER).glob("*.yaml")])
+    given = ("--settings", repr(view.overview()["settings"]), "--sources", paths.SOURCES)
+    inputs = [file for file in files if Path(file).is_file()]
+    _run("write-overview", *given, "--out", paths.OVERVIEW, "--inputs", *inputs)
 
 
 def make_results(view: PlanView, *, parse: bool = True) -> None:
@@ -158,32 +168,6 @@ def _pages(view: PlanView) -> Iterator[tuple[tuple[str, Part, str], list[str]]]:
         for part in PAGES:
             for page in getattr(entry, f"{part}s"):
                 yield (study, part, page.name), view.inputs_of(study, part, page.name)
-
-
-def _draw(view: PlanView, study: str, part: Part, name: str, inputs: list[str]) -> None:
-    """Make a table or figure."""
-    out = PAGES[part].format(study=study, **{part: name})
-    settings = repr(view.rendering(study, part, name)["settings"])
-    try:
-        if missing := [file for file in inputs if not Path(file).is_file()]:
-            raise ExpectedError(f"there is no {missing[0]}")
-        _run("render-page", "--settings", settings, "--out", out, "--inputs", *inputs)
-    except ExpectedError as error:
-        raise ExpectedError(f"{out} cannot be made: {error}") from None
-
-
-def _overview(view: PlanView) -> list[str]:
-    """The options of `write-overview`."""
-    studies = list(view.project.studies)
-    files = [paths.of_all_studies(path) for path in MERGED.values()]
-    files += [paths.QUALITY_CSV.format(study=study) for study in studies]
-    files += [paths.IMPORTED.format(study=study) for study in studies]
-    files += [page for study in studies for page in view.pages(study)]
-    files.append(paths.DATA_REPORT.format(dataset=view.dataset(studies[0])))
-    files += map(str, [*CAPTIONS.rglob("*.rst"), *Path(statements.FOLDER).glob("*.yaml")])
-    out = ["--out", paths.OVERVIEW, "--sources", paths.SOURCES]
-    settings = repr(view.overview()["settings"])
-    return ["--settings", settings, *out, "--inputs", *(f for f in files if Path(f).is_file())]
 
 
 def _run(job: str, *words: str) -> None:

@@ -1,10 +1,9 @@
-"""The generated files: JSON schemas of all files that people or other programs read, and the tables
-of docs/results.md, and docs/sources.md."""
+"""The generated files: JSON schemas, the tables of docs/results.md, and docs/sources.md."""
 
 import inspect
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +97,14 @@ def page(written: str) -> str:
 
 
 def _table(name: str) -> str:
+    lines: list[Sequence[str]]
     if name == "checks":
         about = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
-        return _markdown(("check", "passes if"), (about | ONLY_IF_FAILED).items())
-    return _markdown(("column", "kind", "unit", "meaning"), FILES[name])
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    first, rule = " | ".join(head), "---|" * len(head)
-    return f"| {first} |\n|{rule}\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        lines = [("check", "passes if"), *(about | ONLY_IF_FAILED).items()]
+    else:
+        lines = [("column", "kind", "unit", "meaning"), *FILES[name]]
+    head, *rows = (f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{head}|{'---|' * len(lines[0])}\n{''.join(rows)}"
 
 
 def generated() -> dict[Path, str]:

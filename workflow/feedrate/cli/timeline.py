@@ -1,8 +1,5 @@
-"""`python -m feedrate timeline`: when a run's steps and blocks were, as a trace for Perfetto.
-
-The file has Chrome's Trace Event Format ("JSON Object Format"), which ui.perfetto.dev and
-chrome://tracing open. It needs no profiler: all times come from the raw events of every run.
-"""
+"""`python -m feedrate timeline`: when a run's steps and blocks were, as a trace for Perfetto, in
+Chrome's Trace Event Format ("JSON Object Format")."""
 
 import argparse
 import json
@@ -58,7 +55,11 @@ def trace_of(ranks: Mapping[int, RankEvents]) -> dict[str, Any]:
     first_s = min((begin for begin in begins.values() if begin is not None), default=0.0)
     found: list[Slice] = []
     for rank, events in ranks.items():
-        found += _names(rank)
+        of_rank = {"ph": "M", "pid": rank}
+        found.append({**of_rank, "name": "process_name", "args": {"name": f"rank {rank}"}})
+        for thread, name in THREADS.items():
+            args = {"name": name}
+            found.append({**of_rank, "tid": thread, "name": "thread_name", "args": args})
         late_s = (begins[rank] or first_s) - first_s
         for thread, name, start_s, length_s, told in _slices(events, begins[rank]):
             when = {"ts": round((start_s + late_s) * 1e6, 3), "dur": round(length_s * 1e6, 3)}
@@ -71,20 +72,12 @@ def trace_of(ranks: Mapping[int, RankEvents]) -> dict[str, Any]:
     return {"traceEvents": found, "displayTimeUnit": "ms"}
 
 
-def _names(rank: int) -> Iterator[Slice]:
-    """The metadata events that name a rank's process and threads."""
-    yield {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
-    for thread, name in THREADS.items():
-        yield {"ph": "M", "pid": rank, "tid": thread, "name": "thread_name", "args": {"name": name}}
-
-
 def _begin_s(events: RankEvents) -> float | None:
     """When the loop began, s since 1970: the window is written as soon as its last step has ended.
     None if the events are not dated."""
-    if events.window is None or events.window.at_s is None or not events.steps:
-        return None
-    last_s = events.steps[-1].t_s
-    return None if last_s is None else events.window.at_s - last_s
+    ended_at_s = events.window.at_s if events.window else None
+    last_s = events.steps[-1].t_s if events.steps else None
+    return None if ended_at_s is None or last_s is None else ended_at_s - last_s
 
 
 def _slices(

@@ -40,8 +40,6 @@ NOT_COMPARED = ("made_from.parser", "made_from.device")
 """Keys of a record that say which version of the code made it."""
 ABSENT = object()
 """In place of a value that a file does not have; null is a value."""
-PAGES = (".html", ".svg")
-"""Of these files only the first line that differs is printed."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
@@ -78,9 +76,8 @@ def verify(options: argparse.Namespace) -> int:
                 print(f"taken as they are, because {why}: {kept} {name}")
     for line in found:
         print(line)
-    print(
-        f"not verified: {counted(len(found), 'defect')}" if found else "verified: nothing differs"
-    )
+    failed = f"not verified: {counted(len(found), 'defect')}"
+    print(failed if found else "verified: nothing differs")
     return 1 if found else 0
 
 
@@ -149,7 +146,8 @@ def differences(given: Path, made: Path) -> Iterator[str]:
             for k in keys
             if old.get(k, ABSENT) != new.get(k, ABSENT)
         )
-        yield from islice(moved, 1 if file.suffix in PAGES else None)
+        # Of a page, only the first line that differs.
+        yield from islice(moved, 1 if file.suffix in (".html", ".svg") else None)
 
 
 def values(file: Path) -> dict[str, Any]:

@@ -1,8 +1,5 @@
-"""Raw logs to records: parse the runs of one study and device whose records are out of date.
-
-A record notes what it was made from. It is made again if it is missing or damaged, if the job ran
-again, or if the parser or the facts about the device have changed.
-"""
+"""Raw logs to records. A record is made again if it is missing or damaged, if the job ran again, or
+if the parser or the facts about the device have changed."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -62,11 +59,8 @@ def parse_logs(runs_list: Path, device: DeviceFacts, parser: str, out: Path) -> 
 
 
 def update_records(runs: Iterable[Path], device: DeviceFacts, parser: str) -> list[Path]:
-    """Bring records up to date; return the runs whose record was written.
-
-    A run that breaks the parser gets a record with status `failed` and the reason. Raises OSError
-    where a record cannot be written.
-    """
+    """Bring records up to date; return the runs whose record was written. Raises OSError where a
+    record cannot be written."""
     made = MadeFrom(parser=parser, device=digest_value(msgspec.to_builtins(device)))
     return [run for run in runs if current_record(run, device, made)[1]]
 
@@ -74,12 +68,9 @@ def update_records(runs: Iterable[Path], device: DeviceFacts, parser: str) -> li
 def current_record(
     run: Path, device: DeviceFacts, wanted: MadeFrom | None = None
 ) -> tuple[Record, bool]:
-    """The record of a run, and whether it was written now.
-
-    `wanted` names the parser and the device that it must have been made with; None: any will do.
-    Where logs have changed although the outcome, which a job writes last, is the same, the record
-    keeps its numbers and fails the check `logs_unchanged`.
-    """
+    """The record of a run, and whether it was written now. `wanted` names the parser and the device
+    that it must have been made with; None: any will do. Where logs have changed although the
+    outcome, which a job writes last, is the same, the record fails the check `logs_unchanged`."""
     path, files = run / paths.RECORD_NAME, _log_digests(run)
     try:
         earlier = read_record(path)
@@ -125,7 +116,7 @@ def _with_changed_logs(record: Record, names: Sequence[str]) -> Record:
 
 
 def _read_run(run: Path, device: DeviceFacts) -> Record:
-    """The record of a run; a failed one where its logs break the parser."""
+    """The record of a run; a failed one, with the reason, where its logs break the parser."""
     try:
         return build_record(run, device)
     except Exception as error:  # one bad run must not cost the others their records
@@ -143,11 +134,9 @@ def _read_run(run: Path, device: DeviceFacts) -> Record:
 
 
 def build_record(run: Path, device: DeviceFacts) -> Record:
-    """The record of the run in a folder, however the job ended.
-
-    Logs that cannot be read make the run `invalid`, unless it failed. Raises LogError if spec.json
-    is missing or wrong, because nothing else describes the run.
-    """
+    """The record of a run, however the job ended. Logs that cannot be read make it `invalid`,
+    unless it failed. Raises LogError if spec.json is missing or wrong: nothing else describes the
+    run."""
     spec = read_spec(run / paths.SPEC_NAME)
     outcome, ranks, checks = _read_logs(run)
     peak_gib = outcome.host_peak_memory_gib if outcome else None
@@ -157,6 +146,9 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, ranks, measurement, checks)
     first = ranks.get(0, RankEvents())
+    evaluation = read_evaluations(run / paths.TRAINER_NAME)
+    for event in first.evaluations:
+        evaluation |= evaluation_figures(event.split, event.metrics)
     return subset(
         Record,
         spec,
@@ -172,7 +164,7 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
             **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
         ),
         trainer=_trainer(first, run),
-        evaluation=_evaluation(first, run),
+        evaluation=evaluation,
         checks=checks,
         disturbances=disturbances(ranks)[1],
         provenance=_provenance(outcome, first),
@@ -238,13 +230,6 @@ def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
     known = first.trainer.metrics if first.trainer else {}
     found = read_trainer(run / paths.TRAINER_NAME, library, known)
     return found if known or found.runtime_s is not None else read_trainer(run, library)
-
-
-def _evaluation(first: RankEvents, run: Path) -> dict[str, float]:
-    values = read_evaluations(run / paths.TRAINER_NAME)
-    for event in first.evaluations:
-        values |= evaluation_figures(event.split, event.metrics)
-    return values
 
 
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:

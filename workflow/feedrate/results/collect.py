@@ -1,8 +1,5 @@
-"""Makes the tables of a study from the documents of its runs.
-
-results.csv and results.parquet have one row per run. cells.csv has one row per cell: medians,
-intervals, speed-ups, losses and verdicts. quality.csv has one row per score of a model.
-"""
+"""Makes the tables of a study from the documents of its runs: results.csv and results.parquet have
+a row per run, cells.csv a row per cell, quality.csv a row per score of a model."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,14 +11,13 @@ import pandas as pd
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
-from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_name
 from feedrate.results.assemble import current_record
 from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
 from feedrate.results.parts import PARTS, names_of, over_runs
 from feedrate.results.recommendation import RATES, recommend
-from feedrate.results.record import Record, read_quality
+from feedrate.results.record import read_quality
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.settings import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
 from feedrate.results.statistics import (
@@ -37,9 +33,8 @@ from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
 """The measured values in a row of results.csv."""
 KEY = ["study", "device", "cell"]
-"""The columns that identify a cell."""
 BASELINE = ["study", "device", "baseline"]
-"""The columns that identify the baseline of a cell."""
+"""The columns that identify a cell, and its baseline."""
 OVER_REPEATS: dict[str, Any] = {
     "median": "median",
     "largest": "max",
@@ -70,46 +65,34 @@ def collect_results(
 
 
 def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
-    """A row for each record and each unsupported cell, with the columns of results.csv. A cell
-    that shares another's runs has a copy of its rows.
-
-    The order is that of the configuration: by study, device, levels, repeat.
-    """
+    """A row for each record and each unsupported cell, with the columns of results.csv, in the
+    order of the configuration. A cell that shares another's runs has a copy of its rows."""
     measured = [_run_row(path, settings) for path in records]
     rows = measured + [unsupported_row(cell) for cell in settings.unsupported]
     for one in settings.shared:
         key = [one.study, one.device, one.measured_as]
         own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
         rows += [row | own for row in measured if [row[name] for name in KEY] == key]
-    runs = frame_of(rows, for_studies(RUNS, settings.studies))
-    tables = []
-    for name, study in settings.studies.items():
-        orders: dict[str, list[Any]] = {"device": list(settings.memory_gib)}
-        orders |= {factor: entry.levels for factor, entry in study.factors.items()}
-        of_study = runs[runs["study"] == name]
-        places = {
-            column: of_study[column].map({value: place for place, value in enumerate(order)})
-            for column, order in orders.items()
-        }
-        keys = pd.concat([*places.values(), of_study["repeat"]], axis="columns")
-        tables.append(of_study.loc[keys.sort_values(list(keys)).index])
-    return pd.concat(tables, ignore_index=True)
+    studies = list(settings.studies)
+
+    def place(row: Row) -> list[int]:
+        orders: dict[str, list[Any]] = {"study": studies, "device": list(settings.memory_gib)}
+        factors = settings.studies[row["study"]].factors
+        orders |= {name: factor.levels for name, factor in factors.items()}
+        found = ((order, row.get(name)) for name, order in orders.items())
+        places = [order.index(one) if one in order else len(order) for order, one in found]
+        return [*places, row["repeat"]]
+
+    return frame_of(sorted(rows, key=place), for_studies(RUNS, settings.studies))
 
 
 def _run_row(path: str, settings: CollectSettings) -> Row:
+    """The row of a record; unknown fields are left out. The numbers of an invalid run stay in it:
+    its status excludes them from everything else."""
     run = Path(path).parent
-    facts = settings.devices.get(run.parent.parent.name, DeviceFacts())
-    record, _ = current_record(run, facts)
+    record, _ = current_record(run, settings.devices.get(run.parent.parent.name, DeviceFacts()))
     if record.study not in settings.studies:
         raise ConfigError(f"{path}: study {record.study!r} is not in --settings")
-    return run_row(record, path)
-
-
-def run_row(record: Record, path: str) -> Row:
-    """One row of results.csv, by column; unknown fields are left out.
-
-    The numbers of an invalid run stay in its row. Its status excludes them from everything else.
-    """
     row: Row = {
         **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
         "model_parameters": record.model_parameters,
@@ -135,6 +118,8 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
     train, loader, model = spec.settings.train, spec.settings.loader, spec.settings.model
     # A device that decodes loads with threads, which wait for files.
     on_device = loader.decode == "device"
+    # Only the first version of FSDP can limit its all-gathers.
+    fsdp = "fsdp2" if train.limit_all_gathers is None else "fsdp1"
     loading = 0 if on_device else loader.workers * (spec.count // spec.nodes)
     return {
         "task": spec.task,
@@ -142,7 +127,7 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
         "batch_size": train.batch_size,
         "gradient_accumulation": train.gradient_accumulation,
         "precision": train.precision,
-        "parallelism": _parallelism(train),
+        "parallelism": fsdp if train.strategy == "fsdp" else train.strategy,
         "world_size": spec.count,
         "nodes": spec.nodes,
         "loader_workers": loader.workers,
@@ -153,13 +138,6 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
         "checkpoint": model.checkpoint or "none",
         "dataset": spec.dataset,
     }
-
-
-def _parallelism(train: TrainSettings) -> str:
-    """The strategy with the version of FSDP: only the first one can limit its all-gathers."""
-    if train.strategy != "fsdp":
-        return train.strategy
-    return "fsdp2" if train.limit_all_gathers is None else "fsdp1"
 
 
 def unsupported_row(cell: Unsupported) -> Row:
@@ -174,10 +152,7 @@ def unsupported_row(cell: Unsupported) -> Row:
 
 
 def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
-    """A row for each cell, study by study, with its verdict and a recommendation per device.
-
-    `runs` is the table of `run_table`.
-    """
+    """A row for each cell of `run_table`, with its verdict and a recommendation per device."""
     rows: list[Row] = []
     noise = noise_by_device(rows_of(runs))
     for name, study in settings.studies.items():
@@ -193,10 +168,8 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
 
 
 def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
-    """The cells of a study by KEY, in the order in which they first appear among `runs`.
-
-    Columns not combined over the repeats have the first run's values; RATES has all ok runs'.
-    """
+    """The cells of a study by KEY, in the order in which they first appear among `runs`. Columns
+    not combined over the repeats have the first run's values; RATES has all ok runs'."""
     cells = runs.drop_duplicates(KEY).set_index(KEY)
     states = outcomes(runs)
     # Rows in the cells' order first: or pandas orders each column by itself.
@@ -213,8 +186,8 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
     cells["short_epochs"] = ok["short_epochs"].any()
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
-    cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
-    cells["usd_per_million_samples"] = cost_usd
+    usd_per_s = usd_per_hour.astype(float) / 3600
+    cells["usd_per_million_samples"] = usd_per_s / cells["samples_per_s"] * 1e6
     return cells.join(loss_shifts(runs, baselines))
 
 
@@ -234,11 +207,8 @@ def add_parts(cells: pd.DataFrame, ok: Any) -> None:
 
 
 def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
-    """Add intervals, spread and speed-up to the rows of a study.
-
-    The intervals of the speed-ups over one baseline hold together: as many comparisons as there are
-    other cells with runs of their own.
-    """
+    """Add intervals, spread and speed-up to the rows of a study. The intervals of the speed-ups
+    over one baseline hold together: there are as many comparisons as other cells with own runs."""
     lines = study.thresholds
     bases = [(cell["device"], cell_name(study.baseline_of(cell))) for cell in cells]
     known = {(cell["device"], cell["cell"]): cell[RATES] for cell in cells}
@@ -260,11 +230,8 @@ def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> N
 
 
 def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
-    """Status, cause and numbers of runs of each cell, by KEY.
-
-    The cause is that of the first run with the cell's status; of an ok cell, that of the first run
-    that does not count.
-    """
+    """Status, cause and numbers of runs of each cell, by KEY. The cause is that of the first run
+    with the cell's status; of an ok cell, that of the first run that does not count."""
     counts = pd.crosstab([runs[name] for name in KEY], runs["status"])
     counts = counts.reindex(columns=list(STATUSES), fill_value=0)
     cells = counts.drop(columns="unsupported").add_suffix("_runs")
@@ -280,16 +247,15 @@ def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
 
 def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     """The difference of each cell's final loss from that of its baseline; missing where unknown.
+    `baselines` has the names of the baseline cells by KEY, the index of the result too.
 
-    `baselines` has the names of the baseline cells by KEY, which is the index of the result too.
     `loss_shift` is the mean difference over common repeats, which share a seed and so see the same
     samples in the same order. `loss_seeds` is the effect of seeds: the range of the baseline's
     repeats or, where that is larger, the median range of the cells that are compared with it; so
     two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. It
     takes two repeats in common, trained on as many samples. Cells that keep an epoch's smaller last
     batch see an unknown number of samples and are not compared. `loss_identical`: all losses of all
-    common repeats are equal bit by bit, because the batches are.
-    """
+    common repeats are equal bit by bit, because the batches are."""
     known = (runs["status"] == "ok") & runs["loss_end"].notna()
     ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
     seen = ["repeat", "trained"]

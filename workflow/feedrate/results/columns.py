@@ -1,7 +1,6 @@
 """The columns of the result files: name, kind, unit and meaning, also for docs/results.md."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError
@@ -43,11 +42,10 @@ _number, _flag = _of("number"), _of("flag")
 
 def _of_runs(first: str, last: str) -> Iterator[Column]:
     """The measured values from one field of the schema to another."""
-    for name in dropwhile(lambda name: name != first, VALUES):
+    names = list(VALUES)
+    for name in names[names.index(first) : names.index(last) + 1]:
         found = VALUES[name]
         yield Column(name, found.kind, found.unit, found.meaning)
-        if name == last:
-            return
 
 
 def _of_cells(first: str, last: str) -> Iterator[Column]:

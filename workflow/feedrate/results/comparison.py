@@ -20,9 +20,6 @@ from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
 from feedrate.results.tables import Row, frame_of, read_csv, rows_of
 
-Software = dict[str, str]
-"""Version by name: of the driver, Python, the platform and each package."""
-
 NEEDED = ("study", "device", "cell", "repeat", "status", "samples_per_s")
 """Columns without which there is nothing to compare."""
 SLOWER, FASTER, EQUAL, OPEN = "slower", "faster", "no difference", "cannot tell"
@@ -32,8 +29,8 @@ COMPARED = (SLOWER, FASTER, EQUAL, OPEN)
 """The changes that have a ratio."""
 
 SOFTWARE = "software"
-"""The column of a run's `Software`: None if its record is missing, empty if the job reported no
-software."""
+"""The column of a run's versions by name: of the driver, Python, the platform and each package.
+None if its record is missing, empty if the job reported no software."""
 WORK = {"data": "data_digest", "code": "source_digest"}
 """Columns that, besides the spec, identify the measured work; by their word in `differs`."""
 SHOWN = ("device_model", "host", "cores_granted", "commit")
@@ -47,11 +44,10 @@ NONE = "none"
 
 
 class Results(NamedTuple):
-    """A set of results: its results.csv, and the runs in it."""
+    """A set of results: its results.csv, and the runs in it, with SOFTWARE."""
 
     path: Path
     runs: pd.DataFrame
-    """The columns of results.csv, and SOFTWARE."""
 
     @property
     def started(self) -> list[Row]:
@@ -59,22 +55,9 @@ class Results(NamedTuple):
         return rows_of(self.runs[self.runs["status"] != "unsupported"])
 
 
-class Moved(NamedTuple):
-    """A fact that differs between two sets of results on some devices."""
-
-    what: str
-    before: str
-    after: str
-    devices: list[str]
-
-
 def read_results(place: Path) -> Results:
-    """Read the runs of a folder of results, of a clone that has one, of a file in it, or of an
-    archive.
-
-    For cells.csv the results.csv in the same folder is read, because intervals need single runs.
-    Raises OSError if the file cannot be read, and ValueError if it is missing or has no runs.
-    """
+    """Read the runs of an archive, or of what `results_csv` takes. Raises OSError if the file
+    cannot be read, and ValueError if it is missing or has no runs."""
     if place.suffix == ".zip":
         with results_of(place) as folder:
             return read_results(folder)._replace(path=place)
@@ -97,14 +80,15 @@ def run_frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
-    """A row for each cell of either set, by study, device and ratio, slowest first.
-
-    The cells of a device that have no ratio come last.
-    """
+    """A row for each cell of either set, by study, device and ratio: slowest first, cells without a
+    ratio last."""
     both = before.runs, after.runs
     old, new = map(_cells, both)
     cells = old.add_suffix("_before").join(new.add_suffix("_after"), how="outer")
-    cells["same_runs"] = _same_runs(*both)
+    # Start, host and spec identify a run that both sets have.
+    names = [*KEY, "started_at", "host", "spec_digest"]
+    dated = (runs.loc[runs["started_at"].astype(bool), names].drop_duplicates() for runs in both)
+    cells["same_runs"] = pd.merge(*dated).groupby(KEY).size()
     specs = _moved(*both, [*KEY, "repeat"], ["spec_digest"]).drop_duplicates(KEY)
     others = pd.concat([specs, _moved(*both, KEY, [*WORK.values(), *SHOWN])])
     words = others["what"].replace({"spec_digest": "spec"} | {c: word for word, c in WORK.items()})
@@ -138,14 +122,13 @@ def judge(
     noise: Noise | None = None,
     comparisons: int = 1,
 ) -> Row:
-    """The ratio of the rates of a cell in two sets, the change, and the reason.
+    """The ratio of the rates of a cell in two sets, the change, and the reason. `noise` is that of
+    all cells of both sets, and `comparisons` is the number of these cells.
 
     Rates differ where the greater median is more than `noise_share` above the lesser and, if the
     noise is known, the interval does not contain 1; if it does, we cannot tell. We cannot tell
     either where medians are closer, but the interval contains 1 and a ratio that would be a
-    difference. So swapped sets give the same answer, swapped.
-    `noise` is that of all cells of both sets, and `comparisons` is the number of these cells.
-    """
+    difference. So swapped sets give the same answer, swapped."""
     found = ratio_interval(new, old, lines.confidence, noise, comparisons)
     lesser, greater = sorted((median(old), median(new)))
     apart = greater > lesser * (1 + lines.noise_share)
@@ -188,11 +171,9 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
     ]
 
 
-def moved_between(before: Results, after: Results) -> list[Moved]:
-    """The differences in machine, software and commit between the cells that both sets have.
-
-    A difference that several devices share is listed once.
-    """
+def moved_between(before: Results, after: Results) -> list[tuple[str, ...]]:
+    """The differences in machine, software and commit between the cells that both sets have: what
+    differs, its values before and after, and the devices that share it."""
     keys = [pd.MultiIndex.from_frame(results.runs[KEY]) for results in (before, after)]
     shared = before.runs[keys[0].isin(keys[1])], after.runs[keys[1].isin(keys[0])]
     shown = _moved(*shared, ["device"], SHOWN)
@@ -200,17 +181,15 @@ def moved_between(before: Results, after: Results) -> list[Moved]:
     facts = pd.concat([shown, _software_moved(*shared, ["device"])])
     facts = facts.sort_values("device", kind="stable")
     groups = facts.groupby(["what", "before", "after"], sort=False)["device"]
-    return [Moved(what, old, new, list(devices)) for (what, old, new), devices in groups]
+    return [(*fact, ", ".join(devices)) for fact, devices in groups]
 
 
 def _moved(
     before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str], names: Iterable[str]
 ) -> pd.DataFrame:
-    """The columns among `names` whose values differ between the runs of each group of two sets.
-
-    A row has the group's values in the columns `by`, the column in `what`, and its known values
-    `before` and `after`. Where one side has none, nothing differs.
-    """
+    """The columns among `names` whose values differ between the runs of each group of two sets: the
+    group's values in the columns `by`, the column in `what`, and its known values `before` and
+    `after`. Where one side has none, nothing differs."""
     sides = []
     for runs in (before, after):
         facts = runs.melt(by, list(names), "what", "value").dropna()
@@ -223,10 +202,8 @@ def _moved(
 
 
 def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The software whose versions differ between the runs of each group, in the same form.
-
-    Runs whose software is unknown are left out. A package that a run lacks has the version NONE.
-    """
+    """The software whose versions differ, in the same form. Runs whose software is unknown are left
+    out. A package that a run lacks has the version NONE."""
     known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
     tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
     names = list(dict.fromkeys(name for table in tables for name in table))
@@ -239,8 +216,8 @@ def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]
 
 
 def results_csv(place: Path) -> Path:
-    """The results.csv of a folder of results, of a clone that has one, or of a file in it. Raises
-    ValueError if there is none."""
+    """The results.csv of a folder of results, of a clone that has one, or of a file in it, such as
+    cells.csv: intervals need single runs. Raises ValueError if there is none."""
     name = Path(RESULTS_CSV).name
     if place.is_dir():
         files = (place / name, place / RESULTS / name)
@@ -268,23 +245,21 @@ def _fault(row: Row) -> str:
     return ""
 
 
-def _software(run: Row, results_csv: Path) -> Software | None:
+def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
     """The software of a run, from its record near `results_csv`; None if that is missing."""
     if (record := record_of(run, results_csv)) is None:
         return None
     found: dict[str, Any] = record["provenance"]
-    packages: Software = found.get("packages", {})
+    packages: dict[str, str] = found.get("packages", {})
     below = {name: found.get(name.lower()) for name in BELOW}
     below |= {FIRMWARE + name: version for name, version in found.get("firmware", {}).items()}
     return packages and {n: v for n, v in below.items() if v} | packages
 
 
 def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
-    """The record of a run near `results_csv`, as it is in the file; None if that is missing.
-
-    The row has the record's path from the root of the clone. A copy of the results has a copy of
-    the record, while the clone may have a newer one. A record with another start is not this run's.
-    """
+    """The record of a run near `results_csv`, as it is in the file; None if that is missing. A copy
+    of the results has a copy of the record, while the clone, from whose root the row has the path,
+    may have a newer one. A record with another start is not this run's."""
     path = Path(run.get("record") or "")
     if not path.is_relative_to(RESULTS):
         return None
@@ -305,13 +280,6 @@ def _cells(runs: pd.DataFrame) -> pd.DataFrame:
     ok = runs[runs["status"] == "ok"].groupby(KEY)["samples_per_s"]
     cells = outcomes(runs)[["status", "cause", "runs", "ok_runs"]]
     return cells.assign(samples_per_s=ok.median(), rates=ok.agg(list))
-
-
-def _same_runs(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
-    """Number of runs of each cell that both sets have. Start, host and spec identify a run."""
-    names = [*KEY, "started_at", "host", "spec_digest"]
-    old, new = (runs.loc[runs["started_at"].astype(bool), names] for runs in (before, after))
-    return old.drop_duplicates().merge(new.drop_duplicates()).groupby(KEY).size()
 
 
 def _change(row: Row, lines: Thresholds, noise: Noise | None, comparisons: int) -> Row:

@@ -31,9 +31,7 @@ MOST_BYTES, MOST_FILES = 64 * 2**30, 1_000_000
 MOST_RATIO, RATIO_FROM_BYTES = 500, 2**20
 """A file this large that shrinks to less than 1/500 was made to fill a disk; our logs shrink to
 1/5 to 1/50."""
-_CHUNK = 2**20
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 _TYPES = {
     ".json": "application/json",
     ".jsonl": "application/jsonl",
@@ -54,22 +52,20 @@ class ArchiveError(ExpectedError, ValueError):
 
 
 class Writer:
-    """Writes an archive; equal files give equal bytes."""
+    """Writes an archive to a temporary path: only `finish` makes an archive of it. Equal files give
+    equal bytes."""
 
     def __init__(self, path: Path) -> None:
-        """Open `path`, which must be a temporary one: only `finish` makes an archive of it."""
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
         self._files: dict[str, tuple[str, int]] = {}
 
-    def add(self, name: str, content: bytes) -> str:
-        """Add a file; return its SHA-256."""
-        digest = hashlib.sha256(content).hexdigest()
-        self._files[name] = digest, len(content)
-        entry = zipfile.ZipInfo(name, _EPOCH)
+    def add(self, name: str, content: bytes) -> None:
+        """Add a file."""
+        self._files[name] = hashlib.sha256(content).hexdigest(), len(content)
+        entry = zipfile.ZipInfo(name)  # dated 1980
         entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
         entry.external_attr = (stat.S_IFREG | 0o644) << 16
         self._zip.writestr(entry, content)
-        return digest
 
     def finish(self, root: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
         """Add the description and the checksums: `root` are the properties of the whole, `others`
@@ -109,11 +105,9 @@ def defects(archive: Path) -> Iterator[str]:
         for name in sorted(names - listed.keys() - {CHECKSUMS}):
             yield f"{name} is extra: it is not listed in {CHECKSUMS}."
         for name in sorted(names & listed.keys()):
-            digest = hashlib.sha256()
             try:
                 with found.open(name) as stream:
-                    while chunk := stream.read(_CHUNK):
-                        digest.update(chunk)
+                    digest = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
             except _DAMAGED as error:
                 yield f"{name} is damaged: {error}."
                 continue
@@ -187,12 +181,10 @@ def _danger(entries: list[zipfile.ZipInfo]) -> str:
 
 def _checksums(found: zipfile.ZipFile, archive: Path) -> dict[str, str]:
     try:
-        text = found.read(CHECKSUMS).decode()
-        pairs = (line.split("  ", 1) for line in text.splitlines())
+        pairs = (line.split("  ", 1) for line in found.read(CHECKSUMS).decode().splitlines())
         return {name: digest for digest, name in pairs}
     except KeyError:
-        raise ArchiveError(
-            f"{archive}: not an archive of a campaign: it has no {CHECKSUMS}"
-        ) from None
+        fault = f"not an archive of a campaign: it has no {CHECKSUMS}"
+        raise ArchiveError(f"{archive}: {fault}") from None
     except (ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ArchiveError(f"{archive}: {CHECKSUMS} is damaged: {error}") from None

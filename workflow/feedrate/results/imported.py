@@ -3,7 +3,6 @@ as they allow it."""
 
 import math
 import re
-from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +24,6 @@ from feedrate.results.settings import ImportDevice, ImportSettings
 FULLEST, EMPTIEST = 1.02, 0.5
 """Between these shares of steps x batch x devices lie the samples of a run: the last batch of a
 short epoch is small, and rates are rounded."""
-
-
 _RATE = re.compile(r"(?:per_second|per_s|rate|value)\W{1,40}?(\d[\d.]*(?:e[+-]?\d+)?)")
 """A rate after its name: in JSON, in a printed dict or table, in a milabench event."""
 LEFT_OUT = "none of its runs is of this study, on this device, and fits `only`"
@@ -68,10 +65,10 @@ def imported(settings: ImportSettings) -> Imported:
             for run in own:
                 repeat = 1 + sum(record.device == entry.device for record in records)
                 records.append(record_of(run, entry, settings, repeat, folder))
-        others = {name for run in runs if run not in own for name in run.files}
         used = {name for run in own for name in run.files}
+        left_out = {name for run in runs for name in run.files} - used
         for one in read:
-            notes = [one.note, LEFT_OUT if one.file in others - used else ""]
+            notes = [one.note, LEFT_OUT if one.file in left_out else ""]
             note = "; ".join(filter(None, notes))
             file = f"{entry.source or entry.folder}: {one.file}"  # several imports may have it
             files.append(msgspec.structs.replace(one, file=file, note=note))
@@ -95,8 +92,8 @@ def record_of(
     figures = _figures(run, entry, device)
     evidence = Evidence(entry, device, run, figures, settings.pixels_only)
     checks = [
-        Check(name=name, passed=passed, detail=detail)
-        for name, check in CHECKS.items()
+        Check(name=check.__name__, passed=passed, detail=detail)
+        for check in CHECKS
         for passed, detail in [check(evidence)]
     ]
     status, cause = _status(run, figures, checks)
@@ -212,31 +209,27 @@ def mfu_at_most_100_percent(e: Evidence) -> Judgement:
     """MFU is at most 1, by the FLOPs of a sample or else by the Trainer's own count."""
     peaks = {p.precision: p.datasheet_tflops or p.achievable_tflops for p in e.device.peaks}
     known = {precision: peak for precision, peak in peaks.items() if peak}
-    tflops, origin = _tflops(e)
-    if tflops is None or not known:
-        return True, origin or "No peak is known for this device."
+    rate, flops = e.figures.samples_per_s, e.entry.flops_per_sample
+    total, runtime = e.figures.total_flos, e.figures.runtime_s
+    if rate and flops:
+        flops_per_s, origin = flops * rate, "flops_per_sample"
+    elif not total or not runtime or e.run.resumed_from:
+        return True, "FLOPs are not known."
+    elif e.pixels_only:
+        return True, "total_flos takes pixels for tokens; give flops_per_sample."
+    else:
+        flops_per_s, origin = total / runtime, "the Trainer's total_flos"
+    if not known:
+        return True, "No peak is known for this device."
+    tflops = flops_per_s / e.device.count / 1e12
     fastest = max(known, key=lambda precision: known[precision])
     precision = e.entry.precision if e.entry.precision in known else fastest
     share = tflops / known[precision]
-    rate = Rate(None, tflops, share, precision)
-    if wrong := excess(f"By {origin}", rate, {precision: known[precision]}):
+    found = Rate(None, tflops, share, precision)
+    if wrong := excess(f"By {origin}", found, {precision: known[precision]}):
         return False, wrong
     return True, f"MFU is {share:.1%} of the peak in {precision}, by {origin}."
 
 
-_CHECKS = rate_reported, whole_run_timed, loss_finite, samples_identity, mfu_at_most_100_percent
-CHECKS: dict[str, Callable[[Evidence], Judgement]] = {check.__name__: check for check in _CHECKS}
-"""By name, in the order of the report."""
-
-
-def _tflops(e: Evidence) -> tuple[float | None, str]:
-    """TFLOP/s of one device and where the FLOPs come from, or why they are unknown."""
-    rate, flops = e.figures.samples_per_s, e.entry.flops_per_sample
-    if rate and flops:
-        return flops * rate / e.device.count / 1e12, "flops_per_sample"
-    total, runtime = e.figures.total_flos, e.figures.runtime_s
-    if not total or not runtime or e.run.resumed_from:
-        return None, "FLOPs are not known."
-    if e.pixels_only:
-        return None, "total_flos takes pixels for tokens; give flops_per_sample."
-    return total / runtime / e.device.count / 1e12, "the Trainer's total_flos"
+CHECKS = (rate_reported, whole_run_timed, loss_finite, samples_identity, mfu_at_most_100_percent)
+"""In the order of the report."""

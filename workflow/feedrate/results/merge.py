@@ -1,7 +1,7 @@
 """The result files of all studies: merged, in long form for leaderboards, and described for others.
 
 `datapackage.json` follows version 1 of the Data Package specification
-(https://specs.frictionlessdata.io): the frictionless package, and others, check the files by it.
+(https://specs.frictionlessdata.io), by which the frictionless package and others check the files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,16 +10,7 @@ from typing import Any
 
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import DATAPACKAGE, LEADERBOARD_CSV
-from feedrate.results.columns import (
-    CELLS,
-    CLAIMS,
-    FILES,
-    FIT,
-    LEADERBOARD,
-    RUNS,
-    Column,
-    with_factors,
-)
+from feedrate.results.columns import FILES, LEADERBOARD, RUNS, Column, with_factors
 from feedrate.results.schema import VALUES
 from feedrate.results.tables import Row, frame_of, read_csv, rows_of, write_parquet, write_result
 
@@ -40,30 +31,25 @@ def merge_results(
 ) -> None:
     """Merge the files of all studies, each kind into a file of its name in the folder `out`, and
     write the long form and the description of all files there."""
-    written: dict[str, tuple[list[Column], list[Row]]] = {}
-    for files, columns in ((runs, RUNS), (cells, CELLS), (claims, CLAIMS), (fit, FIT)):
-        merged, rows = merge(files, columns)
-        written[files[0].name] = merged, rows
-        write_result(out / files[0].name, merged, rows)
-        if columns is RUNS:
-            parquet = out / files[0].with_suffix(".parquet").name
-            write_parquet(parquet, merged, frame_of(rows, merged))
-    of = {name: rows for name, (_, rows) in written.items()}
-    name = Path(LEADERBOARD_CSV).name
-    write_result(out / name, LEADERBOARD, leaderboard(of[runs[0].name], of[fit[0].name]))
-    described = {file: columns for file, (columns, _) in written.items()}
-    described[name] = list(LEADERBOARD)
-    write_json(out / Path(DATAPACKAGE).name, data_package(out, described, parquet.name))
-
-
-def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
-    """The rows of all `files`, and their columns with the factors of all of them."""
     import pandas as pd
 
-    tables = [pd.DataFrame(read_csv(file, columns), dtype=object) for file in files]
-    merged = pd.concat(tables, ignore_index=True)
-    factors = merged.columns.drop([c.name for c in columns], errors="ignore")
-    return with_factors(columns, {name: merged[name].dropna() for name in factors}), rows_of(merged)
+    columns: dict[str, Sequence[Column]] = {}
+    rows: dict[str, list[Row]] = {}
+    kinds = {"results.csv": runs, "cells.csv": cells, "claims.csv": claims, "fit.csv": fit}
+    for kind, files in kinds.items():
+        name, known = files[0].name, FILES[kind]
+        tables = [pd.DataFrame(read_csv(file, known), dtype=object) for file in files]
+        table = pd.concat(tables, ignore_index=True)
+        factors = table.columns.drop([column.name for column in known], errors="ignore")
+        columns[name] = with_factors(known, {one: table[one].dropna() for one in factors})
+        rows[name] = rows_of(table)
+        write_result(out / name, columns[name], rows[name])
+    of_runs, of_fit, board = runs[0].name, fit[0].name, Path(LEADERBOARD_CSV).name
+    parquet = (out / of_runs).with_suffix(".parquet")
+    write_parquet(parquet, columns[of_runs], frame_of(rows[of_runs], columns[of_runs]))
+    write_result(out / board, LEADERBOARD, leaderboard(rows[of_runs], rows[of_fit]))
+    described = data_package(out, columns | {board: LEADERBOARD}, parquet.name)
+    write_json(out / Path(DATAPACKAGE).name, described)
 
 
 def leaderboard(runs: Iterable[Row], fit: Iterable[Row]) -> Iterator[Row]:

@@ -15,12 +15,8 @@ from feedrate.logs.trainer import TrainerFigures
 from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Stages, Status
 
 T = TypeVar("T")
-
-RECORD_SCHEMA = 1
-"""Version of `Record`; raise it when a field changes its meaning."""
-
-QUALITY_SCHEMA = 1
-"""Version of `Quality`."""
+RECORD_SCHEMA, QUALITY_SCHEMA = 1, 1
+"""Versions of `Record` and `Quality`: raise one when a field changes its meaning."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

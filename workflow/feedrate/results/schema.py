@@ -1,10 +1,9 @@
 """Every measured value, declared once.
 
-A measured value is a field of `Measurement`, `Ceilings`, `PixelDistance` or `Provenance`. `value`
-gives its unit, its meaning, how ranks and repeats combine, and where it is shown. The record
-and its JSON schema, the columns of the result files (`columns.py`), the rows that the report reads
-and the tables in docs/results.md follow from these fields. A new value needs two edits: its field
-here, and the code that measures it.
+A measured value is a field of `Measurement`, `Ceilings`, `PixelDistance` or `Provenance`, with its
+unit, its meaning, how ranks and repeats combine, and where it is shown (`value`). The record and
+its JSON schema, the columns of the result files (`columns.py`), the rows that the report reads and
+the tables in docs/results.md follow from these fields.
 """
 
 from collections.abc import Iterator
@@ -21,8 +20,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: tuple[Status, ...] = ("failed", "invalid")
 """Statuses that are faults; the others are results."""
 Kind = Literal["text", "integer", "number", "flag"]
-_DTYPES = "object", "Int64", "float64", "boolean"
-DTYPES: dict[Kind, str] = dict(zip(get_args(Kind), _DTYPES, strict=True))
+DTYPES = {"text": "object", "integer": "Int64", "number": "float64", "flag": "boolean"}
 """How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
 Repeats = Literal["median", "largest", "smallest", "same", "pooled", ""]
@@ -32,13 +30,11 @@ Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
 def value(
     unit: str, meaning: str, repeats: Repeats = "median", ranks: Ranks = "", extra: str = ""
 ) -> Meta:
-    """The annotation of a measured value.
-
-    `repeats`: how the ok runs of a cell combine in cells.csv; `same`: a value only where they have
-    the same; `pooled`: an end of an interval (`add_parts`); empty: they do not. `ranks`: how the
-    values of this name in the ranks' `window` events combine; empty: `measure` computes it.
-    `extra`: heading of a column of tables of cells.
-    """
+    """The annotation of a measured value. `repeats`: how the ok runs of a cell combine in
+    cells.csv; `same`: a value only where they have the same; `pooled`: an end of an interval
+    (`add_parts`); empty: they do not. `ranks`: how the values of this name in the ranks' `window`
+    events combine; empty: `measure` computes it. `extra`: heading of a column of tables of
+    cells."""
     told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
     return Meta(description=meaning, extra=told, extra_json_schema={"unit": unit} if unit else None)
 
@@ -292,12 +288,11 @@ class Provenance(Strict, kw_only=True):
 
 
 class Value(NamedTuple):
-    """A measured value, as its field declares it."""
+    """A measured value, as the `field` of a `part` of the record declares it."""
 
     column: str
     """Its name in result files."""
     part: str
-    """The part of the record that holds it."""
     field: str
     kind: Kind
     unit: str
@@ -322,15 +317,12 @@ def _kind(declared: inspect.Type) -> Kind:
     return kinds.get(type(declared), "text")
 
 
-_TRAINERS_RATE = "The Trainer's own rate; never mixed with ours."
+_TRAINERS = value("samples/s", "The Trainer's own rate; never mixed with ours.").extra or {}
 VALUES = {
     found.column: found
     for found in (
         *values_of("measurement", Measurement),
-        Value(
-            *("trainer_samples_per_s", "trainer", "samples_per_s", "number", "samples/s"),
-            *(_TRAINERS_RATE, "median", "", ""),
-        ),
+        Value("trainer_samples_per_s", "trainer", "samples_per_s", "number", **_TRAINERS),
         *values_of("ceilings", Ceilings),
         *values_of("stages", Stages, "stage_"),
         *values_of("pixels", PixelDistance, "pixel_"),

@@ -68,11 +68,8 @@ def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[s
 
 
 def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
-    """Read what `write_csv` wrote; a column that is not in `columns` is a factor's level.
-
-    Raises TableError for a line with too few or too many fields, and for a field that is not of its
-    column's kind.
-    """
+    """Read what `write_csv` wrote; a column that is not in `columns` is a factor's level. Raises
+    TableError for too few or too many fields, and for one that is not of its column's kind."""
     kinds = {column.name: column.kind for column in columns}
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.reader(stream)
@@ -84,12 +81,11 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
 
 
 def remove_damaged(results: Path) -> list[Path]:
-    """Remove result files and records that changed after they were written, and return them.
+    """Remove result files and records that changed after they were written, and return them. Files
+    of earlier versions have no digest and are kept.
 
     All files made from them are removed too, because Snakemake does not notice a missing file while
-    the files made from it exist. So the workflow makes all of them again from the raw logs. Files
-    of earlier versions have no digest and are kept.
-    """
+    the files made from it exist."""
     found = _changed_tables(results)
     stale = list(found)
     for study in (folder for folder in results.glob("*") if folder.is_dir()):
