@@ -1,12 +1,11 @@
 """Blocks of steps and when there are enough; batches without a Trainer, from a loader that can
-stand still, or is drained; a trace of steps, which ui.perfetto.dev opens."""
+stand still; a trace of steps, which ui.perfetto.dev opens."""
 
 import math
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import stdev
@@ -14,17 +13,14 @@ from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import torch
-from accelerate.utils import send_to_device
 from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
 from feedrate.config.spec import Stage
 from feedrate.core.paths import TRACE_NAME
-from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.meter import batch_length
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath
 from feedrate.loading.pixels import Batch
@@ -150,43 +146,6 @@ class Pipeline:
         for worker in self._workers:
             if worker.is_alive() and worker.pid:
                 os.kill(worker.pid, number)
-
-
-def drain(
-    path: LoadingPath,
-    dataset: PairDataset,
-    batch_size: int,
-    seed: int,
-    seconds: float,
-    adapter: Adapter,
-) -> dict[str, Any]:
-    """Move batches to the device for `seconds` and drop them; returns the keys of a `ceiling`.
-
-    The clock starts when every worker has delivered a batch: by then each has more batches ready,
-    which would count as made in no time. Whole rounds are counted for the same reason. `startup_s`
-    is the time until the clock starts. `cpu_s` is the CPU time of this process and its workers
-    while the clock runs.
-    """
-    round_size = path.round_size
-    order = EndlessBatches(len(dataset), batch_size, seed)
-    created_s = perf_counter()
-    place = partial(send_to_device, device=adapter.device, non_blocking=True)
-    batches = map(place, path.batches(dataset, order))
-    for _ in range(round_size):
-        next(batches)
-    adapter.synchronize()  # the copies of the first batches end before the clock starts
-    start_s, used_s = perf_counter(), cpu_time_s()
-    samples, wall_s = 0, 0.0
-    while wall_s < seconds:
-        samples += sum(batch_length(next(batches)) for _ in range(round_size))
-        adapter.synchronize()  # counted batches must also have been copied
-        wall_s = perf_counter() - start_s
-    return {
-        "samples": samples,
-        "wall_s": wall_s,
-        "cpu_s": cpu_time_s() - used_s,
-        "startup_s": start_s - created_s,
-    }
 
 
 def marked(stage: str) -> AbstractContextManager[object]:

@@ -17,6 +17,8 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
+ANSWER = "probe.rank{}.json"
+"""The file of a rank's answer."""
 PRODUCT_S = 1.5
 """Time of the products in each precision, s."""
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
@@ -28,7 +30,7 @@ PRODUCTS_AT_A_TIME = 8
 ALLOCATED_BYTES = 2**28
 
 
-class Product(msgspec.Struct, kw_only=True):
+class Product(msgspec.Struct):
     """Products of square matrices in one precision; without `tflops` they failed, or, without
     `failure` either, the kind of device has no product for it."""
 
@@ -38,7 +40,7 @@ class Product(msgspec.Struct, kw_only=True):
     failure: str = ""
 
 
-class Allocation(msgspec.Struct, kw_only=True):
+class Allocation(msgspec.Struct):
     """The device's memory figures around an allocation of a known size, GiB."""
 
     size_gib: float
@@ -46,7 +48,7 @@ class Allocation(msgspec.Struct, kw_only=True):
     """In use before, during and after it; the peak with it, and after it when reset."""
 
 
-class Probe(msgspec.Struct, kw_only=True):
+class Probe(msgspec.Struct):
     """The measurements of one rank."""
 
     rank: int
@@ -55,11 +57,6 @@ class Probe(msgspec.Struct, kw_only=True):
     allocation: Allocation
     energy: list[tuple[float, float | None]]
     """Readings of the energy counter during the products: time, s, and energy, J."""
-
-
-def answer_file(run: Path, rank: int) -> Path:
-    """The answer of a rank."""
-    return run / f"probe.rank{rank}.json"
 
 
 def probe_device(run: Path, precisions: list[str]) -> None:
@@ -75,36 +72,27 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 
     rank, _, local_rank, local_ranks = rank_from_environment()
     answer = probe(adapter(spec.kind, local_rank, local_ranks), rank, precisions)
-    write_json(answer_file(run, rank), msgspec.to_builtins(answer))
+    write_json(run / ANSWER.format(rank), msgspec.to_builtins(answer))
 
 
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
     count = device.energy_counter()
-    allocation = allocate(device)
-    energy: list[tuple[float, float | None]] = []
+    found = Probe(rank, device.device_model(), [], allocate(device), [])
 
     def read_energy() -> None:
-        energy.append((perf_counter(), count()))
+        found.energy.append((perf_counter(), count()))
 
-    products = []
     for precision in precisions:
-        if precision == "fp8" and not device.fp8_by_torchao:
-            products.append(Product(precision=precision))
-            continue
-        device.hold_fp32(precision)
+        product = Product(precision)
         try:
-            products.append(multiply(device, precision, seconds, read_energy))
+            if precision != "fp8" or device.fp8_by_torchao:
+                device.hold_fp32(precision)
+                product = multiply(device, precision, seconds, read_energy)
         except Exception as error:  # one precision that fails must not hide the others
-            failure = classify(error).message
-            products.append(Product(precision=precision, failure=failure))
-    return Probe(
-        rank=rank,
-        device_model=device.device_model(),
-        products=products,
-        allocation=allocation,
-        energy=energy,
-    )
+            product.failure = classify(error).message
+        found.products.append(product)
+    return found
 
 
 def allocate(device: Any) -> Allocation:
@@ -124,7 +112,7 @@ def allocate(device: Any) -> Allocation:
     device.reset_peak()
     peaks = during.peak_gib, device.memory().peak_gib
     figures = (before.now_gib, during.now_gib, after.now_gib, *peaks)
-    return Allocation(size_gib=ALLOCATED_BYTES / GIB, figures_gib=figures)
+    return Allocation(ALLOCATED_BYTES / GIB, figures)
 
 
 def multiply(
@@ -141,15 +129,13 @@ def multiply(
         if _timed(device, product, 1) >= LONG_S:
             break
     read_energy()
-    wall_s, count = 0.0, 0
-    start_s = perf_counter()
+    wall_s, count, start_s = 0.0, 0, perf_counter()
     while wall_s < seconds:
         _timed(device, product, PRODUCTS_AT_A_TIME)
         count += PRODUCTS_AT_A_TIME
         wall_s = perf_counter() - start_s
         read_energy()
-    tflops = count * 2 * side**3 / wall_s / 1e12
-    return Product(precision=precision, side=side, tflops=tflops)
+    return Product(precision, side, tflops=count * 2 * side**3 / wall_s / 1e12)
 
 
 def _timed(device: Any, product: Callable[[], Any], count: int) -> float:

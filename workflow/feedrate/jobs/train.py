@@ -45,20 +45,21 @@ def run_job(
     `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
     DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
     """
+    settings, protocol = spec.settings, spec.protocol
     device = open_device(spec, prepared, log, placement)
-    check_workers(spec.settings.loader, placement.cores_of_rank(device.local_ranks))
+    check_workers(settings.loader, placement.cores_of_rank(device.local_ranks))
     check_strategy(spec)
     check_packages(spec)
     check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     empty = log.rank > 0 and shares_weights(spec)
-    built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
+    built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
-    settle(dataset.paths, spec.settings.loader.storage)
+    settle(dataset.paths, settings.loader.storage)
     write_model(log, spec, built, dataset)
-    counted = spec.protocol.steps, spec.protocol.warmup_steps
+    counted = protocol.steps, protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
     trackers = make_trackers(log, meter, folder)
     units = built.layers, built.encoders, trackers
@@ -66,14 +67,15 @@ def run_job(
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
     write_strategy(log, spec, trainer, device.fp32(), built.layers)
-    if spec.protocol.save_checkpoints or options.keep_weights:
-        save_model(trainer, built, folder / MODEL_NAME)
-    if spec.protocol.evaluate:
-        for split in SPLITS:
-            evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
+    if protocol.save_checkpoints or options.keep_weights:
+        trainer.save_model(str(folder / MODEL_NAME))
+        if log.rank == 0:  # as `model.checkpoint` reads them
+            built.tokenizer.save_pretrained(folder / MODEL_NAME)
+    for split in SPLITS if protocol.evaluate else ():
+        evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
     for tracker in trackers:  # nothing of them may run beside the ceilings
         tracker.close()
-    if options.measured and spec.protocol.ceiling_s:
+    if options.measured and protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
 
 
@@ -200,10 +202,3 @@ def digest_weights(model: torch.nn.Module) -> str:
     trained = (p.detach() for p in model.parameters() if p.requires_grad)
     sampled = torch.cat([p.flatten()[:WEIGHTS_SAMPLED].float() for p in trained]).cpu()
     return hashlib.sha256(sampled.numpy().tobytes()).hexdigest()[:16]
-
-
-def save_model(trainer: Any, built: Built, folder: Path) -> None:
-    """Save weights (safetensors), configuration and tokenizer, as `model.checkpoint` reads them."""
-    trainer.save_model(str(folder))
-    if trainer.is_world_process_zero():
-        built.tokenizer.save_pretrained(folder)
