@@ -253,9 +253,7 @@ def recalls(images: Numbers, text: Floats, image: Floats) -> list[Entry]:
     return entries
 
 
-def read_choices(
-    data: PairDataset, built: Built
-) -> tuple[dict[str, torch.Tensor], Numbers]:
+def read_choices(data: PairDataset, built: Built) -> tuple[dict[str, torch.Tensor], Numbers]:
     """input_ids and attention_mask of the captions that each row offers, each (rows, CHOICES,
     max_tokens), and the number of the right one (rows,); empty if a row has no such choice."""
     path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]

@@ -26,7 +26,7 @@ from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.storage import settle
 from feedrate.loading.workers import check_workers
-from feedrate.models.build import Built, build, build_bare
+from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
 from feedrate.models.layers import cast, use_float8
 
