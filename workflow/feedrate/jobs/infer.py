@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from transformers import set_seed
@@ -28,11 +29,9 @@ from feedrate.loading.path import open_path
 from feedrate.models.build import Built, build_head
 from feedrate.models.layers import cast
 
-Request = dict[str, torch.Tensor]
-"""pixel_values (batch, 3, px, px), input_ids and attention_mask (batch, max_tokens), on the
-device."""
-Requests = Callable[[], Request]
-"""Returns the next request; the time of this call is part of a pass's time."""
+Requests = Callable[[], dict[str, torch.Tensor]]
+"""Returns the next request, on the device: pixel_values (batch, 3, px, px), input_ids and
+attention_mask (batch, max_tokens). The time of this call is part of a pass's time."""
 
 READY = 4
 """Requests that are prepared beforehand and taken in turn, if preprocessing is not timed."""
@@ -83,7 +82,7 @@ def make_requests(
     order = iter(EndlessBatches(len(dataset), spec.settings.train.batch_size, seed))
     dtype = next(built.model.parameters()).dtype
 
-    def prepare() -> Request:
+    def prepare() -> dict[str, torch.Tensor]:
         """Decode, tokenise, copy and finish the next rows."""
         rows = next(order)
         captions = [texts[row] for row in rows]
@@ -97,20 +96,18 @@ def make_requests(
 
     if spec.settings.inference.preprocessing == "in":
         return prepare
-    ready = [prepare() for _ in range(READY)]
+    ready = cycle([prepare() for _ in range(READY)])
     device.synchronize()  # their preparation is not part of a pass
-
-    return partial(next, cycle(ready))
+    return partial(next, ready)
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
     """Return when all ranks are here, so that their passes are timed together. They meet at the
     address that their launcher gave them, and share nothing afterwards."""
-    if world_size == 1:
-        return
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    if world_size > 1:
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 @contextmanager
@@ -121,14 +118,9 @@ def compiling_anew(run: Path) -> Iterator[None]:
 
     with TemporaryDirectory(dir=run) as folder:
         os.environ[COMPILED] = folder
-        before = {name: getattr(codecache, name) for name in HEADERS if hasattr(codecache, name)}
-        for name in before:
-            setattr(codecache, name, str(Path(folder) / name))
-        try:
+        places = {name: f"{folder}/{name}" for name in HEADERS if hasattr(codecache, name)}
+        with patch.multiple(codecache, **places) if places else nullcontext():
             yield
-        finally:
-            for name, place in before.items():
-                setattr(codecache, name, place)
 
 
 def time_passes(

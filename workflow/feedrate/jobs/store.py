@@ -57,11 +57,8 @@ def write_store(
     column: str = CAPTION,
 ) -> StoreIndex:
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
-    all. The tokenizer reads `column`. Prints the store's size to stderr before writing it.
-
-    Raises DataError if a picture cannot be decoded, the disk is too small, or a decoding process is
-    killed.
-    """
+    all. The tokenizer reads `column`. Prints the size to stderr before writing. Raises DataError if
+    a picture cannot be decoded, the disk is too small, or a decoding process is killed."""
     manifest = read_manifest(prepared / MANIFEST)
     filled = (name for name, count in manifest.splits.items() if count.rows)
     splits = {name: read_split(prepared, name, column) for name in filled}
@@ -108,8 +105,7 @@ def _write_pixels(
     chunks = [(paths[i : i + _CHUNK], pictures[i : i + _CHUNK]) for i in starts]
     try:
         with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
-            for _ in pool.map(work, chunks):
-                pass
+            list(pool.map(work, chunks))  # raises what a process raised
     except BrokenProcessPool as error:
         raise DataError(
             f"{folder.parent}: a process that decodes pictures for the store was killed; often the "
@@ -153,10 +149,7 @@ def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
     with `loader.decode: cache`. `out` is the store's index.json."""
     loader = LoaderSettings(max_tokens=settings.max_tokens, label=settings.label)
     built = build_bare(settings.model, loader, data.parent)
-    workers = len(os.sched_getaffinity(0))
-    tokenizer, side_px = built.tokenizer, built.image_px
-    index = write_store(
-        data.parent, settings, tokenizer, side_px, out, workers, column=built.column
-    )
+    taken, workers = (built.tokenizer, built.image_px), len(os.sched_getaffinity(0))
+    index = write_store(data.parent, settings, *taken, out, workers, column=built.column)
     size_mb = index.size_bytes / 1e6
     print(f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB")

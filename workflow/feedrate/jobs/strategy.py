@@ -8,6 +8,7 @@ way on all kinds of device.
 from typing import Any
 
 import torch
+from accelerate.utils import FullyShardedDataParallelPlugin
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -26,22 +27,20 @@ from feedrate.models.layers import count_checkpointed
 def check_strategy(spec: RunSpec) -> None:
     """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
     train = spec.settings.train
-    limited = train.limit_all_gathers is not None
-    if train.strategy != "fsdp":
-        for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
-            if asked:
-                raise UnsupportedError(
-                    f"train.{name}: only strategy fsdp has it, not {train.strategy}; leave it out"
-                )
-    elif spec.count == 1 and not train.cpu_offload:
-        raise UnsupportedError(
-            "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
-        )
-    elif limited and train.cpu_offload:
-        raise UnsupportedError(
-            "train.cpu_offload: true needs PyTorch's second FSDP, but train.limit_all_gathers "
-            "selects the first; set train.limit_all_gathers: null"
-        )
+    sharded, limited = train.strategy == "fsdp", train.limit_all_gathers is not None
+    only = f"only strategy fsdp has it, not {train.strategy}; leave it out"
+    faults = {
+        f"train.limit_all_gathers: {only}": limited and not sharded,
+        f"train.cpu_offload: {only}": train.cpu_offload and not sharded,
+        "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1": (
+            sharded and spec.count == 1 and not train.cpu_offload
+        ),
+        "train.cpu_offload: true needs PyTorch's second FSDP, but train.limit_all_gathers selects "
+        "the first; set train.limit_all_gathers: null": sharded and limited and train.cpu_offload,
+    }
+    for fault, found in faults.items():
+        if found:
+            raise UnsupportedError(fault)
 
 
 def sharding(
@@ -53,13 +52,11 @@ def sharding(
     There the encoders are units too, as in "Scaling Multimodal … in TorchMultimodal".
     """
     check_strategy(spec)
-    if spec.settings.train.strategy != "fsdp":
+    train, limit = spec.settings.train, spec.settings.train.limit_all_gathers
+    if train.strategy != "fsdp":
         return None
-    from accelerate.utils import FullyShardedDataParallelPlugin
-
-    limit = spec.settings.train.limit_all_gathers
     version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
-    if spec.settings.train.cpu_offload:
+    if train.cpu_offload:
         # torch has no page-locked memory without an accelerator.
         version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
     if limit is not None:
@@ -68,7 +65,7 @@ def sharding(
         version["backward_prefetch"] = "BACKWARD_PRE"  # torch's default; accelerate's is none
     return FullyShardedDataParallelPlugin(
         **version,
-        mixed_precision_policy=mixed_precision(spec.settings.train),
+        mixed_precision_policy=mixed_precision(train),
         cpu_ram_efficient_loading=shares_weights(spec),
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
@@ -107,15 +104,10 @@ def describe_strategy(
     sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
     inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
     ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
-    if sharded:
-        name = "fsdp"
-    elif ddp is not None:
-        name = "ddp"
-    elif spec.count == 1:
-        name = "alone"
-    else:
-        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
-        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
+    name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    if sharded or ddp or spec.count == 1:
+        name = "fsdp" if sharded else "ddp" if ddp else "alone"
     return {
         "name": name,
         "layers": sum(isinstance(module, layers) for module in modules),

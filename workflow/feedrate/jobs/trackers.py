@@ -30,8 +30,8 @@ NEEDS = {
     "trackio": {},
     "wandb": {"WANDB_MODE": "offline", "WANDB_API_KEY": "your key"},
 }
-"""Variables of which a tracker needs one, with an example: where its runs go. Without them, mlflow
-would write into the project's folder, and wandb would fail in each job."""
+"""Variables of which a tracker needs one, with an example: where its runs go. Without, mlflow would
+write into the project's folder, and wandb would fail in each job."""
 DEFAULTS = {
     "WANDB_PROJECT": PROJECT,
     "MLFLOW_EXPERIMENT_NAME": PROJECT,
@@ -57,8 +57,8 @@ START, LOG, CLOSE = "on_train_begin", "on_log", "on_train_end"
 
 def trackio_server() -> str:
     """The address of trackio's own server, as trackio finds it; empty: a folder or a Space."""
-    given = os.environ.get("TRACKIO_SERVER_URL", "").strip()
-    return "" if os.environ.get("TRACKIO_SPACE_ID") else given
+    has_space = os.environ.get("TRACKIO_SPACE_ID")
+    return "" if has_space else os.environ.get("TRACKIO_SERVER_URL", "").strip()
 
 
 def lacks(name: str) -> str:
@@ -112,16 +112,15 @@ class Tracker:
             raise AttributeError(event)
         return partial(self._pass_on, event)
 
-    def _pass_on(self, event: str, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def _pass_on(self, event: str, *args: Any, **given: Any) -> None:
         if self.failed or (self._callback is None and event != START):
             return
         if event == CLOSE:  # evaluations log after it, and would begin another run
-            self._end = partial(self._try, event, args, state, control, **given)
+            self._end = partial(self._try, event, *args, **given)
             return
-        paused = self._meter.paused() if self._meter and event == LOG else nullcontext()
         started_s = perf_counter()
-        with paused:
-            self._try(event, args, state, control, **given)
+        with self._meter.paused() if self._meter and event == LOG else nullcontext():
+            self._try(event, *args, **given)
         if event == LOG:
             self._calls, self._seconds = self._calls + 1, self._seconds + perf_counter() - started_s
 
