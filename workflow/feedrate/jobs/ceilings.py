@@ -19,8 +19,7 @@ from torch.profiler import profile, record_function, supported_activities
 from feedrate.config.spec import Stage
 from feedrate.core.paths import TRACE_NAME
 from feedrate.devices.base import Adapter
-from feedrate.jobs import events
-from feedrate.jobs.events import EventLog
+from feedrate.jobs.events import EventLog, Note
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath
 from feedrate.loading.pixels import Batch
@@ -40,14 +39,10 @@ class Part(NamedTuple):
 
     step: Callable[[], None]
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
-    warmup: int = 0
-    """Steps before its first block."""
-    whole: int = 1
-    """Its blocks have a multiple of this number of steps: workers deliver batches in bursts."""
-    lead: Callable[[], int] = int
-    """Steps of each block before its clock starts; asked when the block begins."""
-    faster: tuple[Stage, float] | None = None
-    """The stage that is virtually faster, and by which share."""
+    warmup: int = 0  # steps before its first block
+    whole: int = 1  # blocks have a multiple of this number of steps: batches come in bursts
+    lead: Callable[[], int] = int  # steps of a block before its clock starts, asked as it begins
+    faster: tuple[Stage, float] | None = None  # what is virtually faster, and by which share
 
 
 def in_turn(kinds: list[str], number: int) -> list[str]:
@@ -57,11 +52,9 @@ def in_turn(kinds: list[str], number: int) -> list[str]:
 
 
 def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
-    """Whether another round is needed, from the seconds of each kind's blocks so far.
-
-    A part is precise if the half-width of the 95% interval of its rate, relative to the live block
-    of the same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`.
-    """
+    """Whether another round is needed, from the seconds of each kind's blocks so far. A part is
+    precise if the half-width of the 95% interval of its rate, relative to the live block of the
+    same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
     rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
     if rounds < FEWEST_ROUNDS:
         return True
@@ -69,11 +62,11 @@ def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
     if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
         return False
     t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
-    logarithms = (
-        [math.log(one / other) for one, other in zip(part, walls_s["live"], strict=True)]
-        for part in walls_s.values()
-    )
-    return any(t * stdev(part) / math.sqrt(rounds) > PRECISE for part in logarithms)
+    for part in walls_s.values():
+        ratios = [math.log(a / b) for a, b in zip(part, walls_s["live"], strict=True)]
+        if t * stdev(ratios) / math.sqrt(rounds) > PRECISE:
+            return True
+    return False
 
 
 class EndlessBatches:
@@ -94,20 +87,16 @@ class EndlessBatches:
 
 
 class Pipeline:
-    """A loader whose worker processes are stopped (SIGSTOP) outside of `running`.
-
-    It goes on where it was stopped: no batch is made meanwhile, and nothing else that is measured
-    shares its cores with the workers. Threads cannot be stopped: after a block they fill their
-    buffers first, and `ahead` says how many batches the next block gets for nothing.
-    """
+    """A loader whose worker processes are stopped (SIGSTOP) outside of `running`, so that nothing
+    else that is measured shares its cores with them. Threads cannot be stopped: after a block they
+    fill their buffers first, and `ahead` says how many batches the next block gets for nothing."""
 
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: EndlessBatches) -> None:
         """Start the workers, take the first batch and stop them."""
         others = set(active_children())
-        self._order, self._stops = order, path.by_torch
+        self._order, self._stops, self._taken = order, path.by_torch, 0
         self._batches = path.batches(dataset, order)
-        next(self._batches)
-        self._taken = 1
+        next(self)
         self._workers = set(active_children()) - others
         self._stop()
 
@@ -171,4 +160,4 @@ def write_trace(
         # A torch without the device's profiler, or a driver that forbids it, gives a trace too.
         lacks = adapter.profiled_as not in {event.device_type.name for event in watched.events()}
         lacking = f"; no events of {adapter.profiled_as}: torch or the driver does not profile it"
-        log.write(events.Note(rank=0, about="trace", message=TRACE_NAME + lacking * lacks))
+        log.write(Note(rank=0, about="trace", message=TRACE_NAME + lacking * lacks))

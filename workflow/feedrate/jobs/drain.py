@@ -1,6 +1,5 @@
-"""The loader-only throughput of one loader after the other, measured on one rank for
-`feedrate tune`. All ranks of a job run this at the same time: they share the host as in training.
-"""
+"""The loader-only throughput of one loader after the other, measured for `feedrate tune`. All ranks
+of a job run this at the same time: they share the host as in training."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -35,13 +34,10 @@ class Loader(msgspec.Struct, frozen=True):
     decode: Decode
     workers: int
     samples_per_s: float
-    """Of all ranks together."""
     startup_s: float
-    cpu_s: float = 0.0
-    """CPU seconds per sample, of all processes; 0: not known."""
+    cpu_s: float = 0.0  # per sample, of all processes; 0: not known
     scaled: bool = False
-    psnr_db: float | None = None
-    """Similarity of its pixels to the reference's, in dB; None: equal."""
+    psnr_db: float | None = None  # similarity of its pixels to the reference's; None: equal
 
     @property
     def name(self) -> str:
@@ -103,8 +99,7 @@ def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") 
 
 
 def candidates(cores: int, kind: Kind) -> Iterator[Candidate]:
-    """Decode paths and numbers of workers to try on a device of this kind; a rank has `cores`, and
-    no more workers."""
+    """Decode paths and numbers of workers, at most `cores`, to try on a device of this kind."""
     workers = [n for n in WORKERS if n <= cores]
     yield from (Candidate("reference", n) for n in workers)
     yield from (Candidate("host", n, scaled) for scaled in (False, True) for n in workers)
@@ -125,7 +120,7 @@ def drains(
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     refused = set[tuple[Decode, bool]]()
-    fewest = min(int(word) for word in meet("cores", str(cores)))
+    fewest = min(map(int, meet("cores", str(cores))))
     for number, one in enumerate(candidates(fewest, spec.kind)):
         meet(f"loader{number}")
         if (one.decode, one.scaled) in refused:
@@ -138,11 +133,9 @@ def drains(
 
 
 def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate) -> Loader:
-    """Move the batches of a loader to the device for `DRAIN_S` and drop them.
-
-    The clock starts when every worker has delivered a batch: by then each has more batches ready,
-    which would count as made in no time. Whole rounds are counted for the same reason.
-    """
+    """Move the batches of a loader to the device for `DRAIN_S` and drop them. The clock starts when
+    every worker has delivered a batch: by then each has more ready, which would count as made in no
+    time. Whole rounds are counted for the same reason."""
     from accelerate.utils import send_to_device
 
     from feedrate.jobs.ceilings import EndlessBatches

@@ -58,12 +58,9 @@ class WindowEnergy:
 
 
 class Meter:
-    """Measures one rank's training loop and writes `step` and `window` events.
-
-    The loop calls, for each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and
-    `end_step` once. A step's event is written once its loss can be read without waiting: at the
-    latest when `write_steps` is called.
-    """
+    """Measures one rank's training loop and writes `step` and `window` events. The loop calls, for
+    each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and `end_step` once. A
+    step is written once its loss can be read without waiting, or when `write_steps` is called."""
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
         """Measure up to step `steps`, without the first `warmup_steps` of this process."""

@@ -67,11 +67,9 @@ def run_job(
 def score_model(
     spec: RunSpec, prepared: Path, weights: Path, winoground: Path | None
 ) -> dict[str, Any]:
-    """`scores` before and after training, and the copy of `winoground` that they are on.
-
-    `weights` is the folder of the trained model. Pictures are read as in the published script,
-    whatever the run's own loader did. Raises what building and forward passes raise.
-    """
+    """`scores` before and after training, with the `weights` of that folder, and the copy of
+    `winoground` that they are on. Pictures are read as in the published script, whatever the run's
+    own loader did."""
     logging.disable_progress_bar()  # the job prints between the workflow's own lines
     device = adapter(spec.kind)
     device.hold_fp32(spec.settings.train.precision)
@@ -115,12 +113,9 @@ def winoground_quality(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     batch_size: int = 16,
 ) -> list[Entry]:
-    """Three entries for each head that a model has; `seconds` are those of its forward passes.
-
-    `examples` is examples.json; `built` holds the model to score, on its device; `settings` are
-    those that training began with, whose checkpoint has the matching head. Raises DataError if
-    pictures are not as they were fetched.
-    """
+    """Three entries for each head of the model in `built`; `seconds` are those of its passes.
+    `examples` is examples.json; `settings` are those that training began with, whose checkpoint has
+    the matching head. Raises DataError if pictures are not as they were fetched."""
     rows = read_winoground(examples).examples
     scorers: dict[str, Scorer] = {}
     missing: dict[str, str] = {}
@@ -134,8 +129,7 @@ def winoground_quality(
     weights = next(built.model.eval().parameters())
     for start in range(0, len(rows), batch_size) if scorers else ():
         batch = rows[start : start + batch_size]
-        pixels = _pixels(batch, examples.parent, built).to(weights)
-        texts = {name: t.to(weights.device) for name, t in _texts(batch, built, settings).items()}
+        pixels, texts = _inputs(batch, examples.parent, built, settings, weights)
         for head, score in scorers.items():
             began = time.perf_counter()
             with torch.inference_mode(), autocast():
@@ -225,16 +219,16 @@ def _entries(head: str, scores: NDArray[np.float32] | str) -> list[Entry]:
     return [entry(name, right.get(name), chance=at, note=note) for name, at in CHANCE.items()]
 
 
-def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
-    """(n, 2, 3, px, px), normalised fp32."""
+def _inputs(
+    batch: list[Example], folder: Path, built: Built, settings: Settings, weights: torch.Tensor
+) -> tuple[torch.Tensor, Batch]:
+    """Pixels (n, 2, 3, px, px), normalised, of the type of `weights`; input_ids and attention_mask,
+    each (n, 2, tokens). All are on the device of `weights`."""
     paths = [folder / image for example in batch for image in example.images]
     crops = torch.stack([crop(decode(path), built.image_px, NOTHING) for path in paths])
-    return Finish(built.mean, built.std).pixels(crops).unflatten(0, (len(batch), 2))
-
-
-def _texts(batch: list[Example], built: Built, settings: Settings) -> Batch:
-    """input_ids and attention_mask, each (n, 2, tokens)."""
+    pixels = Finish(built.mean, built.std).pixels(crops).to(weights)
     captions = [caption for example in batch for caption in example.captions]
     tokens = tokenise(built.tokenizer, captions, settings.loader.max_tokens)
-    names = ("input_ids", "attention_mask")
-    return {n: t.unflatten(0, (len(batch), 2)) for n, t in zip(names, tokens, strict=True)}
+    ids, mask = (t.to(weights.device).unflatten(0, (len(batch), 2)) for t in tokens)
+    texts = {"input_ids": ids, "attention_mask": mask}
+    return pixels.unflatten(0, (len(batch), 2)), texts

@@ -1,6 +1,5 @@
 """The scores of a model on a split: its loss, and either retrieval with the contest's choice of
-captions or the accuracy of classes. Each is a mean with an interval: Wilson's of a share, of a loss
-or a gain a bootstrap.
+captions or the accuracy of classes, each with an interval: Wilson's of a share, else a bootstrap.
 """
 
 import math
@@ -25,10 +24,9 @@ from feedrate.models.build import Built, heads_of
 
 RECALLS = (1, 5, 10)
 BATCH = 16
-"""Rows of a forward pass, whatever training used: a contrastive loss depends on them, and the
-losses of all runs must be comparable."""
+"""Rows of a forward pass: a contrastive loss depends on them, and all runs must be comparable."""
 CHOICES = 5
-"""Captions that the contest lets a model choose from; chance is right in a fifth of the cases."""
+"""Captions that the contest lets a model choose from."""
 RESAMPLES = 4_000
 CONFIDENCE = 0.95
 _LETTERS = "ABCDE"
@@ -50,12 +48,9 @@ class Estimate(NamedTuple):
 
 
 def mean_interval(values: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
-    """Mean of `values` (n,) with its percentile-bootstrap interval.
-
-    Dependent values (captions of one image) share a number in `groups` (n,) and are drawn together;
-    None: all are independent. Deterministic. If all values are equal, the interval has no width.
-    Raises ValueError if there are no values.
-    """
+    """Mean of `values` (n,) with its percentile-bootstrap interval, always the same. Dependent
+    values (captions of one image) share a number in `groups` (n,) and are drawn together. Raises
+    ValueError if there are no values."""
     data = np.asarray(values, dtype=float)
     if not data.size:
         raise ValueError("no values to take a mean of")
@@ -78,11 +73,9 @@ def _by_group(data: NDArray[Any], groups: ArrayLike | None) -> tuple[NDArray[Any
 
 
 def share_interval(hits: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
-    """Share of `hits` (n,) with Wilson's interval (1927), which has a width for any share.
-
-    Dependent hits share a number in `groups` (n,). They count as so many independent ones as have
-    the same variance (Korn and Graubard 1998); if none or all are right, one in each group counts.
-    """
+    """Share of `hits` (n,) with Wilson's interval (1927), which has a width for any share. Hits
+    with one number in `groups` (n,) count as so many independent ones as have the same variance
+    (Korn and Graubard 1998); if none or all are right, one in each group counts."""
     data = np.asarray(hits, dtype=float)
     sums, counts = _by_group(data, groups)
     share = float(data.mean())
@@ -176,7 +169,6 @@ class Split:
         `text` and `image` are normalised embeddings (rows, d), `choices` the scores (rows, CHOICES)
         of the contest's captions; a classifier has `logits` (rows, classes) instead.
         """
-        passed: list[int] = []
         losses: list[float] = []
         found: dict[str, list[Floats]] = defaultdict(list)
         order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
@@ -185,7 +177,6 @@ class Split:
             batch = send_to_device(collate([self._data[row] for row in rows]), self._device.device)
             batch["pixel_values"] = batch["pixel_values"].to(self._dtype)
             outputs = self._forward(batch)
-            passed += rows
             if len(rows) == self._size:
                 losses.append(float(outputs["loss"]))
             if self._built.scores == "accuracy":
@@ -195,7 +186,7 @@ class Split:
             found["image"].append(_array(outputs["image_embeds"]))
             if self._choices:
                 found["choices"].append(self._choose(batch, rows, found["image"][-1]))
-        return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
+        return order, losses, {name: np.concatenate(parts) for name, parts in found.items()}
 
     def _choose(self, batch: dict[str, Any], rows: list[int], image: Floats) -> Floats:
         """Scores (batch, CHOICES) of the captions that the rows offer."""
@@ -236,11 +227,8 @@ class Split:
 
 
 def recalls(images: Numbers, text: Floats, image: Floats) -> list[Entry]:
-    """Recall at each of RECALLS in both directions, from embeddings (rows, d) of the pairs.
-
-    `images` (rows,) numbers the image of each row: an image counts once, and any of its captions is
-    right.
-    """
+    """Recall at each of RECALLS in both directions, from embeddings (rows, d) of the pairs. An
+    image, by its number in `images` (rows,), counts once, and any of its captions is right."""
     of_image, first = np.unique(images, return_index=True)
     found = {
         "image_to_text": (ranks(image[first], text, of_image, images), of_image, images),

@@ -66,7 +66,7 @@ def write_store(
     side_px = round(image_px * MARGIN) if spec.whole else image_px
     paths = [prepared / name for name in names]
     with replaced_folder(out.parent) as folder:
-        pictures = _write_pixels(folder, paths, spec, side_px, workers)
+        size_bytes = _write_pixels(folder, paths, spec, side_px, workers)
         position = {name: number for number, name in enumerate(names)}
         for split, (images, texts) in splits.items():
             ids, mask = tokenise(tokenizer, texts, spec.max_tokens)
@@ -78,7 +78,7 @@ def write_store(
             manifest=digest_file(prepared / MANIFEST),
             image_px=image_px,
             pictures=len(names),
-            size_bytes=_total(pictures),
+            size_bytes=size_bytes,
             files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
         )
         write_json(folder / STORE_INDEX, msgspec.to_builtins(index))
@@ -87,11 +87,12 @@ def write_store(
 
 def _write_pixels(
     folder: Path, paths: Sequence[Path], spec: StoreSpec, side_px: int, workers: int
-) -> NDArray[np.int64]:
-    """Write both files of pictures, and return their table."""
+) -> int:
+    """Write the pictures and their table, and return the bytes of all pictures."""
     pictures = np.array([_measure(path, side_px, whole=spec.whole) for path in paths])
-    pictures[1:, 0] = np.cumsum(np.prod(pictures[:, 1:4], axis=1))[:-1]
-    size, disk = _total(pictures), shutil.disk_usage(folder)
+    ends = np.cumsum(np.prod(pictures[:, 1:4], axis=1))
+    pictures[1:, 0] = ends[:-1]
+    size, disk = int(ends[-1]), shutil.disk_usage(folder)
     if size > disk.free - _KEPT_FREE * disk.total:
         raise DataError(
             f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
@@ -111,7 +112,7 @@ def _write_pixels(
             f"{folder.parent}: a process that decodes pictures for the store was killed; often the "
             "host had no memory left for it"
         ) from error
-    return pictures
+    return size
 
 
 def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
@@ -137,11 +138,6 @@ def _write_some(
         levels = resize_part(levels, resized, part)
         room = pixels[start : start + channels * height * width].reshape(channels, height, width)
         room[:] = levels.numpy()
-
-
-def _total(pictures: NDArray[np.int64]) -> int:
-    """Bytes of all pictures."""
-    return int(np.prod(pictures[:, 1:4], axis=1).sum())
 
 
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:

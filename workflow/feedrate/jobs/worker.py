@@ -175,7 +175,11 @@ def classify(error: BaseException) -> Failure:
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     shared_full = bool(SHARED_MEMORY_FULL.search(text))
     disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
-    said = OUT_OF_MEMORY.search(text) or _no_room_for_code(text)
+    # oneDNN got no memory for its code. Its message has other causes too, so it counts only where
+    # addresses are limited, as `train.memory_gib` does.
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    no_code = limited and text.startswith("could not create a primitive")
+    said = OUT_OF_MEMORY.search(text) or no_code
     raised = {"MemoryError", "OutOfMemoryError"} & {kind.__name__ for kind in type(error).__mro__}
     place = "the host's shared memory, /dev/shm, is too small: " * shared_full
     place += "the disk is full: " * disk_full
@@ -191,20 +195,13 @@ def classify(error: BaseException) -> Failure:
     )
 
 
-def _no_room_for_code(text: str) -> bool:
-    """Whether oneDNN got no memory for its code. Its message has other causes too, so it counts
-    only where addresses are limited, as `train.memory_gib` does."""
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    return limited and text.startswith("could not create a primitive")
-
-
 def first_sentence(text: str) -> str:
     """The line of a message that says what happened, cut to a readable length; the last one of a
     data-loader worker's traceback."""
     for pattern, sentence in _LOADER_MESSAGES.items():
         if found := re.match(pattern, text):
             return sentence.format(found[1])
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if in_worker := _WORKER_TRACEBACK.match(lines[0]):
         line = re.sub(rf"^[\w.]*\b{in_worker[1]}: ", "", lines[-1])
     else:
