@@ -49,10 +49,8 @@ def run_job(
     placement: Placement,
     options: Options,  # noqa: ARG001
 ) -> None:
-    """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`.
-
-    Raises ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible
-    request.
+    """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`. Raises
+    ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
     """
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
@@ -76,8 +74,7 @@ def run_job(
 def make_requests(
     spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, *, seed: int
 ) -> Requests:
-    """The requests of one rank, the same for the same seed; `inference.preprocessing` says whether
-    they are made in a pass."""
+    """The requests of one rank; `inference.preprocessing` says whether they are made in a pass."""
     texts = read_split(dataset.prepared, dataset.split, built.column)[1]
     order = iter(EndlessBatches(len(dataset), spec.settings.train.batch_size, seed))
     dtype = next(built.model.parameters()).dtype
@@ -90,8 +87,7 @@ def make_requests(
         fetch = dataset.__getitems__
         pairs = collate(fetch(rows) if fetch else [dataset[row] for row in rows])
         batch = {"pixel_values": pairs["pixel_values"], "input_ids": tokens, "attention_mask": mask}
-        placed = {name: value.to(device.device) for name, value in batch.items()}
-        finished = dataset.finish(placed)
+        finished = dataset.finish({name: t.to(device.device) for name, t in batch.items()})
         return finished | {"pixel_values": finished["pixel_values"].to(dtype)}
 
     if spec.settings.inference.preprocessing == "in":
@@ -102,8 +98,8 @@ def make_requests(
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
-    """Return when all ranks are here, so that their passes are timed together. They meet at the
-    address that their launcher gave them, and share nothing afterwards."""
+    """Return when all ranks are here, so that their passes are timed together; they share nothing
+    afterwards."""
     if world_size > 1:
         torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
         torch.distributed.barrier()
@@ -166,8 +162,7 @@ def time_passes(
 def _time_pass(
     device: Adapter, model: Any, answers: Sequence[str], requests: Requests, precision: str
 ) -> tuple[float, float, bool]:
-    """Seconds of a pass, seconds until the model was given the batch, and whether the whole answer
-    is finite."""
+    """Seconds of a pass and until the model has the batch; whether the whole answer is finite."""
     start_s = perf_counter()
     batch = requests()
     prepared_s = perf_counter() - start_s

@@ -120,8 +120,7 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
 
 
 def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset) -> None:
-    """Write the `model` event; only rank 0 counts FLOPs. Without padding they are those of a text
-    of the split's mean length."""
+    """Write the `model` event; only rank 0 counts FLOPs, without padding those of a mean text."""
     mask = dataset.attention_mask
     padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
     # `attention` is known once a pass has run, and counting FLOPs runs one.
@@ -141,8 +140,7 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
 def write_data(
     log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset, path: LoadingPath
 ) -> None:
-    """Write the `data` event; `path` makes all loaders of the run. Rank 0 compares its pixels with
-    the reference's."""
+    """Write the `data` event; rank 0 compares the pixels of `path` with the reference's."""
     pixels = distance(dataset, path)._asdict() if log.rank == 0 else {}
     told = events.Data(
         rank=log.rank,

@@ -1,7 +1,6 @@
-"""The physics of a device, measured on one rank for `feedrate selftest`: the rate of a large matrix
-product, what the memory statistics say of an allocation, and the energy counter.
-
-All ranks of a job run this at the same time. results/physics.py judges the answers.
+"""The physics of a device, measured for `feedrate selftest` on all ranks at once: the rate of a
+large matrix product, what the memory statistics say of an allocation, and the energy counter.
+results/physics.py judges the answers.
 """
 
 from collections.abc import Callable
@@ -118,11 +117,9 @@ def allocate(device: Any) -> Allocation:
 def multiply(
     device: Any, precision: str, seconds: float, read_energy: Callable[[], None]
 ) -> Product:
-    """The rate of matrix products that are large enough to reach the device's own rate.
-
-    2 n^3 operations a product of side n. The device is synchronised at both ends, so a
-    synchronisation that does not wait shows as a rate above the device's peak.
-    """
+    """The rate of matrix products, of 2 n^3 operations, that are large enough to reach the device's
+    own rate. The device is synchronised at both ends, so a synchronisation that does not wait shows
+    as a rate above the device's peak."""
     for side in SIDES:
         product = _product(device, precision, side)
         _timed(device, product, 1)
@@ -161,7 +158,7 @@ def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
         return lambda: torch._scaled_mm(
             eighths[0], eighths[1].t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
         )
-    kinds = {"fp32": torch.float32, "tf32": torch.float32}
-    kinds |= {"bf16": torch.bfloat16, "fp16": torch.float16}
-    left, right = left.to(kinds[precision]), right.to(kinds[precision])
+    kinds = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
+    kind = {**kinds, "fp16": torch.float16}[precision]
+    left, right = left.to(kind), right.to(kind)
     return lambda: torch.mm(left, right)

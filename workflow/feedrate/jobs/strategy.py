@@ -46,11 +46,9 @@ def check_strategy(spec: RunSpec) -> None:
 def sharding(
     spec: RunSpec, layers: tuple[type[Any], ...], encoders: tuple[type[Any], ...] = ()
 ) -> Any:
-    """accelerate's plugin that shards the model by its layers; None for another strategy.
-
-    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
-    There the encoders are units too, as in "Scaling Multimodal … in TorchMultimodal".
-    """
+    """accelerate's plugin that shards the model by its layers; None for another strategy. It uses
+    PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has. There the
+    encoders are units too, as in "Scaling Multimodal … in TorchMultimodal"."""
     check_strategy(spec)
     train, limit = spec.settings.train, spec.settings.train.limit_all_gathers
     if train.strategy != "fsdp":
@@ -84,10 +82,9 @@ def shares_weights(spec: RunSpec) -> bool:
 def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
     """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
 
-    Weights are gathered in half precision, and gradients are reduced in fp32, as with ddp: adding
-    them in bf16 would round every sum to 8 bits, and in fp16 it would overflow. Outputs are not
-    cast: autocast (see `MeteredTrainer`) computes the loss in fp32, and accelerate's own policy
-    would round it to half precision.
+    Gradients are reduced in fp32, as with ddp: adding them in bf16 would round every sum to 8 bits,
+    and in fp16 it would overflow. Outputs are not cast: autocast (see `MeteredTrainer`) computes
+    the loss in fp32, and accelerate's own policy would round it to half precision.
     """
     if train.precision not in AUTOCAST:
         return None
@@ -127,17 +124,14 @@ def describe_strategy(
 def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
     """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
     first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
-    policies = [
-        m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
-        for m in sharded
-    ]
-    found = {policy.reduce_dtype or policy.param_dtype or first for policy in policies} or {first}
-    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found))
+    found = set()
+    for m in sharded:
+        by = m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
+        found.add(by.reduce_dtype or by.param_dtype or first)
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found or {first}))
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:
     """Whether a module's weights stay on the host between its uses."""
-    if not isinstance(module, FSDPModule):
-        return False
-    group = module._get_fsdp_state()._fsdp_param_group
-    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
+    group = isinstance(module, FSDPModule) and module._get_fsdp_state()._fsdp_param_group
+    return bool(group) and isinstance(group.offload_policy, CPUOffloadPolicy)

@@ -1,8 +1,8 @@
 """Experiment trackers: the Trainer's own integrations, which can slow or fail no measured job.
 
-A tracker is called where the Trainer logs, every `train.logging_steps` steps, between two steps.
-The meter is paused in these calls, so that rank 0 does not count them; other ranks wait for rank 0,
-and theirs count. A note says what they took. A tracker that raises an error is not called again.
+A tracker is called where the Trainer logs, between two steps. The meter is paused in these calls,
+so that rank 0 does not count them; other ranks wait for rank 0, and theirs count. A note says what
+they took. A tracker that raises an error is not called again.
 """
 
 import os
@@ -99,18 +99,16 @@ class Tracker:
     """A callback of the Trainer that passes its events on to an integration."""
 
     def __init__(self, name: str, log: EventLog, meter: Meter | None) -> None:
-        self.name = name
-        self._log, self._meter = log, meter
+        self.name, self._log, self._meter = name, log, meter
         self._callback: Any = None
         self._end: partial[None] | None = None
-        self._calls, self._seconds = 0, 0.0
-        self.failed = False
+        self._calls, self._seconds, self.failed = 0, 0.0, False
 
     def __getattr__(self, event: str) -> Any:
         """Events, which the Trainer looks up by their names."""
-        if not event.startswith("on_"):
-            raise AttributeError(event)
-        return partial(self._pass_on, event)
+        if event.startswith("on_"):
+            return partial(self._pass_on, event)
+        raise AttributeError(event)
 
     def _pass_on(self, event: str, *args: Any, **given: Any) -> None:
         if self.failed or (self._callback is None and event != START):
