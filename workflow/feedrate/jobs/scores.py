@@ -108,10 +108,11 @@ def entry(
 ) -> Entry:
     """A metric's mean over `values` with its interval, the value that chance gives, and, until
     `paired` has compared them, the examples."""
-    (value, low, high), n = ends(values, groups), 0 if values is None else np.size(values)
+    examples = None if values is None else np.asarray(values).tolist()
+    (value, low, high), n = ends(values, groups), len(examples or ())
     note = "not a finite number" if n and value is None else note
     shown = {"metric": metric, "value": value, "low": low, "high": high, "n": n}
-    return {**shown, "chance": chance, "note": note, "examples": (values, groups)}
+    return {**shown, "chance": chance, "note": note, "examples": (examples, groups)}
 
 
 def paired(before: list[Entry], after: list[Entry]) -> list[Entry]:
