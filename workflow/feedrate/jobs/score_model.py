@@ -116,17 +116,20 @@ def winoground_quality(
     """Three entries for each head of the model in `built`; `seconds` are those of its passes.
     `examples` is examples.json; `settings` are those that training began with, whose checkpoint has
     the matching head. Raises DataError if pictures are not as they were fetched."""
-    rows = read_winoground(examples).examples
+    rows, weights = read_winoground(examples).examples, next(built.model.eval().parameters())
     scorers: dict[str, Scorer] = {}
     missing: dict[str, str] = {}
     for head in heads_of(settings.model.name):
         try:
-            scorers[head] = _scorer(head, built, settings)
+            if head == "matching":
+                layer = matching_head(settings.model).to(weights.device)
+                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
+            else:
+                scorers[head] = partial(contrastive_scores, built.model)
         except NoHeadError as reason:
             missing[head] = str(reason)
     seconds = dict.fromkeys(scorers, 0.0)
     scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
-    weights = next(built.model.eval().parameters())
     for start in range(0, len(rows), batch_size) if scorers else ():
         batch = rows[start : start + batch_size]
         pixels, texts = _inputs(batch, examples.parent, built, settings, weights)
@@ -141,13 +144,6 @@ def winoground_quality(
         for head, scores in found.items()
         for one in _entries(head, scores)
     ]
-
-
-def _scorer(head: str, built: Built, settings: Settings) -> Scorer:
-    if head != "matching":
-        return partial(contrastive_scores, built.model)
-    layer = matching_head(settings.model).to(next(built.model.parameters()).device)
-    return partial(matching_scores, built.model.bridgetower, layer)
 
 
 def matching_head(settings: ModelSettings) -> torch.nn.Module:
@@ -174,7 +170,7 @@ def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.
     outputs = model(pixel_values=pixels.flatten(0, 1), **flat, return_loss=False)
     text = outputs.text_embeds.float().unflatten(0, (n, images))
     image = outputs.image_embeds.float().unflatten(0, (n, images))
-    with _in_fp32(pixels):
+    with torch.autocast(pixels.device.type, enabled=False):  # rounded scores would tie
         return torch.einsum("ncd,nid->nci", text, image)
 
 
@@ -187,14 +183,9 @@ def matching_scores(
     captions = texts["input_ids"].shape[1]
     pairs = {name: t.repeat_interleave(images, dim=1).flatten(0, 1) for name, t in texts.items()}
     outputs = trunk(pixel_values=pixels.repeat(1, captions, 1, 1, 1).flatten(0, 1), **pairs)
-    with _in_fp32(pixels):
+    with torch.autocast(pixels.device.type, enabled=False):  # rounded scores would tie
         logits: torch.Tensor = head(outputs.pooler_output.float())[:, 1]
     return logits.view(n, captions, images)
-
-
-def _in_fp32(inputs: torch.Tensor) -> torch.autocast:
-    """For the last operation, after any precision: rounded scores would tie."""
-    return torch.autocast(inputs.device.type, enabled=False)
 
 
 def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:

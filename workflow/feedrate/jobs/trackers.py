@@ -19,8 +19,7 @@ from typing import Any
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.core.errors import Masker
-from feedrate.jobs import events
-from feedrate.jobs.events import EventLog
+from feedrate.jobs.events import EventLog, Note
 from feedrate.jobs.meter import Meter
 
 PROJECT = "feedrate"
@@ -145,7 +144,7 @@ class Tracker:
 
     def _note(self, message: str, kind: str = "") -> None:
         rank, message = self._log.rank, Masker()(message)
-        self._log.write(events.Note(rank=rank, about="tracker", type=kind, message=message))
+        self._log.write(Note(rank=rank, about="tracker", type=kind, message=message))
 
 
 def integration(name: str) -> Any:
