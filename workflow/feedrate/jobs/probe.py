@@ -158,7 +158,7 @@ def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
         return lambda: torch._scaled_mm(
             eighths[0], eighths[1].t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
         )
-    kinds = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
-    kind = {**kinds, "fp16": torch.float16}[precision]
+    names = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+    kind = getattr(torch, names[precision])
     left, right = left.to(kind), right.to(kind)
     return lambda: torch.mm(left, right)
