@@ -114,7 +114,8 @@ def compiling_anew(run: Path) -> Iterator[None]:
 
     with TemporaryDirectory(dir=run) as folder:
         os.environ[COMPILED] = folder
-        places = {name: f"{folder}/{name}" for name in HEADERS if hasattr(codecache, name)}
+        names = [name for name in HEADERS if hasattr(codecache, name)]
+        places: dict[str, Any] = {name: f"{folder}/{name}" for name in names}
         with patch.multiple(codecache, **places) if places else nullcontext():
             yield
 

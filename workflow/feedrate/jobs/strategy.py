@@ -133,5 +133,7 @@ def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
 
 def _is_offloaded(module: torch.nn.Module) -> bool:
     """Whether a module's weights stay on the host between its uses."""
-    group = isinstance(module, FSDPModule) and module._get_fsdp_state()._fsdp_param_group
-    return bool(group) and isinstance(group.offload_policy, CPUOffloadPolicy)
+    if not isinstance(module, FSDPModule):
+        return False
+    group = module._get_fsdp_state()._fsdp_param_group
+    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
