@@ -145,9 +145,8 @@ def marked(stage: str) -> AbstractContextManager[object]:
 def write_trace(
     adapter: Adapter, log: EventLog, folder: Path, step: Callable[[], None], steps: int
 ) -> None:
-    """Write rank 0's trace of so many calls of `step` to `folder`, and a note that names it and
-    says what it lacks. The other ranks only keep step. A profiler slows the steps that it watches,
-    so they come after all that is measured."""
+    """Write rank 0's trace of so many calls of `step` to `folder`, and a note that says what it
+    lacks. The other ranks only keep step. A profiler slows the steps: they come last of all."""
     named = {"CPU", adapter.profiled_as}
     watched = profile(activities=[one for one in supported_activities() if one.name in named])
     with watched if log.rank == 0 else nullcontext():

@@ -1,9 +1,8 @@
 """The rounds after the timed window: training as in the window, and each part of it alone, in turn.
 
-A round has a block of each kind: `live` (the same loading path, steps and exchanges as in the
-window), `loader`, `model`, and with several ranks `exchange`. Their order changes from round to
-round, and each part is compared with the live block of its round, so a drift of the machine
-cancels. All this follows the saving of weights and their evaluation.
+A round has a block of each kind: `live` (as in the window), `loader`, `model`, and with several
+ranks `exchange`. Their order changes, and each part is compared with the live block of its round,
+so a drift of the machine cancels. All this follows the saving of weights and their evaluation.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,6 @@
-"""Writes the store of decoded pictures that `decode: cache` reads.
+"""Writes the store of decoded pictures that `decode: cache` reads (loading/decoders/cache.py).
 
-A store fits one image size and one tokenizer; the model's builder names both. data/manifest.py
-describes it, and loading/decoders/cache.py reads it.
+A store fits the image size and the tokenizer of a model. data/manifest.py describes it.
 """
 
 import os

@@ -1,8 +1,7 @@
 """How a job's ranks share the model: the strategy that is asked for, and the one that ran.
 
 If asked to shard, the stock Trainer silently runs DistributedDataParallel on CPUs, and shards only
-the root of a model whose layers it does not know. Sharding is therefore set up here, in the same
-way on all kinds of device.
+the root of a model whose layers it does not know. So sharding is set up here, for all devices.
 """
 
 from typing import Any

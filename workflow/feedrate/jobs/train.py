@@ -163,8 +163,7 @@ def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> di
 
 
 def running_precision(trainer: Any, single: str | None) -> str:
-    """The precision in the words of `train.precision`: from the layers' types, the weights, what
-    the accelerator casts to, and how the device computes fp32."""
+    """The precision in the words of `train.precision`; `single`: how the device computes fp32."""
     float8 = any(type(module).__name__ == "Float8Linear" for module in trainer.model.modules())
     if float8 or getattr(trainer.accelerator, "fp8_enabled", False):
         return "fp8"

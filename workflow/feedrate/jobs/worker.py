@@ -1,8 +1,7 @@
 """One process of a job: `python -m feedrate worker --run DIR --data PREPARED`.
 
-The supervisor (`python -m feedrate train`) starts one process for every rank, and
-`python -m feedrate score` one that scores weights. A process that fails writes an `error` event,
-which marks lack of memory and faults of the machine.
+The supervisor starts one for every rank, and `python -m feedrate score` one that scores weights. If
+it fails, it writes an `error` event, which marks lack of memory and faults of the machine.
 """
 
 import contextlib
@@ -132,9 +131,8 @@ def run_rank(
 
 
 def bind_process(run: Path) -> tuple[RunSpec, Placement]:
-    """Read spec.json in `run`, and bind this process to the cores and the device of its rank, and
-    its life to that of its launcher: a rank that hangs in a driver must not hold the host's lock.
-    """
+    """Read spec.json in `run`, and bind this process to its rank's cores and device, and its life
+    to its launcher's: a rank that hangs in a driver must not hold the host's lock."""
     die_with_supervisor()
     origin = run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
