@@ -40,14 +40,14 @@ def test_ranks_add_up_and_the_slowest_start_counts(tmp_path):
             Loader("cache", 0, 10 * rate, 0.5),
         ]
         write_json(
-            drain.answer_file(tmp_path, rank),
+            tmp_path / drain.ANSWER.format(rank),
             {
                 "loaders": msgspec.to_builtins(loaders),
                 "refused": [{"decode": "device", "why": "no"}],
                 "cores": 1.5,
             },
         )
-    drained = tuning.gather([drain.answer_file(tmp_path, rank) for rank in (0, 1)])
+    drained = tuning.gather([tmp_path / drain.ANSWER.format(rank) for rank in (0, 1)])
     assert drained.loaders == [
         Loader("host", 1, 190.0, 1.1, cpu_s=pytest.approx(0.015)),
         Loader("cache", 0, 1900.0, 0.5),

@@ -43,7 +43,7 @@ from feedrate.devices.doctor import FAILS, Finding, examine
 from feedrate.devices.host import host_facts
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step, Window
-from feedrate.jobs.probe import Probe, answer_file
+from feedrate.jobs.probe import ANSWER, Probe
 from feedrate.results import physics
 from feedrate.results.assemble import current_record
 from feedrate.results.physics import Line
@@ -180,7 +180,7 @@ class SelfTest:
         except ExpectedError as error:
             yield Line("failed", subject, f"{error}")
             return
-        files = [answer_file(folder, rank) for rank in range(spec.count)]
+        files = [folder / ANSWER.format(rank) for rank in range(spec.count)]
         self.probes = [msgspec.json.decode(file.read_bytes(), type=Probe) for file in files]
         for answer in self.probes:
             yield from physics.judge_probe(answer, self._entry.peaks)

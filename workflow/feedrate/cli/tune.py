@@ -25,7 +25,7 @@ from feedrate.core.files import write_json
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock, lock_path
-from feedrate.jobs.drain import Drained, Loader, Refused, answer_file
+from feedrate.jobs.drain import ANSWER, Drained, Loader, Refused
 from feedrate.jobs.events import read_run_events
 
 STEPS = 30
@@ -137,7 +137,7 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
     """Measure all loaders with as many processes as the run has ranks. Raises TuningError."""
     what, limit_s = "the loader-only measurement", DRAIN_TIMEOUT_S
     run_ranks(spec, "drain", folder, ["--data", str(manifest.parent)], what, limit_s)
-    return gather([answer_file(folder, rank) for rank in range(spec.count)])
+    return gather([folder / ANSWER.format(rank) for rank in range(spec.count)])
 
 
 def run_ranks(

@@ -93,12 +93,10 @@ def measure(
     end_s = begin_s + max(WINDOW_S, WINDOW_STEPS * pace_s / BUSY, sum(step_s))
     for pipe in pipes:
         pipe.send(end_s)
-    loads = []
-    for time_s in (begin_s, end_s):
-        sleep(max(0.0, time_s - perf_counter()))
-        loads.append(host_load())
-    before, after = loads
-    used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
+    sleep(max(0.0, begin_s - perf_counter()))
+    before = host_load()
+    sleep(max(0.0, end_s - perf_counter()))
+    used = {name: after - before[name] for name, after in host_load().items() if name in before}
     rate, busy, wall_s = 0.0, [], end_s - begin_s
     for steps in [window(hear(pipe), begin_s, end_s, round_size) for pipe in pipes]:
         took_s = steps[-1].ended_s - steps[0].asked_s

@@ -1,12 +1,11 @@
 """Blocks of steps and when there are enough; batches without a Trainer, from a loader that can
-stand still, or is drained; a trace of steps, which ui.perfetto.dev opens."""
+stand still; a trace of steps, which ui.perfetto.dev opens."""
 
 import math
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import stdev
@@ -14,17 +13,13 @@ from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import torch
-from accelerate.utils import send_to_device
 from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
 from feedrate.config.spec import Stage
 from feedrate.core.paths import TRACE_NAME
-from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
-from feedrate.jobs import events
-from feedrate.jobs.events import EventLog
-from feedrate.jobs.meter import batch_length
+from feedrate.jobs.events import EventLog, Note
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath
 from feedrate.loading.pixels import Batch
@@ -44,14 +39,10 @@ class Part(NamedTuple):
 
     step: Callable[[], None]
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
-    warmup: int = 0
-    """Steps before its first block."""
-    whole: int = 1
-    """Its blocks have a multiple of this number of steps: workers deliver batches in bursts."""
-    lead: Callable[[], int] = int
-    """Steps of each block before its clock starts; asked when the block begins."""
-    faster: tuple[Stage, float] | None = None
-    """The stage that is virtually faster, and by which share."""
+    warmup: int = 0  # steps before its first block
+    whole: int = 1  # blocks have a multiple of this number of steps: batches come in bursts
+    lead: Callable[[], int] = int  # steps of a block before its clock starts, asked as it begins
+    faster: tuple[Stage, float] | None = None  # what is virtually faster, and by which share
 
 
 def in_turn(kinds: list[str], number: int) -> list[str]:
@@ -61,11 +52,9 @@ def in_turn(kinds: list[str], number: int) -> list[str]:
 
 
 def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
-    """Whether another round is needed, from the seconds of each kind's blocks so far.
-
-    A part is precise if the half-width of the 95% interval of its rate, relative to the live block
-    of the same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`.
-    """
+    """Whether another round is needed, from the seconds of each kind's blocks so far. A part is
+    precise if the half-width of the 95% interval of its rate, relative to the live block of the
+    same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
     rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
     if rounds < FEWEST_ROUNDS:
         return True
@@ -73,11 +62,11 @@ def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
     if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
         return False
     t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
-    logarithms = (
-        [math.log(one / other) for one, other in zip(part, walls_s["live"], strict=True)]
-        for part in walls_s.values()
-    )
-    return any(t * stdev(part) / math.sqrt(rounds) > PRECISE for part in logarithms)
+    for part in walls_s.values():
+        ratios = [math.log(a / b) for a, b in zip(part, walls_s["live"], strict=True)]
+        if t * stdev(ratios) / math.sqrt(rounds) > PRECISE:
+            return True
+    return False
 
 
 class EndlessBatches:
@@ -98,20 +87,16 @@ class EndlessBatches:
 
 
 class Pipeline:
-    """A loader whose worker processes are stopped (SIGSTOP) outside of `running`.
-
-    It goes on where it was stopped: no batch is made meanwhile, and nothing else that is measured
-    shares its cores with the workers. Threads cannot be stopped: after a block they fill their
-    buffers first, and `ahead` says how many batches the next block gets for nothing.
-    """
+    """A loader whose worker processes are stopped (SIGSTOP) outside of `running`, so that nothing
+    else that is measured shares its cores with them. Threads cannot be stopped: after a block they
+    fill their buffers first, and `ahead` says how many batches the next block gets for nothing."""
 
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: EndlessBatches) -> None:
         """Start the workers, take the first batch and stop them."""
         others = set(active_children())
-        self._order, self._stops = order, path.by_torch
+        self._order, self._stops, self._taken = order, path.by_torch, 0
         self._batches = path.batches(dataset, order)
-        next(self._batches)
-        self._taken = 1
+        next(self)
         self._workers = set(active_children()) - others
         self._stop()
 
@@ -152,43 +137,6 @@ class Pipeline:
                 os.kill(worker.pid, number)
 
 
-def drain(
-    path: LoadingPath,
-    dataset: PairDataset,
-    batch_size: int,
-    seed: int,
-    seconds: float,
-    adapter: Adapter,
-) -> dict[str, Any]:
-    """Move batches to the device for `seconds` and drop them; returns the keys of a `ceiling`.
-
-    The clock starts when every worker has delivered a batch: by then each has more batches ready,
-    which would count as made in no time. Whole rounds are counted for the same reason. `startup_s`
-    is the time until the clock starts. `cpu_s` is the CPU time of this process and its workers
-    while the clock runs.
-    """
-    round_size = path.round_size
-    order = EndlessBatches(len(dataset), batch_size, seed)
-    created_s = perf_counter()
-    place = partial(send_to_device, device=adapter.device, non_blocking=True)
-    batches = map(place, path.batches(dataset, order))
-    for _ in range(round_size):
-        next(batches)
-    adapter.synchronize()  # the copies of the first batches end before the clock starts
-    start_s, used_s = perf_counter(), cpu_time_s()
-    samples, wall_s = 0, 0.0
-    while wall_s < seconds:
-        samples += sum(batch_length(next(batches)) for _ in range(round_size))
-        adapter.synchronize()  # counted batches must also have been copied
-        wall_s = perf_counter() - start_s
-    return {
-        "samples": samples,
-        "wall_s": wall_s,
-        "cpu_s": cpu_time_s() - used_s,
-        "startup_s": start_s - created_s,
-    }
-
-
 def marked(stage: str) -> AbstractContextManager[object]:
     """A context that a trace shows by this name; without a profiler it does nothing."""
     return record_function(stage) if _profiler_enabled() else nullcontext()
@@ -197,9 +145,8 @@ def marked(stage: str) -> AbstractContextManager[object]:
 def write_trace(
     adapter: Adapter, log: EventLog, folder: Path, step: Callable[[], None], steps: int
 ) -> None:
-    """Write rank 0's trace of so many calls of `step` to `folder`, and a note that names it and
-    says what it lacks. The other ranks only keep step. A profiler slows the steps that it watches,
-    so they come after all that is measured."""
+    """Write rank 0's trace of so many calls of `step` to `folder`, and a note that says what it
+    lacks. The other ranks only keep step. A profiler slows the steps: they come last of all."""
     named = {"CPU", adapter.profiled_as}
     watched = profile(activities=[one for one in supported_activities() if one.name in named])
     with watched if log.rank == 0 else nullcontext():
@@ -212,4 +159,4 @@ def write_trace(
         # A torch without the device's profiler, or a driver that forbids it, gives a trace too.
         lacks = adapter.profiled_as not in {event.device_type.name for event in watched.events()}
         lacking = f"; no events of {adapter.profiled_as}: torch or the driver does not profile it"
-        log.write(events.Note(rank=0, about="trace", message=TRACE_NAME + lacking * lacks))
+        log.write(Note(rank=0, about="trace", message=TRACE_NAME + lacking * lacks))

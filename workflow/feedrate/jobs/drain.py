@@ -1,11 +1,10 @@
-"""The loader-only throughput of one loader after the other, measured on one rank for
-`feedrate tune`. All ranks of a job run this at the same time: they share the host as in training.
-"""
+"""The loader-only throughput of one loader after the other, measured for `feedrate tune`. All ranks
+of a job run this at the same time: they share the host as in training."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from time import sleep
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ from feedrate.config.settings import Decode
 from feedrate.config.spec import Kind, RunSpec, ignored_settings
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
+from feedrate.core.processes import cpu_time_s
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
@@ -22,9 +22,10 @@ DRAIN_S = 2.0
 POLL_S = 0.01
 """Interval at which a rank looks for the others."""
 WORKERS = (0, 1, 2, 4, 8)
-
+ANSWER = "loaders.rank{}.json"
+"""The file of a rank's rates."""
 Meet = Callable[..., list[str]]
-"""`meet_ranks` of a rank: takes a name for the meeting point, and the rank's word there."""
+"""`meet_ranks` of a rank."""
 
 
 class Loader(msgspec.Struct, frozen=True):
@@ -33,18 +34,15 @@ class Loader(msgspec.Struct, frozen=True):
     decode: Decode
     workers: int
     samples_per_s: float
-    """Of all ranks together."""
     startup_s: float
-    cpu_s: float = 0.0
-    """CPU seconds per sample, of all processes; 0: not known."""
+    cpu_s: float = 0.0  # per sample, of all processes; 0: not known
     scaled: bool = False
-    psnr_db: float | None = None
-    """Similarity of its pixels to the reference's, in dB; None: equal."""
+    psnr_db: float | None = None  # similarity of its pixels to the reference's; None: equal
 
     @property
     def name(self) -> str:
         """Its settings."""
-        scaled = ", scaled_decode: true" if self.scaled else ""
+        scaled = ", scaled_decode: true" * self.scaled
         return f"decode: {self.decode}{scaled}, workers: {self.workers}"
 
 
@@ -73,11 +71,6 @@ class Candidate(NamedTuple):
     scaled: bool = False
 
 
-def answer_file(folder: Path, rank: int) -> Path:
-    """The file of a rank's rates."""
-    return folder / f"loaders.rank{rank}.json"
-
-
 def drain_loaders(run: Path, data: Path) -> None:
     """Measure all loaders on this rank.
 
@@ -92,12 +85,12 @@ def drain_loaders(run: Path, data: Path) -> None:
     found = list(drains(spec, data, local_rank, local_ranks, cores, meet))
     loaders = [one for one in found if isinstance(one, Loader)]
     refused = [one for one in found if isinstance(one, Refused)]
-    write_json(answer_file(run, rank), msgspec.to_builtins(Drained(loaders, refused, cores)))
+    write_json(run / ANSWER.format(rank), msgspec.to_builtins(Drained(loaders, refused, cores)))
 
 
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
-    """Wait until all ranks have reached `point`; return their words. The launcher ends the ranks if
-    one never comes."""
+    """Wait until all ranks are at `point`; return their words. If one never comes, the launcher
+    ends the others."""
     files = [folder / f"{point}.rank{one}" for one in range(ranks)]
     write_text(files[rank], word)
     while not all(file.exists() for file in files):
@@ -106,8 +99,7 @@ def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") 
 
 
 def candidates(cores: int, kind: Kind) -> Iterator[Candidate]:
-    """Decode paths and numbers of workers to try on a device of this kind; a rank has `cores`, and
-    no more workers."""
+    """Decode paths and numbers of workers, at most `cores`, to try on a device of this kind."""
     workers = [n for n in WORKERS if n <= cores]
     yield from (Candidate("reference", n) for n in workers)
     yield from (Candidate("host", n, scaled) for scaled in (False, True) for n in workers)
@@ -128,7 +120,7 @@ def drains(
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     refused = set[tuple[Decode, bool]]()
-    fewest = min(int(word) for word in meet("cores", str(cores)))
+    fewest = min(map(int, meet("cores", str(cores))))
     for number, one in enumerate(candidates(fewest, spec.kind)):
         meet(f"loader{number}")
         if (one.decode, one.scaled) in refused:
@@ -141,9 +133,14 @@ def drains(
 
 
 def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate) -> Loader:
-    """The rate of a loader, and how close its pixels are to the reference's."""
-    from feedrate.jobs.ceilings import drain
+    """Move the batches of a loader to the device for `DRAIN_S` and drop them. The clock starts when
+    every worker has delivered a batch: by then each has more ready, which would count as made in no
+    time. Whole rounds are counted for the same reason."""
+    from accelerate.utils import send_to_device
+
+    from feedrate.jobs.ceilings import EndlessBatches
     from feedrate.jobs.job_setup import make_dataset
+    from feedrate.jobs.meter import batch_length
     from feedrate.loading.path import distance, open_path
 
     level = {"decode": one.decode, "scaled_decode": one.scaled}
@@ -152,6 +149,17 @@ def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candid
     dataset = make_dataset(changed, prepared, built, "train")
     size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
     psnr_db = distance(dataset, path).psnr_db
-    found = drain(path, dataset, size, seed, DRAIN_S, device)
-    rate, cpu_s = found["samples"] / found["wall_s"], found["cpu_s"] / found["samples"]
-    return Loader(one.decode, one.workers, rate, found["startup_s"], cpu_s, one.scaled, psnr_db)
+    order, created_s = EndlessBatches(len(dataset), size, seed), perf_counter()
+    place = partial(send_to_device, device=device.device, non_blocking=True)
+    batches = map(place, path.batches(dataset, order))
+    for _ in range(path.round_size):
+        next(batches)
+    device.synchronize()  # the copies of the first batches end before the clock starts
+    start_s, used_s, samples, wall_s = perf_counter(), cpu_time_s(), 0, 0.0
+    while wall_s < DRAIN_S:
+        samples += sum(batch_length(next(batches)) for _ in range(path.round_size))
+        device.synchronize()  # counted batches must also have been copied
+        wall_s = perf_counter() - start_s
+    cpu_s, startup_s = (cpu_time_s() - used_s) / samples, start_s - created_s
+    rate = samples / wall_s
+    return Loader(one.decode, one.workers, rate, startup_s, cpu_s, one.scaled, psnr_db)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feedrate.jobs import events
-from feedrate.jobs.events import EventLog
+from feedrate.jobs.events import Evaluation, EventLog
 from feedrate.loading.dataset import PairDataset
 from feedrate.models.build import Built
 
@@ -35,7 +34,7 @@ def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, buil
     trainer.log(dict(metrics))
     trainer.save_metrics(split, metrics)
     if log.rank == 0:
-        log.write(events.Evaluation(rank=log.rank, split=split, metrics=metrics))
+        log.write(Evaluation(rank=log.rank, split=split, metrics=metrics))
 
 
 def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
@@ -75,8 +74,7 @@ def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Number
 
 
 def choice_hits(scores: Floats, labels: Numbers) -> Hits:
-    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else; NaN
-    never is."""
+    """Whether a row of `scores` (n, choices) is largest at its label (n,) alone; NaN never is."""
     rows = np.arange(len(scores))
     below = scores < scores[rows, labels][:, None]
     below[rows, labels] = True

@@ -1,8 +1,6 @@
-"""The job `feed` of `feedrate certify`: how many emulated accelerators this host feeds.
-
-For each decode path and loader library that decodes here, it drains a loader with all cores. Then
-it finds the largest number of accelerators that it keeps busy for the share `BUSY` of the time.
-"""
+"""The job `feed` of `feedrate certify`: for each decode path and loader library that decodes here,
+it drains a loader with all cores, then finds the largest number of emulated accelerators that this
+host keeps busy for the share `BUSY` of the time."""
 
 import math
 import timeit

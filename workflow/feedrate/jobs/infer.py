@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from transformers import set_seed
@@ -28,11 +29,9 @@ from feedrate.loading.path import open_path
 from feedrate.models.build import Built, build_head
 from feedrate.models.layers import cast
 
-Request = dict[str, torch.Tensor]
-"""pixel_values (batch, 3, px, px), input_ids and attention_mask (batch, max_tokens), on the
-device."""
-Requests = Callable[[], Request]
-"""Returns the next request; the time of this call is part of a pass's time."""
+Requests = Callable[[], dict[str, torch.Tensor]]
+"""Returns the next request, on the device: pixel_values (batch, 3, px, px), input_ids and
+attention_mask (batch, max_tokens). The time of this call is part of a pass's time."""
 
 READY = 4
 """Requests that are prepared beforehand and taken in turn, if preprocessing is not timed."""
@@ -50,10 +49,8 @@ def run_job(
     placement: Placement,
     options: Options,  # noqa: ARG001
 ) -> None:
-    """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`.
-
-    Raises ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible
-    request.
+    """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`. Raises
+    ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
     """
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
@@ -77,13 +74,12 @@ def run_job(
 def make_requests(
     spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, *, seed: int
 ) -> Requests:
-    """The requests of one rank, the same for the same seed; `inference.preprocessing` says whether
-    they are made in a pass."""
+    """The requests of one rank; `inference.preprocessing` says whether they are made in a pass."""
     texts = read_split(dataset.prepared, dataset.split, built.column)[1]
     order = iter(EndlessBatches(len(dataset), spec.settings.train.batch_size, seed))
     dtype = next(built.model.parameters()).dtype
 
-    def prepare() -> Request:
+    def prepare() -> dict[str, torch.Tensor]:
         """Decode, tokenise, copy and finish the next rows."""
         rows = next(order)
         captions = [texts[row] for row in rows]
@@ -91,26 +87,23 @@ def make_requests(
         fetch = dataset.__getitems__
         pairs = collate(fetch(rows) if fetch else [dataset[row] for row in rows])
         batch = {"pixel_values": pairs["pixel_values"], "input_ids": tokens, "attention_mask": mask}
-        placed = {name: value.to(device.device) for name, value in batch.items()}
-        finished = dataset.finish(placed)
+        finished = dataset.finish({name: t.to(device.device) for name, t in batch.items()})
         return finished | {"pixel_values": finished["pixel_values"].to(dtype)}
 
     if spec.settings.inference.preprocessing == "in":
         return prepare
-    ready = [prepare() for _ in range(READY)]
+    ready = cycle([prepare() for _ in range(READY)])
     device.synchronize()  # their preparation is not part of a pass
-
-    return partial(next, cycle(ready))
+    return partial(next, ready)
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
-    """Return when all ranks are here, so that their passes are timed together. They meet at the
-    address that their launcher gave them, and share nothing afterwards."""
-    if world_size == 1:
-        return
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    """Return when all ranks are here, so that their passes are timed together; they share nothing
+    afterwards."""
+    if world_size > 1:
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 @contextmanager
@@ -121,14 +114,10 @@ def compiling_anew(run: Path) -> Iterator[None]:
 
     with TemporaryDirectory(dir=run) as folder:
         os.environ[COMPILED] = folder
-        before = {name: getattr(codecache, name) for name in HEADERS if hasattr(codecache, name)}
-        for name in before:
-            setattr(codecache, name, str(Path(folder) / name))
-        try:
+        names = [name for name in HEADERS if hasattr(codecache, name)]
+        places: dict[str, Any] = {name: f"{folder}/{name}" for name in names}
+        with patch.multiple(codecache, **places) if places else nullcontext():
             yield
-        finally:
-            for name, place in before.items():
-                setattr(codecache, name, place)
 
 
 def time_passes(
@@ -174,8 +163,7 @@ def time_passes(
 def _time_pass(
     device: Adapter, model: Any, answers: Sequence[str], requests: Requests, precision: str
 ) -> tuple[float, float, bool]:
-    """Seconds of a pass, seconds until the model was given the batch, and whether the whole answer
-    is finite."""
+    """Seconds of a pass and until the model has the batch; whether the whole answer is finite."""
     start_s = perf_counter()
     batch = requests()
     prepared_s = perf_counter() - start_s

@@ -28,29 +28,26 @@ from feedrate.models.layers import running_attention
 
 
 def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placement) -> Adapter:
-    """This rank's device, reported in the `start` event and checked against the spec.
-
-    Raises DeviceError if it is absent or of another model, UnsupportedError and ConfigError if it
-    cannot do what the spec asks.
-    """
+    """This rank's device, reported in the `start` event and checked against the spec. Raises
+    DeviceError if it is absent or of another model, UnsupportedError and ConfigError if it cannot
+    do what the spec asks."""
     _, world_size, local_rank, local_ranks = rank_from_environment()
     check_count(spec, world_size, local_ranks)
     device = adapter(spec.kind, local_rank, local_ranks)
-    log.write(
-        events.Start(
-            rank=log.rank,
-            world_size=world_size,
-            pid=os.getpid(),
-            device_model=device.device_model(),
-            driver=device.driver(),
-            device_memory_gib=device.capacity_gib(),
-            cores_granted=placement.granted,
-            cores=cpus_text(placement.cpus),
-            intraop_threads=torch.get_num_threads(),
-            environment=recorded_environment(),
-            **host_facts(),
-        )
+    start = events.Start(
+        rank=log.rank,
+        world_size=world_size,
+        pid=os.getpid(),
+        device_model=device.device_model(),
+        driver=device.driver(),
+        device_memory_gib=device.capacity_gib(),
+        cores_granted=placement.granted,
+        cores=cpus_text(placement.cpus),
+        intraop_threads=torch.get_num_threads(),
+        environment=recorded_environment(),
+        **host_facts(),
     )
+    log.write(start)
     check_model(spec, device.device_model())
     check_settings(spec)
     device.check(spec.settings)
@@ -85,8 +82,7 @@ def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.e
 def check_rows(spec: RunSpec, prepared: Path) -> None:
     """Raise ConfigError if the training split does not fill one step of all ranks, or one batch of
     each if an epoch's incomplete step is kept."""
-    rows = read_manifest(prepared / MANIFEST).splits["train"].rows
-    train = spec.settings.train
+    rows, train = read_manifest(prepared / MANIFEST).splits["train"].rows, spec.settings.train
     whole = spec.task == "training" and spec.settings.loader.last_batch == "drop"
     micro_steps = train.gradient_accumulation if whole else 1
     needed = train.batch_size * micro_steps * spec.count
@@ -100,16 +96,12 @@ def check_rows(spec: RunSpec, prepared: Path) -> None:
 
 def limit_memory(spec: RunSpec) -> None:
     """Limit a rank on a CPU to `train.memory_gib` beyond its present address space, so that it can
-    run out of memory as a GPU does.
-
-    Call it when all libraries are loaded: they reserve far more addresses than they use. Processes
-    started later inherit the limit.
-    """
+    run out of memory as a GPU does. Call it when all libraries are loaded: they reserve far more
+    addresses than they use. Processes started later inherit the limit."""
     allowed_gib = spec.settings.train.memory_gib
-    if allowed_gib is None:
-        return
-    limit = psutil.Process().memory_info().vms + int(allowed_gib * GIB)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    if allowed_gib is not None:
+        limit = psutil.Process().memory_info().vms + int(allowed_gib * GIB)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
@@ -129,43 +121,37 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
 
 
 def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset) -> None:
-    """Write the `model` event; only rank 0 counts FLOPs. Without padding they are those of a text
-    of the split's mean length."""
+    """Write the `model` event; only rank 0 counts FLOPs, without padding those of a mean text."""
     mask = dataset.attention_mask
     padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
     # `attention` is known once a pass has run, and counting FLOPs runs one.
     lengths = {padded, real} if log.rank == 0 else set()
     counted = {tokens: built.count_flops(tokens) for tokens in lengths}
-    log.write(
-        events.Model(
-            rank=log.rank,
-            parameters=built.parameters,
-            flops_per_sample=counted.get(padded),
-            flops_per_real_sample=counted.get(real),
-            attention=running_attention(built.model),
-            precision=spec.settings.train.precision,
-        )
+    told = events.Model(
+        rank=log.rank,
+        parameters=built.parameters,
+        flops_per_sample=counted.get(padded),
+        flops_per_real_sample=counted.get(real),
+        attention=running_attention(built.model),
+        precision=spec.settings.train.precision,
     )
+    log.write(told)
 
 
 def write_data(
     log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset, path: LoadingPath
 ) -> None:
-    """Write the `data` event; `path` makes all loaders of the run. Rank 0 compares its pixels with
-    the reference's."""
-    pixels = distance(dataset, path) if log.rank == 0 else None
-    log.write(
-        events.Data(
-            rank=log.rank,
-            digest=digest_file(dataset.prepared / MANIFEST),
-            samples=len(dataset),
-            decode=path.decode,
-            library=path.library,
-            form=path.form,
-            pixel_mean_abs_diff=pixels and pixels.mean_abs_diff,
-            pixel_psnr_db=pixels and pixels.psnr_db,
-            pixel_worst_abs_diff=pixels and pixels.worst_abs_diff,
-            image_px=built.image_px,
-            max_tokens=spec.settings.loader.max_tokens,
-        )
+    """Write the `data` event; rank 0 compares the pixels of `path` with the reference's."""
+    pixels = distance(dataset, path)._asdict() if log.rank == 0 else {}
+    told = events.Data(
+        rank=log.rank,
+        digest=digest_file(dataset.prepared / MANIFEST),
+        samples=len(dataset),
+        decode=path.decode,
+        library=path.library,
+        form=path.form,
+        image_px=built.image_px,
+        max_tokens=spec.settings.loader.max_tokens,
+        **{f"pixel_{name}": value for name, value in pixels.items()},
     )
+    log.write(told)

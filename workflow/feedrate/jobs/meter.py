@@ -30,14 +30,13 @@ ENERGY_EVERY_S = 60.0
 
 
 class WindowEnergy:
-    """The energy of a device while the window is open, without pauses."""
+    """The energy of a device while the window is open, without pauses: `total_j` between starts and
+    stops, None if a reading failed."""
 
     def __init__(self, counter: Counter) -> None:
-        self._counter = counter
+        self._counter, self._read_s = counter, 0.0
         self._start_j: float | None = None
-        self._read_s = 0.0
         self.total_j: float | None = 0.0
-        """Joules between starts and stops; None if a reading failed."""
 
     def start(self, now_s: float) -> None:
         """The window opens, or continues after a pause."""
@@ -59,27 +58,22 @@ class WindowEnergy:
 
 
 class Meter:
-    """Measures one rank's training loop and writes `step` and `window` events.
-
-    The loop calls, for each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and
-    `end_step` once. A step's event is written once its loss can be read without waiting: at the
-    latest when `write_steps` is called.
-    """
+    """Measures one rank's training loop and writes `step` and `window` events. The loop calls, for
+    each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and `end_step` once. A
+    step is written once its loss can be read without waiting, or when `write_steps` is called."""
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
         """Measure up to step `steps`, without the first `warmup_steps` of this process."""
         self._adapter, self._log = adapter, log
         self._last_step, self._warmup_steps = steps, warmup_steps
         self._pending: deque[Pending] = deque()
-        self._window_s: float | None = None
-        """When the window opened; None while it is closed."""
+        self._window_s: float | None = None  # when the window opened; None while it is closed
         self._window_paused_s = 0.0
         self._inside: list[events.Step] = []
+        # The mark at which the loop asked for batches; None while it does not wait for any.
         self._fetch_start: Any = None
-        """Mark at which the loop asked for batches; None while it does not wait for any."""
         self._fetches: list[Span] = []
-        self._waits: list[Span] = []
-        """The parts of the fetches in which the host had no batch."""
+        self._waits: list[Span] = []  # the parts of the fetches in which the host had no batch
         self._loss: torch.Tensor | None = None
 
     def begin(self, steps_done: int = 0) -> None:
@@ -135,7 +129,10 @@ class Meter:
             if closes:
                 self._energy.stop()
                 self._log.write(machine_now(self._adapter, self._log.rank))
-                self._close(now_s - self._window_s)
+                wall_s = now_s - self._window_s - self._window_paused_s
+                told = wall_s, self._window_paused_s, self._adapter, self._energy.total_j
+                self._log.write(window_of(self._inside, *told))
+                self._window_s = None
         if opens:
             self._window_s, self._window_paused_s = now_s, 0.0
         self._step_start_s = now_s
@@ -210,11 +207,6 @@ class Meter:
 
     def _seconds(self, spans: list[Span]) -> float:
         return sum(self._adapter.seconds(*span) for span in spans)
-
-    def _close(self, open_s: float) -> None:
-        self._window_s, paused_s = None, self._window_paused_s
-        wall_s, energy_j = open_s - paused_s, self._energy.total_j
-        self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, energy_j))
 
 
 def machine_now(adapter: Adapter, rank: int) -> events.Machine:

@@ -1,7 +1,6 @@
-"""The physics of a device, measured on one rank for `feedrate selftest`: the rate of a large matrix
-product, what the memory statistics say of an allocation, and the energy counter.
-
-All ranks of a job run this at the same time. results/physics.py judges the answers.
+"""The physics of a device, measured for `feedrate selftest` on all ranks at once: the rate of a
+large matrix product, what the memory statistics say of an allocation, and the energy counter.
+results/physics.py judges the answers.
 """
 
 from collections.abc import Callable
@@ -17,6 +16,8 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
+ANSWER = "probe.rank{}.json"
+"""The file of a rank's answer."""
 PRODUCT_S = 1.5
 """Time of the products in each precision, s."""
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
@@ -28,7 +29,7 @@ PRODUCTS_AT_A_TIME = 8
 ALLOCATED_BYTES = 2**28
 
 
-class Product(msgspec.Struct, kw_only=True):
+class Product(msgspec.Struct):
     """Products of square matrices in one precision; without `tflops` they failed, or, without
     `failure` either, the kind of device has no product for it."""
 
@@ -38,7 +39,7 @@ class Product(msgspec.Struct, kw_only=True):
     failure: str = ""
 
 
-class Allocation(msgspec.Struct, kw_only=True):
+class Allocation(msgspec.Struct):
     """The device's memory figures around an allocation of a known size, GiB."""
 
     size_gib: float
@@ -46,7 +47,7 @@ class Allocation(msgspec.Struct, kw_only=True):
     """In use before, during and after it; the peak with it, and after it when reset."""
 
 
-class Probe(msgspec.Struct, kw_only=True):
+class Probe(msgspec.Struct):
     """The measurements of one rank."""
 
     rank: int
@@ -55,11 +56,6 @@ class Probe(msgspec.Struct, kw_only=True):
     allocation: Allocation
     energy: list[tuple[float, float | None]]
     """Readings of the energy counter during the products: time, s, and energy, J."""
-
-
-def answer_file(run: Path, rank: int) -> Path:
-    """The answer of a rank."""
-    return run / f"probe.rank{rank}.json"
 
 
 def probe_device(run: Path, precisions: list[str]) -> None:
@@ -75,36 +71,27 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 
     rank, _, local_rank, local_ranks = rank_from_environment()
     answer = probe(adapter(spec.kind, local_rank, local_ranks), rank, precisions)
-    write_json(answer_file(run, rank), msgspec.to_builtins(answer))
+    write_json(run / ANSWER.format(rank), msgspec.to_builtins(answer))
 
 
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
     count = device.energy_counter()
-    allocation = allocate(device)
-    energy: list[tuple[float, float | None]] = []
+    found = Probe(rank, device.device_model(), [], allocate(device), [])
 
     def read_energy() -> None:
-        energy.append((perf_counter(), count()))
+        found.energy.append((perf_counter(), count()))
 
-    products = []
     for precision in precisions:
-        if precision == "fp8" and not device.fp8_by_torchao:
-            products.append(Product(precision=precision))
-            continue
-        device.hold_fp32(precision)
+        product = Product(precision)
         try:
-            products.append(multiply(device, precision, seconds, read_energy))
+            if precision != "fp8" or device.fp8_by_torchao:
+                device.hold_fp32(precision)
+                product = multiply(device, precision, seconds, read_energy)
         except Exception as error:  # one precision that fails must not hide the others
-            failure = classify(error).message
-            products.append(Product(precision=precision, failure=failure))
-    return Probe(
-        rank=rank,
-        device_model=device.device_model(),
-        products=products,
-        allocation=allocation,
-        energy=energy,
-    )
+            product.failure = classify(error).message
+        found.products.append(product)
+    return found
 
 
 def allocate(device: Any) -> Allocation:
@@ -124,32 +111,28 @@ def allocate(device: Any) -> Allocation:
     device.reset_peak()
     peaks = during.peak_gib, device.memory().peak_gib
     figures = (before.now_gib, during.now_gib, after.now_gib, *peaks)
-    return Allocation(size_gib=ALLOCATED_BYTES / GIB, figures_gib=figures)
+    return Allocation(ALLOCATED_BYTES / GIB, figures)
 
 
 def multiply(
     device: Any, precision: str, seconds: float, read_energy: Callable[[], None]
 ) -> Product:
-    """The rate of matrix products that are large enough to reach the device's own rate.
-
-    2 n^3 operations a product of side n. The device is synchronised at both ends, so a
-    synchronisation that does not wait shows as a rate above the device's peak.
-    """
+    """The rate of matrix products, of 2 n^3 operations, that are large enough to reach the device's
+    own rate. The device is synchronised at both ends, so a synchronisation that does not wait shows
+    as a rate above the device's peak."""
     for side in SIDES:
         product = _product(device, precision, side)
         _timed(device, product, 1)
         if _timed(device, product, 1) >= LONG_S:
             break
     read_energy()
-    wall_s, count = 0.0, 0
-    start_s = perf_counter()
+    wall_s, count, start_s = 0.0, 0, perf_counter()
     while wall_s < seconds:
         _timed(device, product, PRODUCTS_AT_A_TIME)
         count += PRODUCTS_AT_A_TIME
         wall_s = perf_counter() - start_s
         read_energy()
-    tflops = count * 2 * side**3 / wall_s / 1e12
-    return Product(precision=precision, side=side, tflops=tflops)
+    return Product(precision, side, tflops=count * 2 * side**3 / wall_s / 1e12)
 
 
 def _timed(device: Any, product: Callable[[], Any], count: int) -> float:
@@ -175,7 +158,7 @@ def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
         return lambda: torch._scaled_mm(
             eighths[0], eighths[1].t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
         )
-    kinds = {"fp32": torch.float32, "tf32": torch.float32}
-    kinds |= {"bf16": torch.bfloat16, "fp16": torch.float16}
-    left, right = left.to(kinds[precision]), right.to(kinds[precision])
+    names = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+    kind = getattr(torch, names[precision])
+    left, right = left.to(kind), right.to(kind)
     return lambda: torch.mm(left, right)

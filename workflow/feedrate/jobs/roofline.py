@@ -1,7 +1,6 @@
 """The rate of training, predicted before anything runs: a roofline over all operations of a step.
 
-A step is traced on torch's meta device, as a GPU would run it, with its FLOPs and the bytes that it
-reads and writes. Then
+A step is traced on torch's meta device, as a GPU would run it. Then
 
     step_s = max(sum over kernels of max(FLOPs / peak, bytes / bandwidth), kernels x LAUNCH_S)
 
@@ -48,10 +47,11 @@ PEAK_SHARE = 0.8
 """Share of a data sheet's peak that large multiplications reach where the registry has no measured
 one: that of bf16 on H100."""
 LAUNCH_S = {"eager": 14e-6, "compiled": 5e-6, "cuda_graphs": 0.0}
-"""The host's time for a kernel by `train.execution`, estimates for server CPUs. Eager: Python,
-autograd, dispatch and launch; compiled: a launch by generated code. A graph is launched as one."""
+"""The host's time for a kernel by `train.execution`, estimates for server CPUs: with Python,
+autograd and dispatch; by generated code; a graph is launched as one."""
 ADAM = {
-    **dict.fromkeys(("adamw_torch", "adamw_torch_foreach"), (20, 0)),
+    "adamw_torch": (20, 0),
+    "adamw_torch_foreach": (20, 0),
     "adamw_torch_loop": (20, 12),
     "adamw_torch_fused": (7, 0),
 }
@@ -92,11 +92,11 @@ class Operation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Forward and backward pass of a micro-step, and what the optimizer then works on."""
+    """Forward and backward pass of a micro-step, and what the optimizer then works on: the storages
+    of gradients, and the trained tensors with their bytes."""
 
     operations: list[Operation]
     gradients: set[int]
-    """Their storages."""
     tensors: int
     parameter_bytes: int
 
@@ -136,10 +136,8 @@ def work_of(
 
 def predict(spec: RunSpec, roof: Roof, prepared: Path, steps: dict[str, Step]) -> dict[str, Any]:
     """A cell's rate, all devices together, and the times of a step: `multiply_s` of kernels that
-    FLOPs limit, `move_s` of those that bytes limit, `launch_s` of the host.
-
-    `steps` keeps traces, because many cells share one. Raises UnknownError.
-    """
+    FLOPs limit, `move_s` of those that bytes limit, `launch_s` of the host. `steps` keeps traces,
+    because many cells share one. Raises UnknownError."""
     settings, train = spec.settings, spec.settings.train
     flops_per_s, bytes_per_s = rates(roof, train.precision.removesuffix("_full"))
     execution, optimizer = adapter_class(spec.kind).executed(settings)
@@ -166,9 +164,9 @@ def predict(spec: RunSpec, roof: Roof, prepared: Path, steps: dict[str, Step]) -
         multiply_s += computing_s if computing_s > moving_s else 0
         move_s += moving_s if computing_s <= moving_s else 0
         launch_s += LAUNCH_S[execution]
-    samples = train.batch_size * train.gradient_accumulation * spec.count
+    rate = spec.step_samples / max(multiply_s + move_s, launch_s)
     times = {"multiply_s": multiply_s, "move_s": move_s, "launch_s": launch_s}
-    return {"samples_per_s": samples / max(multiply_s + move_s, launch_s), **times}
+    return {"samples_per_s": rate, **times}
 
 
 def rates(roof: Roof, precision: str) -> tuple[dict[str, float], float]:
@@ -188,11 +186,9 @@ def rates(roof: Roof, precision: str) -> tuple[dict[str, float], float]:
 
 
 def fuse(step: Step) -> list[Operation]:
-    """The kernels that torch.compile makes of a step.
-
-    Two operations fuse if one feeds the other and no path between them has a multiplication, which
-    is a kernel of its own. What nothing outside a kernel reads is not written.
-    """
+    """The kernels that torch.compile makes of a step. Two operations fuse if one feeds the other
+    and no path between them has a multiplication, which is a kernel of its own. What nothing
+    outside a kernel reads is not written."""
     kernels: dict[int, Operation] = {}
     readers: dict[int, set[int]] = defaultdict(set)
     for operation, name in zip(step.operations, _kernels(step.operations), strict=True):

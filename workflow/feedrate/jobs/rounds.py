@@ -1,10 +1,8 @@
 """The rounds after the timed window: training as in the window, and each part of it alone, in turn.
 
-A round has a block of each kind: `live` (the same loading path, steps and exchanges as in the
-window), `loader`, `model`, and with several ranks `exchange`. Their order changes from round to
-round, and each part is compared with the live block of its round: the same training is measured
-before, between and after the parts, so a drift of the machine cancels. All this follows the saving
-of weights and their evaluation.
+A round has a block of each kind: `live` (as in the window), `loader`, `model`, and with several
+ranks `exchange`. Their order changes, and each part is compared with the live block of its round,
+so a drift of the machine cancels. All this follows the saving of weights and their evaluation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,8 +49,8 @@ def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
     """Write `ceiling`, `virtual` and `stages` events, on all ranks at the same time, or a `note`
-    for a kind that fails. Raises CutOffError if the other ranks would wait for this one: its
-    process then ends, and its launcher stops them. All have written their results."""
+    for a kind that fails. Raises CutOffError if other ranks would wait for this one: its process
+    then ends, and its launcher stops them; all have written their results."""
     trainer.meter = None
     session = Session(spec, adapter, log, trainer, dataset)
     try:
@@ -82,11 +80,9 @@ class Session:
         self._dataset = copy(dataset)
         self._dataset.recorder = self._recorder
         self._parts: dict[str, Part] = {}
-        self._steps: dict[str, int] = {}
-        """Steps of a block of each kind."""
+        self._steps: dict[str, int] = {}  # of a block of each kind
         self._failed: set[str] = set()
-        self._forward_gib: float | None = None
-        """Memory in use at the end of the last forward pass whose time was recorded."""
+        self._forward_gib: float | None = None  # after the last forward pass that was recorded
         self.pipelines: list[Pipeline] = []
 
     def measure(self) -> None:
@@ -124,13 +120,12 @@ class Session:
         try:
             return 0.0 if kind in self._failed else action()
         except Exception as error:
-            fault, rank, about = classify(error), self._log.rank, f"ceiling {kind}"
-            told: dict[str, Any] = {"type": fault.type, "message": fault.message}
-            note = events.Note(rank=rank, about=about, out_of_memory=fault.out_of_memory, **told)
-            self._log.write(note)
+            told, about = classify(error)._asdict(), f"ceiling {kind}"
+            del told["infrastructure"]
+            self._log.write(events.Note(rank=self._log.rank, about=about, **told))
             self._failed.add(kind)
             if self._ranks > 1 and kind not in APART:
-                raise CutOffError(f"{about}: {fault.message}") from error
+                raise CutOffError(f"{about}: {told['message']}") from error
             return 0.0
 
     def _start(self, kind: str, make: Callable[[], Part]) -> None:
@@ -177,40 +172,33 @@ class Session:
             used_s, had_s = cpu_time_s(), self._here.had_s
             wall_s = self._repeat(part, steps)
             used_s, delayed_s = cpu_time_s() - used_s, self._here.had_s - had_s
-        samples, rank = steps * self._step_samples, self._log.rank
-        taken: dict[str, Any] = {
-            "rank": rank,
-            "round": number,
-            "samples": samples,
-            "wall_s": wall_s,
-        }
+        samples = steps * self._step_samples
+        told: dict[str, Any] = {"round": number, "samples": samples, "wall_s": wall_s}
         if part.faster:
             stage, share = part.faster
-            taken |= {"stage": stage, "share": share, "delayed_s": delayed_s}
-            self._log.write(events.Virtual(**taken))
+            told |= {"stage": stage, "share": share, "delayed_s": delayed_s}
+            self._log.write(events.Virtual(rank=self._log.rank, **told))
         else:
-            self._log.write(events.Ceiling(kind=kind, cpu_s=used_s, **taken))
+            self._log.write(events.Ceiling(rank=self._log.rank, kind=kind, cpu_s=used_s, **told))
         return wall_s
 
     def _stages(self) -> float:
         """Write the time by stage, from a live block of its own, longer than the others."""
-        whole, window = self._parts["live"].whole, self._spec.protocol.steps
-        enough = min(window, -(-STAGED // self._step_samples))
-        steps = max(2 * self._steps["live"], -(-enough // whole) * whole)
-        with self._timed():  # waits between stages make other graphs, which Gaudi compiles first
-            self._repeat(self._parts["live"], whole)
-        with self._timed():
-            wall_s = self._repeat(self._parts["live"], steps)
+        live, loader = self._parts["live"], self._spec.settings.loader
+        enough = min(self._spec.protocol.steps, -(-STAGED // self._step_samples))
+        steps = max(2 * self._steps["live"], -(-enough // live.whole) * live.whole)
+        # Waits between stages make other graphs, which Gaudi compiles first.
+        for taken in (live.whole, steps):
+            with self._timed():
+                wall_s = self._repeat(live, taken)
         spans = self._recorder.spans(steps, self._step_samples)
-        loader = self._spec.settings.loader
-        known = (*spans, *lacks(loader))
         marked = (*LOADING, "hand_over") if loader.workers else LOADING
         told = events.Stages(
             rank=self._log.rank,
             steps=steps,
             seconds={stage: one["seconds"] for stage, one in spans.items()},
             spans=spans,
-            not_split=[stage for stage in marked if stage not in known],
+            not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader)}],
             forward_memory_gib=self._forward_gib,
         )
         self._log.write(told)
@@ -229,11 +217,9 @@ class Session:
         """A part that is fed by a loader of its own on the run's loading path."""
         path, seed = self._trainer.path, self._spec.seed + self._log.rank
         order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
-        pipeline = Pipeline(path, self._dataset, order)
+        pipeline, a_step = Pipeline(path, self._dataset, order), self._train.gradient_accumulation
         self.pipelines.append(pipeline)
-        a_step = self._train.gradient_accumulation
-        whole = -(-path.round_size // a_step)
-        lead = partial(pipeline.ahead, a_step)
+        whole, lead = -(-path.round_size // a_step), partial(pipeline.ahead, a_step)
         return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
 
     def _live(self) -> Part:
@@ -263,8 +249,7 @@ class Session:
         return Part(step, partial(stop_exchanges, self._trainer.model), warmup=2)
 
     def _exchanged(self) -> Part:
-        """All-reduces of tensors of the size of a step's gradients, in the strategy's parts;
-        nothing is computed. All ranks take the same memory."""
+        """All-reduces of tensors of the size of a step's gradients, in the strategy's parts."""
         adapter = self._adapter
         trained = [p for p in self._trainer.model.parameters() if p.requires_grad]
         numbers = sum(p.numel() for p in trained)
@@ -307,15 +292,14 @@ class Session:
     @contextmanager
     def _timed(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
         """Live training whose stages are timed, and virtually faster as asked."""
-        recording = self._recorder.recording(stage, share)
-        with self._staged(), self._parts["live"].context(), recording:
+        live = self._parts["live"]
+        with self._staged(), live.context(), self._recorder.recording(stage, share):
             yield
 
     def _stage(
         self, name: Stage, call: Callable[..., Any], begins: int, *args: Any, **kwargs: Any
     ) -> Any:
-        """The result of a call that is a stage of the process that trains, or (`begins`: 0) goes on
-        with one."""
+        """The result of a call that is a stage, or (`begins`: 0) goes on with one."""
         with span(name, begins), ceilings.marked(name):
             result = call(*args, **kwargs)
             if self._here.switch[0]:

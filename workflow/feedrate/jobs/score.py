@@ -1,7 +1,6 @@
 """`python -m feedrate score`: score a run's model before and after training.
 
-The answer is quality.json, also for a run that failed or kept no weights and for a model that
-cannot be scored: the report shows the cause, and the suite continues.
+The answer is quality.json, also where there is no score: the report shows the cause.
 """
 
 import json
@@ -89,7 +88,7 @@ def score(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".quality-") as name:
         scratch = Path(name)
         write_json(scratch / SPEC_NAME, msgspec.to_builtins(alone))
-        module = ["feedrate", "worker", "--run", str(scratch), "--data", str(data.parent)]
+        module = ["feedrate", "worker", "--run", name, "--data", str(data.parent)]
         module += ["--score", str(model)]
         module += ["--winoground", str(winoground)] if winoground else []
         try:
@@ -105,15 +104,10 @@ def score(
                 )
         except (DeviceError, OSError, subprocess.SubprocessError) as error:
             return {"status": "failed", "cause": Masker()(str(error))}
-        return read_answer(scratch / EVENTS_NAME, ended.returncode)
-
-
-def read_answer(events: Path, exit_code: int) -> dict[str, Any]:
-    """The scores in the worker's events, or the cause of their absence."""
-    for event in EventTail(events).read():
-        if isinstance(event, Scores):
-            return {"status": "ok", "scores": event.scores, "winoground": event.winoground}
-        if isinstance(event, Error):
-            return {"status": "failed", "cause": event.message}
-    cause = f"its process ended without an answer (exit code {exit_code})"
+        for event in EventTail(scratch / EVENTS_NAME).read():
+            if isinstance(event, Scores):
+                return {"status": "ok", "scores": event.scores, "winoground": event.winoground}
+            if isinstance(event, Error):
+                return {"status": "failed", "cause": event.message}
+    cause = f"its process ended without an answer (exit code {ended.returncode})"
     return {"status": "failed", "cause": cause}

@@ -67,35 +67,27 @@ def run_job(
 def score_model(
     spec: RunSpec, prepared: Path, weights: Path, winoground: Path | None
 ) -> dict[str, Any]:
-    """`scores` before and after training, and the copy of `winoground` that they are on.
-
-    `weights` is the folder of the trained model. Pictures are read as in the published script,
-    whatever the run's own loader did. Raises what building and forward passes raise.
-    """
+    """`scores` before and after training, with the `weights` of that folder, and the copy of
+    `winoground` that they are on. Pictures are read as in the published script, whatever the run's
+    own loader did."""
     logging.disable_progress_bar()  # the job prints between the workflow's own lines
     device = adapter(spec.kind)
     device.hold_fp32(spec.settings.train.precision)
-    loader = spec.settings.loader
+    loader, untrained = spec.settings.loader, spec.settings.model
     loader = LoaderSettings(max_tokens=loader.max_tokens, label=loader.label)
     settings = msgspec.structs.replace(spec.settings, loader=loader)
     spec = msgspec.structs.replace(spec, settings=settings)
-    untrained = settings.model
     trained = msgspec.structs.replace(untrained, checkpoint=str(weights.resolve()), revision=None)
-    before, after = (
-        _scores_of(spec, device, model, prepared, winoground) for model in (untrained, trained)
-    )
+    of = partial(_scores_of, spec, device, prepared, winoground)
     described = read_winoground(winoground).described if winoground else ""
-    return {"scores": paired(before, after), "winoground": described}
+    return {"scores": paired(of(untrained), of(trained)), "winoground": described}
 
 
 def _scores_of(
-    spec: RunSpec, device: Adapter, model: ModelSettings, prepared: Path, winoground: Path | None
+    spec: RunSpec, device: Adapter, prepared: Path, winoground: Path | None, model: ModelSettings
 ) -> list[Entry]:
-    """The scores of one state of the model.
-
-    Its random weights are those of the training job, which sets the same seed just before it
-    builds the model. Winoground's matching head is that of the weights before training.
-    """
+    """The scores of one state of the model. Random weights are those of the training job, which
+    sets the same seed just before. Winoground's matching head is that from before training."""
     set_seed(spec.seed)
     built = build(model, spec.settings.loader, prepared)
     cast(built.model, spec.settings.train)
@@ -121,27 +113,26 @@ def winoground_quality(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     batch_size: int = 16,
 ) -> list[Entry]:
-    """Three entries for each head that a model has; `seconds` are those of its forward passes.
-
-    `examples` is examples.json; `built` holds the model to score, on its device; `settings` are
-    those that training began with. The matching head comes from their checkpoint, and training has
-    changed the trunk since. Raises DataError if pictures are not as they were fetched.
-    """
-    rows = read_winoground(examples).examples
+    """Three entries for each head of the model in `built`; `seconds` are those of its passes.
+    `examples` is examples.json; `settings` are those that training began with, whose checkpoint has
+    the matching head. Raises DataError if pictures are not as they were fetched."""
+    rows, weights = read_winoground(examples).examples, next(built.model.eval().parameters())
     scorers: dict[str, Scorer] = {}
     missing: dict[str, str] = {}
     for head in heads_of(settings.model.name):
         try:
-            scorers[head] = _scorer(head, built, settings)
+            if head == "matching":
+                layer = matching_head(settings.model).to(weights.device)
+                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
+            else:
+                scorers[head] = partial(contrastive_scores, built.model)
         except NoHeadError as reason:
             missing[head] = str(reason)
     seconds = dict.fromkeys(scorers, 0.0)
     scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
-    weights = next(built.model.eval().parameters())
     for start in range(0, len(rows), batch_size) if scorers else ():
         batch = rows[start : start + batch_size]
-        pixels = _pixels(batch, examples.parent, built).to(weights)
-        texts = {name: t.to(weights.device) for name, t in _texts(batch, built, settings).items()}
+        pixels, texts = _inputs(batch, examples.parent, built, settings, weights)
         for head, score in scorers.items():
             began = time.perf_counter()
             with torch.inference_mode(), autocast():
@@ -155,51 +146,31 @@ def winoground_quality(
     ]
 
 
-def _scorer(head: str, built: Built, settings: Settings) -> Scorer:
-    """The scorer of a head. Raises NoHeadError."""
-    if head != "matching":
-        return partial(contrastive_scores, built.model)
-    layer = matching_head(settings.model).to(next(built.model.parameters()).device)
-    return partial(matching_scores, built.model.bridgetower, layer)
-
-
 def matching_head(settings: ModelSettings) -> torch.nn.Module:
-    """The image-text matching head of the checkpoint that a BridgeTower starts from, in fp32.
-
-    Contrastive training does not touch it, so it is the checkpoint's own before and after. Raises
-    NoHeadError if there is no trained one: random weights would score noise.
-    """
-    from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
-    from transformers.models.bridgetower.modeling_bridgetower import (
-        BridgeTowerForImageAndTextRetrieval,
-    )
+    """The image-text matching head of the checkpoint that a BridgeTower starts from, in fp32, which
+    contrastive training does not touch. Raises NoHeadError if there is no trained one: random
+    weights would score noise."""
+    from transformers import BridgeTowerConfig, BridgeTowerForImageAndTextRetrieval
 
     if settings.checkpoint is None:
         raise NoHeadError("training starts from random weights, and does not train this head")
-    model, found = load_part(
-        BridgeTowerForImageAndTextRetrieval,
-        settings,
-        config=load_config(BridgeTowerConfig, settings),
-        use_safetensors=True,
-        output_loading_info=True,
-    )
+    options = {"use_safetensors": True, "output_loading_info": True}
+    config = load_config(BridgeTowerConfig, settings)
+    kind = BridgeTowerForImageAndTextRetrieval
+    model, found = load_part(kind, settings, config=config, **options)
     if any(name.startswith("itm_score.") for name in found["missing_keys"]):
         raise NoHeadError("the checkpoint has no weights of this head (itm_score)")
-    head: torch.nn.Module = model.itm_score
-    return head.float().eval()
+    return model.itm_score.float().eval()
 
 
 def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.Tensor:
     """Cosine similarity of the embeddings; takes equal numbers of captions and images."""
     n, images = pixels.shape[:2]
-    outputs = model(
-        pixel_values=pixels.flatten(0, 1),
-        **{name: tokens.flatten(0, 1) for name, tokens in texts.items()},
-        return_loss=False,
-    )
+    flat = {name: tokens.flatten(0, 1) for name, tokens in texts.items()}
+    outputs = model(pixel_values=pixels.flatten(0, 1), **flat, return_loss=False)
     text = outputs.text_embeds.float().unflatten(0, (n, images))
     image = outputs.image_embeds.float().unflatten(0, (n, images))
-    with _in_fp32(pixels):
+    with torch.autocast(pixels.device.type, enabled=False):  # rounded scores would tie
         return torch.einsum("ncd,nid->nci", text, image)
 
 
@@ -210,21 +181,11 @@ def matching_scores(
     through `trunk`, a BridgeTowerModel."""
     n, images = pixels.shape[:2]
     captions = texts["input_ids"].shape[1]
-    outputs = trunk(
-        pixel_values=pixels.repeat(1, captions, 1, 1, 1).flatten(0, 1),
-        **{
-            name: tokens.repeat_interleave(images, dim=1).flatten(0, 1)
-            for name, tokens in texts.items()
-        },
-    )
-    with _in_fp32(pixels):
+    pairs = {name: t.repeat_interleave(images, dim=1).flatten(0, 1) for name, t in texts.items()}
+    outputs = trunk(pixel_values=pixels.repeat(1, captions, 1, 1, 1).flatten(0, 1), **pairs)
+    with torch.autocast(pixels.device.type, enabled=False):  # rounded scores would tie
         logits: torch.Tensor = head(outputs.pooler_output.float())[:, 1]
     return logits.view(n, captions, images)
-
-
-def _in_fp32(inputs: torch.Tensor) -> torch.autocast:
-    """For the last operation, after any precision: rounded scores would tie."""
-    return torch.autocast(inputs.device.type, enabled=False)
 
 
 def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
@@ -246,19 +207,19 @@ def _entries(head: str, scores: NDArray[np.float32] | str) -> list[Entry]:
         note = "some scores are not finite"
     else:
         right = hits(scores)
-    return [entry(name, right.get(name), chance=CHANCE[name], note=note) for name in CHANCE]
+    return [entry(name, right.get(name), chance=at, note=note) for name, at in CHANCE.items()]
 
 
-def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
-    """(n, 2, 3, px, px), normalised fp32."""
+def _inputs(
+    batch: list[Example], folder: Path, built: Built, settings: Settings, weights: torch.Tensor
+) -> tuple[torch.Tensor, Batch]:
+    """Pixels (n, 2, 3, px, px), normalised, of the type of `weights`; input_ids and attention_mask,
+    each (n, 2, tokens). All are on the device of `weights`."""
     paths = [folder / image for example in batch for image in example.images]
     crops = torch.stack([crop(decode(path), built.image_px, NOTHING) for path in paths])
-    return Finish(built.mean, built.std).pixels(crops).unflatten(0, (len(batch), 2))
-
-
-def _texts(batch: list[Example], built: Built, settings: Settings) -> Batch:
-    """input_ids and attention_mask, each (n, 2, tokens)."""
+    pixels = Finish(built.mean, built.std).pixels(crops).to(weights)
     captions = [caption for example in batch for caption in example.captions]
     tokens = tokenise(built.tokenizer, captions, settings.loader.max_tokens)
-    names = ("input_ids", "attention_mask")
-    return {n: t.unflatten(0, (len(batch), 2)) for n, t in zip(names, tokens, strict=True)}
+    ids, mask = (t.to(weights.device).unflatten(0, (len(batch), 2)) for t in tokens)
+    texts = {"input_ids": ids, "attention_mask": mask}
+    return pixels.unflatten(0, (len(batch), 2)), texts

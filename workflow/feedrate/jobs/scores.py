@@ -1,11 +1,11 @@
 """The scores of a model on a split: its loss, and either retrieval with the contest's choice of
-captions or the accuracy of classes. Each is a mean with an interval: Wilson's of a share, of a loss
-or a gain a bootstrap.
+captions or the accuracy of classes, each with an interval: Wilson's of a share, else a bootstrap.
 """
 
 import math
 import time
 from collections import Counter, defaultdict
+from itertools import product
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -24,16 +24,14 @@ from feedrate.models.build import Built, heads_of
 
 RECALLS = (1, 5, 10)
 BATCH = 16
-"""Rows of a forward pass, whatever training used: a contrastive loss depends on them, and the
-losses of all runs must be comparable."""
+"""Rows of a forward pass: a contrastive loss depends on them, and all runs must be comparable."""
 CHOICES = 5
-"""Captions that the contest lets a model choose from; chance is right in a fifth of the cases."""
+"""Captions that the contest lets a model choose from."""
 RESAMPLES = 4_000
 CONFIDENCE = 0.95
 _LETTERS = "ABCDE"
 _SEED = 20
-"""Seed of the order of a split's rows (rows of one image should not share a batch), and of the
-bootstrap."""
+"""Of the order of rows (those of one image should not share a batch), and of the bootstrap."""
 _CHUNK = 2**22
 """Number of values drawn at once; it bounds the memory for resampling."""
 
@@ -49,15 +47,10 @@ class Estimate(NamedTuple):
     high: float
 
 
-def mean_interval(
-    values: ArrayLike, confidence: float = CONFIDENCE, groups: ArrayLike | None = None
-) -> Estimate:
-    """Mean of `values` (n,) with the percentile-bootstrap interval at `confidence`.
-
-    Dependent values (captions of one image) share a number in `groups` (n,) and are drawn together;
-    None: all are independent. Deterministic. If all values are equal, the interval has no width.
-    Raises ValueError if there are no values.
-    """
+def mean_interval(values: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
+    """Mean of `values` (n,) with its percentile-bootstrap interval, always the same. Dependent
+    values (captions of one image) share a number in `groups` (n,) and are drawn together. Raises
+    ValueError if there are no values."""
     data = np.asarray(values, dtype=float)
     if not data.size:
         raise ValueError("no values to take a mean of")
@@ -68,7 +61,7 @@ def mean_interval(
     for done in range(0, RESAMPLES, rows):
         drawn = draw.integers(sums.size, size=(min(rows, RESAMPLES - done), sums.size))
         means.append(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Estimate(float(data.mean()), float(low), float(high))
 
@@ -80,11 +73,9 @@ def _by_group(data: NDArray[Any], groups: ArrayLike | None) -> tuple[NDArray[Any
 
 
 def share_interval(hits: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
-    """Share of `hits` (n,) with Wilson's interval (1927), which has a width for any share.
-
-    Dependent hits share a number in `groups` (n,). They count as so many independent ones as have
-    the same variance (Korn and Graubard 1998); if none or all are right, one in each group counts.
-    """
+    """Share of `hits` (n,) with Wilson's interval (1927), which has a width for any share. Hits
+    with one number in `groups` (n,) count as so many independent ones as have the same variance
+    (Korn and Graubard 1998); if none or all are right, one in each group counts."""
     data = np.asarray(hits, dtype=float)
     sums, counts = _by_group(data, groups)
     share = float(data.mean())
@@ -96,23 +87,15 @@ def share_interval(hits: ArrayLike, groups: ArrayLike | None = None) -> Estimate
     return Estimate(share, max(low, 0.0), min(high, 1.0))
 
 
-class Examples(NamedTuple):
-    """The value of each example of a score; those with one number in `groups` are dependent. The
-    examples of a share are flags."""
-
-    values: list[float]
-    groups: list[int] | None = None
-
-
-def ends(examples: Examples | None) -> tuple[float | None, ...]:
-    """Mean and interval; None for a value that is not finite (a model that diverged has no score),
-    and for the interval of one example or one group."""
-    if examples is None or not np.isfinite(examples.values).all():
+def ends(values: ArrayLike | None, groups: ArrayLike | None) -> tuple[float | None, ...]:
+    """Mean and interval, of flags as a share; None for a value that is not finite (a model that
+    diverged has no score), and for the interval of one example or one group."""
+    if values is None or not np.isfinite(values).all():
         return None, None, None
-    interval = share_interval if isinstance(examples.values[0], bool) else mean_interval
-    found = interval(examples.values, groups=examples.groups)
-    several = len(set(examples.groups or range(len(examples.values)))) > 1
-    return found if several else (found.value, None, None)
+    interval = share_interval if np.asarray(values).dtype == bool else mean_interval
+    found = interval(values, groups)
+    alone = np.size(values) == 1 if groups is None else np.unique(groups).size == 1
+    return (found.value, None, None) if alone else found
 
 
 def entry(
@@ -125,26 +108,21 @@ def entry(
 ) -> Entry:
     """A metric's mean over `values` with its interval, the value that chance gives, and, until
     `paired` has compared them, the examples."""
-    examples, n = None, 0
-    if values is not None:
-        numbers = None if groups is None else np.asarray(groups).tolist()
-        examples = Examples(np.asarray(values).tolist(), numbers)
-        n = len(examples.values)
-    value, low, high = ends(examples)
+    examples = None if values is None else np.asarray(values).tolist()
+    (value, low, high), n = ends(values, groups), len(examples or ())
     note = "not a finite number" if n and value is None else note
     shown = {"metric": metric, "value": value, "low": low, "high": high, "n": n}
-    return {**shown, "chance": chance, "note": note, "examples": examples}
+    return {**shown, "chance": chance, "note": note, "examples": (examples, groups)}
 
 
 def paired(before: list[Entry], after: list[Entry]) -> list[Entry]:
     """All entries with their moment, and those after training with their gain: the mean difference
     between the same examples after and before, with its interval (a paired bootstrap)."""
-    known = {_key(one): one.pop("examples") for one in before}
+    known = {_key(one): one.pop("examples")[0] for one in before}
     for one in after:
-        now, then = one.pop("examples"), known.get(_key(one))
-        both = now and then and zip(now.values, then.values, strict=True)
-        change = Examples([a - b for a, b in both], now.groups) if both else None
-        one |= zip(("gain", "gain_low", "gain_high"), ends(change), strict=True)
+        (now, groups), then = one.pop("examples"), known.get(_key(one))
+        change = None if now is None or then is None else np.subtract(now, then, dtype=float)
+        one |= zip(("gain", "gain_low", "gain_high"), ends(change, groups), strict=True)
     moments = {"before": before, "after": after}
     return [{"moment": name, **one} for name, entries in moments.items() for one in entries]
 
@@ -164,10 +142,9 @@ def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
 
 
 class Split:
-    """One split, with the model that is scored on it."""
+    """One split, with the model that is scored on it: that of `built`, on `device`."""
 
     def __init__(self, spec: RunSpec, device: Adapter, built: Built, data: PairDataset) -> None:
-        """`built` holds the model to score, on `device`."""
         self._spec, self._device, self._built, self._data = spec, device, built, data
         self._size = min(BATCH, len(data))
         self._dtype = next(built.model.parameters()).dtype
@@ -193,7 +170,6 @@ class Split:
         `text` and `image` are normalised embeddings (rows, d), `choices` the scores (rows, CHOICES)
         of the contest's captions; a classifier has `logits` (rows, classes) instead.
         """
-        passed: list[int] = []
         losses: list[float] = []
         found: dict[str, list[Floats]] = defaultdict(list)
         order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
@@ -202,33 +178,31 @@ class Split:
             batch = send_to_device(collate([self._data[row] for row in rows]), self._device.device)
             batch["pixel_values"] = batch["pixel_values"].to(self._dtype)
             outputs = self._forward(batch)
-            passed += rows
             if len(rows) == self._size:
                 losses.append(float(outputs["loss"]))
             if self._built.scores == "accuracy":
                 found["logits"].append(_array(outputs["logits"]))
                 continue
-            image = _array(outputs["image_embeds"])
             found["text"].append(_array(outputs["text_embeds"]))
-            found["image"].append(image)
-            if self._choices is not None:
-                offered = [self._offered(batch, rows, number) for number in range(CHOICES)]
-                scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
-                found["choices"].append(scores)
-        return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
+            found["image"].append(_array(outputs["image_embeds"]))
+            if self._choices:
+                found["choices"].append(self._choose(batch, rows, found["image"][-1]))
+        return order, losses, {name: np.concatenate(parts) for name, parts in found.items()}
+
+    def _choose(self, batch: dict[str, Any], rows: list[int], image: Floats) -> Floats:
+        """Scores (batch, CHOICES) of the captions that the rows offer."""
+        scores = []
+        for number in range(CHOICES):
+            offered = {n: t[rows, number].to(self._device.device) for n, t in self._choices.items()}
+            outputs = self._forward(batch | offered)
+            scores.append((_array(outputs["text_embeds"]) * image).sum(axis=1))
+        return np.stack(scores, axis=1)
 
     def _forward(self, batch: dict[str, Any]) -> Any:
         with torch.inference_mode(), self._device.autocast(self._spec.settings.train.precision):
             outputs = self._built.model(**batch)
         self._device.end_of_step()
         return outputs
-
-    def _offered(self, batch: dict[str, Any], rows: list[int], number: int) -> Floats:
-        """Embeddings (batch, d) of the rows' captions with this number."""
-        assert self._choices is not None
-        ids, mask = (tokens[rows, number].to(self._device.device) for tokens in self._choices)
-        outputs = self._forward(batch | {"input_ids": ids, "attention_mask": mask})
-        return _array(outputs["text_embeds"])
 
     def _loss(self, losses: list[float]) -> Entry:
         """Mean over complete batches; one batch gives no interval."""
@@ -254,48 +228,40 @@ class Split:
 
 
 def recalls(images: Numbers, text: Floats, image: Floats) -> list[Entry]:
-    """Recall at each of RECALLS in both directions, from embeddings (rows, d) of the pairs.
-
-    `images` (rows,) numbers the image of each row: an image counts once, and any of its captions is
-    right.
-    """
+    """Recall at each of RECALLS in both directions, from embeddings (rows, d) of the pairs. An
+    image, by its number in `images` (rows,), counts once, and any of its captions is right."""
     of_image, first = np.unique(images, return_index=True)
     found = {
         "image_to_text": (ranks(image[first], text, of_image, images), of_image, images),
         "text_to_image": (ranks(text, image[first], images, of_image), images, of_image),
     }
-    return [
-        entry(
-            f"{way}_recall_at_{k}",
-            place < k,
-            groups=queries,
-            chance=chance_of_recall(queries, targets, k),
-        )
-        for way, (place, queries, targets) in found.items()
-        for k in RECALLS
-    ]
+    entries = []
+    for (way, (place, queries, targets)), k in product(found.items(), RECALLS):
+        chance = chance_of_recall(queries, targets, k)
+        entries.append(entry(f"{way}_recall_at_{k}", place < k, groups=queries, chance=chance))
+    return entries
 
 
-def read_choices(
-    data: PairDataset, built: Built
-) -> tuple[tuple[torch.Tensor, torch.Tensor] | None, Numbers]:
-    """Token numbers and mask of the captions that each row offers, each (rows, CHOICES,
-    max_tokens), and the number of the right one (rows,); None if a row has no such choice."""
-    path = data.prepared / SAMPLES
-    none = None, np.zeros(0, dtype=np.int64)
-    columns = ["caption_choices", "label"]
+def read_choices(data: PairDataset, built: Built) -> tuple[dict[str, torch.Tensor], Numbers]:
+    """input_ids and attention_mask of the captions that each row offers, each (rows, CHOICES,
+    max_tokens), and the number of the right one (rows,); empty if a row has no such choice."""
+    path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]
+    none: Numbers = np.zeros(0, dtype=np.int64)
     if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
-        return none
+        return {}, none
     split = [("split", "=", data.split)]
     table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pylist()
     labels = [row["label"] for row in table]
     offered = [row["caption_choices"] or [] for row in table]
     if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
-        return none
+        return {}, none
     texts = [str(text) for row in offered for text in row]
-    tokens, mask = tokenise(built.tokenizer, texts, data.loader.max_tokens)
-    shape = (len(table), CHOICES, -1)
-    return (tokens.view(shape), mask.view(shape)), np.array([_LETTERS.index(x) for x in labels])
+    ids, mask = (
+        tokens.view(len(table), CHOICES, -1)
+        for tokens in tokenise(built.tokenizer, texts, data.loader.max_tokens)
+    )
+    right = np.array([_LETTERS.index(label) for label in labels])
+    return {"input_ids": ids, "attention_mask": mask}, right
 
 
 def _array(tensor: torch.Tensor) -> Floats:

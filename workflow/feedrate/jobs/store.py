@@ -1,7 +1,6 @@
-"""Writes the store of decoded pictures that `decode: cache` reads.
+"""Writes the store of decoded pictures that `decode: cache` reads (loading/decoders/cache.py).
 
-A store fits one image size and one tokenizer; the model's builder names both. data/manifest.py
-describes it, and loading/decoders/cache.py reads it.
+A store fits the image size and the tokenizer of a model. data/manifest.py describes it.
 """
 
 import os
@@ -57,11 +56,8 @@ def write_store(
     column: str = CAPTION,
 ) -> StoreIndex:
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
-    all. The tokenizer reads `column`. Prints the store's size to stderr before writing it.
-
-    Raises DataError if a picture cannot be decoded, the disk is too small, or a decoding process is
-    killed.
-    """
+    all. The tokenizer reads `column`. Prints the size to stderr before writing. Raises DataError if
+    a picture cannot be decoded, the disk is too small, or a decoding process is killed."""
     manifest = read_manifest(prepared / MANIFEST)
     filled = (name for name, count in manifest.splits.items() if count.rows)
     splits = {name: read_split(prepared, name, column) for name in filled}
@@ -69,7 +65,7 @@ def write_store(
     side_px = round(image_px * MARGIN) if spec.whole else image_px
     paths = [prepared / name for name in names]
     with replaced_folder(out.parent) as folder:
-        pictures = _write_pixels(folder, paths, spec, side_px, workers)
+        size_bytes = _write_pixels(folder, paths, spec, side_px, workers)
         position = {name: number for number, name in enumerate(names)}
         for split, (images, texts) in splits.items():
             ids, mask = tokenise(tokenizer, texts, spec.max_tokens)
@@ -81,7 +77,7 @@ def write_store(
             manifest=digest_file(prepared / MANIFEST),
             image_px=image_px,
             pictures=len(names),
-            size_bytes=_total(pictures),
+            size_bytes=size_bytes,
             files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
         )
         write_json(folder / STORE_INDEX, msgspec.to_builtins(index))
@@ -90,11 +86,12 @@ def write_store(
 
 def _write_pixels(
     folder: Path, paths: Sequence[Path], spec: StoreSpec, side_px: int, workers: int
-) -> NDArray[np.int64]:
-    """Write both files of pictures, and return their table."""
+) -> int:
+    """Write the pictures and their table, and return the bytes of all pictures."""
     pictures = np.array([_measure(path, side_px, whole=spec.whole) for path in paths])
-    pictures[1:, 0] = np.cumsum(np.prod(pictures[:, 1:4], axis=1))[:-1]
-    size, disk = _total(pictures), shutil.disk_usage(folder)
+    ends = np.cumsum(np.prod(pictures[:, 1:4], axis=1))
+    pictures[1:, 0] = ends[:-1]
+    size, disk = int(ends[-1]), shutil.disk_usage(folder)
     if size > disk.free - _KEPT_FREE * disk.total:
         raise DataError(
             f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
@@ -108,14 +105,13 @@ def _write_pixels(
     chunks = [(paths[i : i + _CHUNK], pictures[i : i + _CHUNK]) for i in starts]
     try:
         with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
-            for _ in pool.map(work, chunks):
-                pass
+            list(pool.map(work, chunks))  # raises what a process raised
     except BrokenProcessPool as error:
         raise DataError(
             f"{folder.parent}: a process that decodes pictures for the store was killed; often the "
             "host had no memory left for it"
         ) from error
-    return pictures
+    return size
 
 
 def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
@@ -143,20 +139,12 @@ def _write_some(
         room[:] = levels.numpy()
 
 
-def _total(pictures: NDArray[np.int64]) -> int:
-    """Bytes of all pictures."""
-    return int(np.prod(pictures[:, 1:4], axis=1).sum())
-
-
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
     """Decode, resize and tokenise the dataset in `data` (prepared/manifest.json) once, for runs
     with `loader.decode: cache`. `out` is the store's index.json."""
     loader = LoaderSettings(max_tokens=settings.max_tokens, label=settings.label)
     built = build_bare(settings.model, loader, data.parent)
-    workers = len(os.sched_getaffinity(0))
-    tokenizer, side_px = built.tokenizer, built.image_px
-    index = write_store(
-        data.parent, settings, tokenizer, side_px, out, workers, column=built.column
-    )
+    taken, workers = (built.tokenizer, built.image_px), len(os.sched_getaffinity(0))
+    index = write_store(data.parent, settings, *taken, out, workers, column=built.column)
     size_mb = index.size_bytes / 1e6
     print(f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB")

@@ -1,13 +1,13 @@
 """How a job's ranks share the model: the strategy that is asked for, and the one that ran.
 
 If asked to shard, the stock Trainer silently runs DistributedDataParallel on CPUs, and shards only
-the root of a model whose layers it does not know. Sharding is therefore set up here, in the same
-way on all kinds of device.
+the root of a model whose layers it does not know. So sharding is set up here, for all devices.
 """
 
 from typing import Any
 
 import torch
+from accelerate.utils import FullyShardedDataParallelPlugin
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -26,40 +26,34 @@ from feedrate.models.layers import count_checkpointed
 def check_strategy(spec: RunSpec) -> None:
     """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
     train = spec.settings.train
-    limited = train.limit_all_gathers is not None
-    if train.strategy != "fsdp":
-        for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
-            if asked:
-                raise UnsupportedError(
-                    f"train.{name}: only strategy fsdp has it, not {train.strategy}; leave it out"
-                )
-    elif spec.count == 1 and not train.cpu_offload:
-        raise UnsupportedError(
-            "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
-        )
-    elif limited and train.cpu_offload:
-        raise UnsupportedError(
-            "train.cpu_offload: true needs PyTorch's second FSDP, but train.limit_all_gathers "
-            "selects the first; set train.limit_all_gathers: null"
-        )
+    sharded, limited = train.strategy == "fsdp", train.limit_all_gathers is not None
+    only = f"only strategy fsdp has it, not {train.strategy}; leave it out"
+    faults = {
+        f"train.limit_all_gathers: {only}": limited and not sharded,
+        f"train.cpu_offload: {only}": train.cpu_offload and not sharded,
+        "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1": (
+            sharded and spec.count == 1 and not train.cpu_offload
+        ),
+        "train.cpu_offload: true needs PyTorch's second FSDP, but train.limit_all_gathers selects "
+        "the first; set train.limit_all_gathers: null": sharded and limited and train.cpu_offload,
+    }
+    for fault, found in faults.items():
+        if found:
+            raise UnsupportedError(fault)
 
 
 def sharding(
     spec: RunSpec, layers: tuple[type[Any], ...], encoders: tuple[type[Any], ...] = ()
 ) -> Any:
-    """accelerate's plugin that shards the model by its layers; None for another strategy.
-
-    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
-    There the encoders are units too, as in "Scaling Multimodal … in TorchMultimodal".
-    """
+    """accelerate's plugin that shards the model by its layers; None for another strategy. It uses
+    PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has. There the
+    encoders are units too, as in "Scaling Multimodal … in TorchMultimodal"."""
     check_strategy(spec)
-    if spec.settings.train.strategy != "fsdp":
+    train, limit = spec.settings.train, spec.settings.train.limit_all_gathers
+    if train.strategy != "fsdp":
         return None
-    from accelerate.utils import FullyShardedDataParallelPlugin
-
-    limit = spec.settings.train.limit_all_gathers
     version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
-    if spec.settings.train.cpu_offload:
+    if train.cpu_offload:
         # torch has no page-locked memory without an accelerator.
         version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
     if limit is not None:
@@ -68,7 +62,7 @@ def sharding(
         version["backward_prefetch"] = "BACKWARD_PRE"  # torch's default; accelerate's is none
     return FullyShardedDataParallelPlugin(
         **version,
-        mixed_precision_policy=mixed_precision(spec.settings.train),
+        mixed_precision_policy=mixed_precision(train),
         cpu_ram_efficient_loading=shares_weights(spec),
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
@@ -87,10 +81,9 @@ def shares_weights(spec: RunSpec) -> bool:
 def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
     """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
 
-    Weights are gathered in half precision, and gradients are reduced in fp32, as with ddp: adding
-    them in bf16 would round every sum to 8 bits, and in fp16 it would overflow. Outputs are not
-    cast: autocast (see `MeteredTrainer`) computes the loss in fp32, and accelerate's own policy
-    would round it to half precision.
+    Gradients are reduced in fp32, as with ddp: adding them in bf16 would round every sum to 8 bits,
+    and in fp16 it would overflow. Outputs are not cast: autocast (see `MeteredTrainer`) computes
+    the loss in fp32, and accelerate's own policy would round it to half precision.
     """
     if train.precision not in AUTOCAST:
         return None
@@ -107,15 +100,10 @@ def describe_strategy(
     sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
     inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
     ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
-    if sharded:
-        name = "fsdp"
-    elif ddp is not None:
-        name = "ddp"
-    elif spec.count == 1:
-        name = "alone"
-    else:
-        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
-        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
+    name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    if sharded or ddp or spec.count == 1:
+        name = "fsdp" if sharded else "ddp" if ddp else "alone"
     return {
         "name": name,
         "layers": sum(isinstance(module, layers) for module in modules),
@@ -135,12 +123,11 @@ def describe_strategy(
 def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
     """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
     first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
-    policies = [
-        m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
-        for m in sharded
-    ]
-    found = {policy.reduce_dtype or policy.param_dtype or first for policy in policies} or {first}
-    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found))
+    found = set()
+    for m in sharded:
+        by = m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
+        found.add(by.reduce_dtype or by.param_dtype or first)
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found or {first}))
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:

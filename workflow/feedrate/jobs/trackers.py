@@ -1,8 +1,8 @@
 """Experiment trackers: the Trainer's own integrations, which can slow or fail no measured job.
 
-A tracker is called where the Trainer logs, every `train.logging_steps` steps, between two steps.
-The meter is paused in these calls, so that rank 0 does not count them; other ranks wait for rank 0,
-and theirs count. A note says what they took. A tracker that raises an error is not called again.
+A tracker is called where the Trainer logs, between two steps. The meter is paused in these calls,
+so that rank 0 does not count them; other ranks wait for rank 0, and theirs count. A note says what
+they took. A tracker that raises an error is not called again.
 """
 
 import os
@@ -19,8 +19,7 @@ from typing import Any
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.core.errors import Masker
-from feedrate.jobs import events
-from feedrate.jobs.events import EventLog
+from feedrate.jobs.events import EventLog, Note
 from feedrate.jobs.meter import Meter
 
 PROJECT = "feedrate"
@@ -30,8 +29,8 @@ NEEDS = {
     "trackio": {},
     "wandb": {"WANDB_MODE": "offline", "WANDB_API_KEY": "your key"},
 }
-"""Variables of which a tracker needs one, with an example: where its runs go. Without them, mlflow
-would write into the project's folder, and wandb would fail in each job."""
+"""Variables of which a tracker needs one, with an example: where its runs go. Without, mlflow would
+write into the project's folder, and wandb would fail in each job."""
 DEFAULTS = {
     "WANDB_PROJECT": PROJECT,
     "MLFLOW_EXPERIMENT_NAME": PROJECT,
@@ -57,8 +56,8 @@ START, LOG, CLOSE = "on_train_begin", "on_log", "on_train_end"
 
 def trackio_server() -> str:
     """The address of trackio's own server, as trackio finds it; empty: a folder or a Space."""
-    given = os.environ.get("TRACKIO_SERVER_URL", "").strip()
-    return "" if os.environ.get("TRACKIO_SPACE_ID") else given
+    has_space = os.environ.get("TRACKIO_SPACE_ID")
+    return "" if has_space else os.environ.get("TRACKIO_SERVER_URL", "").strip()
 
 
 def lacks(name: str) -> str:
@@ -99,29 +98,26 @@ class Tracker:
     """A callback of the Trainer that passes its events on to an integration."""
 
     def __init__(self, name: str, log: EventLog, meter: Meter | None) -> None:
-        self.name = name
-        self._log, self._meter = log, meter
+        self.name, self._log, self._meter = name, log, meter
         self._callback: Any = None
         self._end: partial[None] | None = None
-        self._calls, self._seconds = 0, 0.0
-        self.failed = False
+        self._calls, self._seconds, self.failed = 0, 0.0, False
 
     def __getattr__(self, event: str) -> Any:
         """Events, which the Trainer looks up by their names."""
-        if not event.startswith("on_"):
-            raise AttributeError(event)
-        return partial(self._pass_on, event)
+        if event.startswith("on_"):
+            return partial(self._pass_on, event)
+        raise AttributeError(event)
 
-    def _pass_on(self, event: str, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def _pass_on(self, event: str, *args: Any, **given: Any) -> None:
         if self.failed or (self._callback is None and event != START):
             return
         if event == CLOSE:  # evaluations log after it, and would begin another run
-            self._end = partial(self._try, event, args, state, control, **given)
+            self._end = partial(self._try, event, *args, **given)
             return
-        paused = self._meter.paused() if self._meter and event == LOG else nullcontext()
         started_s = perf_counter()
-        with paused:
-            self._try(event, args, state, control, **given)
+        with self._meter.paused() if self._meter and event == LOG else nullcontext():
+            self._try(event, *args, **given)
         if event == LOG:
             self._calls, self._seconds = self._calls + 1, self._seconds + perf_counter() - started_s
 
@@ -148,7 +144,7 @@ class Tracker:
 
     def _note(self, message: str, kind: str = "") -> None:
         rank, message = self._log.rank, Masker()(message)
-        self._log.write(events.Note(rank=rank, about="tracker", type=kind, message=message))
+        self._log.write(Note(rank=rank, about="tracker", type=kind, message=message))
 
 
 def integration(name: str) -> Any:

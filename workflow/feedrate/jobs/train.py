@@ -26,7 +26,7 @@ from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.storage import settle
 from feedrate.loading.workers import check_workers
-from feedrate.models.build import Built, build, build_bare
+from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
 from feedrate.models.layers import cast, use_float8
 
@@ -40,25 +40,24 @@ WEIGHTS_SAMPLED = 1024
 def run_job(
     spec: RunSpec, prepared: Path, run: Path, log: EventLog, placement: Placement, options: Options
 ) -> None:
-    """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
-
-    `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
-    DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
+    """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`. Raises
+    ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
     """
+    settings, protocol = spec.settings, spec.protocol
     device = open_device(spec, prepared, log, placement)
-    check_workers(spec.settings.loader, placement.cores_of_rank(device.local_ranks))
+    check_workers(settings.loader, placement.cores_of_rank(device.local_ranks))
     check_strategy(spec)
     check_packages(spec)
     check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     empty = log.rank > 0 and shares_weights(spec)
-    built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
+    built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
-    settle(dataset.paths, spec.settings.loader.storage)
+    settle(dataset.paths, settings.loader.storage)
     write_model(log, spec, built, dataset)
-    counted = spec.protocol.steps, spec.protocol.warmup_steps
+    counted = protocol.steps, protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
     trackers = make_trackers(log, meter, folder)
     units = built.layers, built.encoders, trackers
@@ -66,14 +65,15 @@ def run_job(
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
     write_strategy(log, spec, trainer, device.fp32(), built.layers)
-    if spec.protocol.save_checkpoints or options.keep_weights:
-        save_model(trainer, built, folder / MODEL_NAME)
-    if spec.protocol.evaluate:
-        for split in SPLITS:
-            evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
+    if protocol.save_checkpoints or options.keep_weights:
+        trainer.save_model(str(folder / MODEL_NAME))
+        if log.rank == 0:  # as `model.checkpoint` reads them
+            built.tokenizer.save_pretrained(folder / MODEL_NAME)
+    for split in SPLITS if protocol.evaluate else ():
+        evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
     for tracker in trackers:  # nothing of them may run beside the ceilings
         tracker.close()
-    if options.measured and spec.protocol.ceiling_s:
+    if options.measured and protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
 
 
@@ -81,9 +81,7 @@ def write_strategy(
     log: EventLog, spec: RunSpec, trainer: Any, single: str | None, layers: tuple[type[Any], ...]
 ) -> None:
     """Write how the model was sharded and computed; only `train` wraps it, so this comes after it.
-
-    `single` is the precision of fp32 products, `layers` the class of the layers that are sharded.
-    """
+    `single`: how the device computes fp32."""
     ran = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=single, **ran))
     computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
@@ -97,24 +95,22 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     on_host = settings.train.cpu_offload
     has_gib = memory_gib() / device.local_ranks if on_host else device.capacity_gib()
     capacity_gib = settings.train.memory_gib or has_gib
-    if capacity_gib is None or settings.model.checkpoint is not None:
-        return
-    model = build_bare(settings.model, settings.loader, prepared).model
-    check_fits(model, settings.train, spec.count, capacity_gib)
+    if capacity_gib is not None and settings.model.checkpoint is None:
+        model = build_bare(settings.model, settings.loader, prepared).model
+        check_fits(model, settings.train, spec.count, capacity_gib)
 
 
 def check_packages(spec: RunSpec) -> None:
     """Raise UnsupportedError if torchao is needed and not installed."""
-    train = spec.settings.train
+    optimizer = spec.settings.train.optimizer
     needs = {
-        f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
+        f"train.optimizer: {optimizer}": optimizer in TORCHAO_OPTIMIZERS,
         "train.precision: fp8": casts_to_fp8(spec),
     }
     for setting, needed in needs.items():
         if needed and importlib.util.find_spec("torchao") is None:
-            raise UnsupportedError(
-                f"{setting} needs the package torchao, which is not installed here"
-            )
+            why = f"{setting} needs the package torchao, which is not installed here"
+            raise UnsupportedError(why)
 
 
 def casts_to_fp8(spec: RunSpec) -> bool:
@@ -124,12 +120,11 @@ def casts_to_fp8(spec: RunSpec) -> bool:
 
 def cast_for_training(
     model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
-) -> torch.nn.Module:
-    """The model in the precision of the settings: its weights (and so its gradients and states) in
-    half precision, or the multiplications of its `layers` in fp8."""
+) -> None:
+    """Let the `layers` multiply in fp8, or cast the weights to half precision, if asked."""
     if casts_to_fp8(spec):
         use_float8(model, layers)
-    return cast(model, spec.settings.train)
+    cast(model, spec.settings.train)
 
 
 def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
@@ -139,13 +134,11 @@ def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
     trainer.save_metrics("train", metrics)
     trainer.save_state()
     if log.rank == 0:
-        library = trainer_library(type(trainer))
-        log.write(events.Trainer(rank=log.rank, library=library, metrics=metrics))
+        log.write(events.Trainer(rank=0, library=trainer_library(type(trainer)), metrics=metrics))
 
 
 def newest_checkpoint(folder: Path) -> str | None:
-    """The checkpoint of the highest step that is complete (`trainer_state.json` comes last), or
-    None."""
+    """The newest checkpoint that is complete (`trainer_state.json` comes last), or None."""
     complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
     return str(max(complete, key=lambda path: int(path.name.split("-")[1]))) if complete else None
 
@@ -153,15 +146,12 @@ def newest_checkpoint(folder: Path) -> str | None:
 def trainer_library(trainer: type[Any]) -> str:
     """Name and version of the package that provides the Trainer."""
     if any(base.__module__.startswith("optimum.habana") for base in trainer.__mro__):
-        from optimum.habana import __version__
-
-        return f"optimum-habana {__version__}"
+        return f"optimum-habana {importlib.import_module('optimum.habana').__version__}"
     return f"transformers {transformers.__version__}"
 
 
 def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> dict[str, Any]:
-    """The keys of the `computation` event; `single`: how the device computes fp32; `whole`: this
-    rank holds all weights."""
+    """The keys of the `computation` event; `whole`: this rank holds all weights."""
     counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return {
         "precision": running_precision(trainer, single),
@@ -173,8 +163,7 @@ def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> di
 
 
 def running_precision(trainer: Any, single: str | None) -> str:
-    """The precision in the words of `train.precision`: from the layers' types, the weights, what
-    the accelerator casts to, and how the device computes fp32."""
+    """The precision in the words of `train.precision`; `single`: how the device computes fp32."""
     float8 = any(type(module).__name__ == "Float8Linear" for module in trainer.model.modules())
     if float8 or getattr(trainer.accelerator, "fp8_enabled", False):
         return "fp8"
@@ -200,10 +189,3 @@ def digest_weights(model: torch.nn.Module) -> str:
     trained = (p.detach() for p in model.parameters() if p.requires_grad)
     sampled = torch.cat([p.flatten()[:WEIGHTS_SAMPLED].float() for p in trained]).cpu()
     return hashlib.sha256(sampled.numpy().tobytes()).hexdigest()[:16]
-
-
-def save_model(trainer: Any, built: Built, folder: Path) -> None:
-    """Save weights (safetensors), configuration and tokenizer, as `model.checkpoint` reads them."""
-    trainer.save_model(str(folder))
-    if trainer.is_world_process_zero():
-        built.tokenizer.save_pretrained(folder)

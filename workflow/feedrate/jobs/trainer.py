@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.state import PartialState
+from accelerate.utils import DistributedType
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
@@ -22,11 +24,11 @@ from feedrate.loading.pixels import Finish
 from feedrate.models.layers import give_shapes
 
 ADAM: dict[str, dict[str, bool]] = {
-    # Without these arguments torch decides (on CUDA: all tensors at once).
     "adamw_torch_loop": {"foreach": False, "fused": False},
     "adamw_torch_foreach": {"foreach": True},
 }
-"""Optimizers that the Trainer has no name for: AdamW one tensor at a time, or all at once."""
+"""Optimizers that the Trainer has no name for: AdamW one tensor at a time, or all at once. Without
+these arguments torch decides (on CUDA: all tensors at once)."""
 FP16_EPSILON = 1e-4
 """Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN."""
 _TRAINER: Any = object
@@ -46,9 +48,8 @@ def make_trainer(
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` and `encoders` are those of `Built`, for sharding; `trackers` see what it logs.
-    Raises DeviceError if the Trainer sees more or fewer ranks than the job has: each would train by
-    itself.
+    `layers` and `encoders`: those of `Built`, for sharding. Raises DeviceError if the Trainer sees
+    more or fewer ranks than the job has: each would train by itself.
     """
     train, loader = spec.settings.train, spec.settings.loader
     shared, after = shared_arguments(spec, folder), spec.protocol.warmup_steps
@@ -112,21 +113,16 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
 def further_arguments(spec: RunSpec) -> dict[str, Any]:
     """Arguments from the settings that only some kinds of device have."""
     train, loader = spec.settings.train, spec.settings.loader
-    arguments: dict[str, Any] = {}
-    if train.precision == "fp16":
-        arguments["fp16"] = True
-    if train.precision == "fp16_full":
-        arguments["adam_epsilon"] = FP16_EPSILON
-    if train.execution != "eager":
-        mode = COMPILE_MODES[train.execution]
-        arguments |= {"torch_compile": True, "torch_compile_mode": mode}
-    if train.ddp_bucket_mb is not None:
-        arguments["ddp_bucket_cap_mb"] = train.ddp_bucket_mb
-    if train.ddp_static_graph:
-        arguments["ddp_static_graph"] = True
-    if loader.non_blocking:
-        arguments["accelerator_config"] = {"non_blocking": True}
-    return arguments
+    arguments = {
+        "fp16": train.precision == "fp16",
+        "adam_epsilon": FP16_EPSILON if train.precision == "fp16_full" else None,
+        "torch_compile": train.execution != "eager",
+        "torch_compile_mode": COMPILE_MODES.get(train.execution),
+        "ddp_bucket_cap_mb": train.ddp_bucket_mb,
+        "ddp_static_graph": train.ddp_static_graph,
+        "accelerator_config": {"non_blocking": True} if loader.non_blocking else None,
+    }
+    return {name: value for name, value in arguments.items() if value}
 
 
 def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
@@ -134,32 +130,32 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
     if train.optimizer not in ADAM:
         return {}
     epsilon = FP16_EPSILON if train.precision == "fp16_full" else 1e-8
-    options = {"lr": train.learning_rate, "betas": (0.9, 0.999), "eps": epsilon}
-    return {"optimizer_cls_and_kwargs": (AdamW, {**options, **ADAM[train.optimizer]})}
+    options = {"lr": train.learning_rate, "eps": epsilon, **ADAM[train.optimizer]}
+    return {"optimizer_cls_and_kwargs": (AdamW, options)}
 
 
 class MeteredTrainer(_TRAINER):
-    """Mixin that adds the loading path, and the meter and sharding unless they are None."""
+    """Mixin that adds the loading path, and the meter and sharding unless they are None.
+
+    `numbered`: the dataset must know a sample's epoch. `fills`: an epoch's incomplete step is
+    filled. `plugin`: that of `sharding`. `scalars`: parameters without a dimension before that.
+    """
 
     meter: Meter | None = None
     path: LoadingPath
     finish: Finish
     numbered: bool
-    """Whether the dataset must know a sample's epoch."""
     fills: bool
-    """Whether an epoch's incomplete step is filled."""
     plugin: Any = None
-    """As `sharding` returns it."""
     scalars: Sequence[str] = ()
-    """Parameters that had no dimension before they were sharded."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step; all waiting for data and copying happens here."""
-        if self.meter is None:
-            return super().get_batch_samples(*args, **kwargs)
-        self.meter.begin_fetch()
+        if self.meter:
+            self.meter.begin_fetch()
         fetched = super().get_batch_samples(*args, **kwargs)
-        self.meter.end_fetch(fetched[0])
+        if self.meter:
+            self.meter.end_fetch(fetched[0])
         return fetched
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
@@ -184,19 +180,19 @@ class MeteredTrainer(_TRAINER):
         return loader
 
     def _done(self, batches: int) -> int:
-        """The batches of an epoch that were trained on; more than none only in a resumed epoch."""
+        """How many of an epoch's batches were trained on: none unless the epoch is resumed."""
         accumulation = self.args.gradient_accumulation_steps
         return int(self.state.global_step % -(-batches // accumulation)) * accumulation
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
         """An order that depends on the seed only, not on the library's version."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        arguments, a_step = self.args, 1
-        # The Trainer drops or fills batches, and shortens a last step.
-        if arguments.dataloader_drop_last or self.fills:
-            a_step = arguments.per_device_train_batch_size * arguments.world_size
-            a_step *= arguments.gradient_accumulation_steps
-        rows, seed, numbered = len(dataset), arguments.data_seed, self.numbered
+        told = self.args
+        a_step = told.per_device_train_batch_size * told.world_size
+        a_step *= told.gradient_accumulation_steps
+        if not (told.dataloader_drop_last or self.fills):
+            a_step = 1  # the Trainer itself drops or fills batches, and shortens a last step
+        rows, seed, numbered = len(dataset), told.data_seed, self.numbered
         return EpochOrder(rows, seed, numbered=numbered, a_step=a_step, fill=self.fills)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -206,10 +202,8 @@ class MeteredTrainer(_TRAINER):
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: by itself, it would apply drop_last here too."""
         asked, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
-        try:
-            loader = super().get_test_dataloader(*args, **kwargs)
-        finally:
-            self.args.dataloader_drop_last = asked
+        loader = super().get_test_dataloader(*args, **kwargs)
+        self.args.dataloader_drop_last = asked
         return self.path.adopt(loader)
 
     def _build_accelerator_args(self, **kwargs: Any) -> Any:
@@ -222,9 +216,6 @@ class MeteredTrainer(_TRAINER):
         super().create_accelerator_and_postprocess()
         if self.plugin is None:
             return
-        from accelerate.state import PartialState
-        from accelerate.utils import DistributedType
-
         state = self.accelerator.state
         state.distributed_type = DistributedType.FSDP
         state.fsdp_plugin = self.plugin
@@ -266,20 +257,20 @@ class MeterCallback(TrainerCallback):
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """The loop begins."""
         self._meter.begin(state.global_step)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **given: Any) -> None:
         """An optimizer step has ended; logging and saving come after."""
-        scaler = getattr(kwargs.get("optimizer"), "scaler", None)  # of accelerate, in fp16 alone
+        scaler = getattr(given.get("optimizer"), "scaler", None)  # of accelerate, in fp16 alone
         # The public `get_scale` waits for the device.
         self._meter.end_step(state.global_step, getattr(scaler, "_scale", None))
 
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_log(self, *_: Any, **__: Any) -> None:
         """The Trainer has read the loss, so the device has finished all steps."""
         self._meter.write_steps(wait=True)
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
         """The loader's rows are used up."""
         self._meter.end_epoch()

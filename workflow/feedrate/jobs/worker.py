@@ -1,8 +1,7 @@
 """One process of a job: `python -m feedrate worker --run DIR --data PREPARED`.
 
-The supervisor (`python -m feedrate train`) starts one process for every rank, and
-`python -m feedrate score` one that scores weights. A process that fails writes an `error` event,
-which marks lack of memory and faults of the machine.
+The supervisor starts one for every rank, and `python -m feedrate score` one that scores weights. If
+it fails, it writes an `error` event, which marks lack of memory and faults of the machine.
 """
 
 import contextlib
@@ -15,8 +14,8 @@ import resource
 import signal
 import sys
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import convert
@@ -31,8 +30,8 @@ from feedrate.jobs.events import End, Error, EventLog
 from feedrate.loading.watchdog import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
-"""The module of each task, by name. Each imports libraries that the other does not need, and torch.
-Importing torch starts its threads, so the process must be bound before."""
+"""The module of each task, by name: each imports libraries that the other does not need, and torch,
+whose threads start then, so the process must be bound before."""
 SCORING = "feedrate.jobs.score_model"
 
 OUT_OF_MEMORY = re.compile(
@@ -62,30 +61,25 @@ _MACHINE_FAULT = re.compile(
 _ALLOCATOR = re.compile(r"^\[enforce fail at [^\]]*\](?: \S+ == \S+)?\.? *")
 """The place in torch's code where the CPU's allocator gave up; the message follows it."""
 _WORKER_TRACEBACK = re.compile(r"^Caught (\w+) in DataLoader worker")
-_KILLED = re.compile(r"DataLoader worker .* is killed by signal: ([^.]+)\.")
-_WORKER_GONE = re.compile(r"DataLoader worker (.*) exited unexpectedly")
-_LOADER_MESSAGES = (
-    (
-        re.compile(r"DataLoader worker .* is killed by signal: (Bus error)\."),
+_KILLED = r"DataLoader worker .* is killed by signal: ([^.]+)\."
+_WORKER_GONE = r"DataLoader worker (.*) exited unexpectedly"
+_NO_MEMORY = "often the host had no memory left for it"
+_LOADER_MESSAGES = {
+    r"DataLoader worker .* is killed by signal: (Bus error)\.": (
         "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
-        "give the container more (docker: --shm-size)",
+        "give the container more (docker: --shm-size)"
     ),
-    (_KILLED, "a loader worker was killed (signal: {}); often the host had no memory left for it"),
-    (
-        _WORKER_GONE,
-        "a loader worker {} exited without an error; often the host had no memory left for it",
+    _KILLED: f"a loader worker was killed (signal: {{}}); {_NO_MEMORY}",
+    _WORKER_GONE: f"a loader worker {{}} exited without an error; {_NO_MEMORY}",
+    r"DataLoader timed out after ([\d.]+) seconds": (
+        "a loader worker hangs: it made no batch within {} s (loader.timeout_s)"
     ),
-    (
-        re.compile(r"DataLoader timed out after ([\d.]+) seconds"),
-        "a loader worker hangs: it made no batch within {} s (loader.timeout_s)",
-    ),
-)
-"""Messages of torch's loader about its workers, and ours in their place."""
+}
+"""Messages of torch's loader about its workers, and ours in their place; the first match counts."""
 _LONGEST = 400
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
 
     resume: bool = False
@@ -118,8 +112,7 @@ def run_rank(
     """
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
-    kept = {"resume": resume, "keep_weights": keep_weights, "measured": not bare}
-    options = Options(**kept, score=score, winoground=winoground)
+    options = Options(resume, keep_weights, not bare, score, winoground)
     try:
         spec, placement = bind_process(run)
         job = importlib.import_module(SCORING if score else JOBS[spec.task])
@@ -138,9 +131,8 @@ def run_rank(
 
 
 def bind_process(run: Path) -> tuple[RunSpec, Placement]:
-    """Read spec.json in `run`, and bind this process to the cores and the device of its rank, and
-    its life to that of its launcher: a rank that hangs in a driver must not hold the host's lock.
-    """
+    """Read spec.json in `run`, and bind this process to its rank's cores and device, and its life
+    to its launcher's: a rank that hangs in a driver must not hold the host's lock."""
     die_with_supervisor()
     origin = run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
@@ -153,21 +145,13 @@ def bind_process(run: Path) -> tuple[RunSpec, Placement]:
 def write_error(log: EventLog, error: Exception) -> None:
     """Write the `error` and `end` events of a rank that failed."""
     failure, mask = classify(error), Masker()
-    log.write(
-        Error(
-            rank=log.rank,
-            type=failure.type,
-            message=mask(failure.message),
-            out_of_memory=failure.out_of_memory,
-            infrastructure=failure.infrastructure,
-            traceback=mask("".join(traceback.format_exception(error))),
-        )
-    )
+    told = failure._replace(message=mask(failure.message))._asdict()
+    trace = mask("".join(traceback.format_exception(error)))
+    log.write(Error(rank=log.rank, traceback=trace, **told))
     log.write(End(rank=log.rank, ok=False))
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """An exception as events and outcomes report it."""
 
     type: str
@@ -181,7 +165,7 @@ class Failure:
 def classify(error: BaseException) -> Failure:
     """Classify an exception by its type and message."""
     text = f"{error}"
-    if _WORKER_GONE.match(text) and _KILLED.match(cause := f"{error.__cause__}"):
+    if re.match(_WORKER_GONE, text) and re.match(_KILLED, cause := f"{error.__cause__}"):
         text = cause  # torch names the signal only in the exception's cause
     if no_backend := text.startswith(NO_BACKEND):
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
@@ -189,19 +173,19 @@ def classify(error: BaseException) -> Failure:
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     shared_full = bool(SHARED_MEMORY_FULL.search(text))
     disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
+    # oneDNN got no memory for its code. Its message has other causes too, so it counts only where
+    # addresses are limited, as `train.memory_gib` does.
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    no_code = limited and text.startswith("could not create a primitive")
+    said = OUT_OF_MEMORY.search(text) or no_code
+    raised = {"MemoryError", "OutOfMemoryError"} & {kind.__name__ for kind in type(error).__mro__}
     place = "the host's shared memory, /dev/shm, is too small: " * shared_full
     place += "the disk is full: " * disk_full
     ours = type(error).__module__.startswith("feedrate.") and text
     return Failure(
         type="" if ours else type(error).__name__,
         message=f"{place}{first_sentence(text)}",
-        out_of_memory=not disk_full
-        and (
-            isinstance(error, MemoryError)
-            or any(base.__name__ == "OutOfMemoryError" for base in type(error).__mro__)
-            or bool(OUT_OF_MEMORY.search(text))
-            or _no_room_for_code(text)
-        ),
+        out_of_memory=not disk_full and bool(said or raised),
         infrastructure=disk_full
         or no_backend
         or isinstance(error, DeviceError | DataError)
@@ -209,20 +193,13 @@ def classify(error: BaseException) -> Failure:
     )
 
 
-def _no_room_for_code(text: str) -> bool:
-    """Whether oneDNN got no memory for its code. Its message has other causes too, so it counts
-    only where addresses are limited, as `train.memory_gib` does."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return limit != resource.RLIM_INFINITY and text.startswith("could not create a primitive")
-
-
 def first_sentence(text: str) -> str:
     """The line of a message that says what happened, cut to a readable length; the last one of a
     data-loader worker's traceback."""
-    for pattern, sentence in _LOADER_MESSAGES:
-        if found := pattern.match(text):
+    for pattern, sentence in _LOADER_MESSAGES.items():
+        if found := re.match(pattern, text):
             return sentence.format(found[1])
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if in_worker := _WORKER_TRACEBACK.match(lines[0]):
         line = re.sub(rf"^[\w.]*\b{in_worker[1]}: ", "", lines[-1])
     else:
