@@ -207,9 +207,10 @@ def test_a_checkpoint_without_tokenizer_or_configuration_is_told(checkpoint, tin
         load(checkpoint, tiny_prepared)
 
 
-def test_a_hub_that_is_not_reached_is_told_in_a_sentence(tiny_prepared, monkeypatch):
+@pytest.mark.parametrize("message", ["We couldn't connect to the hub.\nSecond line", ""])
+def test_a_hub_that_is_not_reached_is_told_in_a_sentence(tiny_prepared, monkeypatch, message):
     def offline(*_args, **_kwargs):
-        raise OSError("We couldn't connect to the hub.\nSecond line")
+        raise OSError(message)
 
     monkeypatch.setattr(bridgetower.BridgeTowerConfig, "from_pretrained", offline)
     settings = ModelSettings(

@@ -124,7 +124,11 @@ def test_three_windows_stand_side_by_side(project, inputs, monkeypatch):
     run = next(run for run in inputs.runs(STUDY) if run.levels["workers"] == 1)
     own = trace(10, 8)._replace(run=replace(run, steps_per_epoch=8, world_size=1))
     monkeypatch.setattr("feedrate.report.tables.window.traces", lambda *_: [own])
+    cells = inputs.cells(STUDY)
+    unsupported = replace(cells[0], status="unsupported", cause="it lacks fp8", samples_per_s=None)
+    monkeypatch.setattr(inputs, "cells", lambda _: [*cells, unsupported])
     page = table(project, inputs, "window")
+    assert "it lacks fp8" not in page, "the tables of all cells give the reason once"
     row = page.split(">1, host<")[1].split("</tr>")[0]
     assert f"<small>{TIMES}0.97</small>" in row
     assert "1.2 of 5 epochs" in row

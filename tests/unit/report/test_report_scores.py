@@ -8,9 +8,10 @@ import pytest
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
 from feedrate.config.study import Exclude
-from feedrate.report import findings, rows
+from feedrate.report import findings
 from feedrate.report.answers import answer
 from feedrate.report.rows import CellRow, Inputs, QualityRow, Results, RunRow
+from feedrate.report.scores import over_repeats, score_text
 
 
 def score(moment, value, *, repeat=1, low=None, high=None, **changes):
@@ -67,22 +68,22 @@ def edited(tmp_path, project, file, change):
 
 
 def test_repeats_are_combined_with_the_outermost_ends_of_their_intervals():
-    shown = rows.over_repeats(row for row in ROWS if row.moment == "after")
+    shown = over_repeats(row for row in ROWS if row.moment == "after")
     assert shown.value == pytest.approx(0.55)
     assert (shown.low, shown.high, shown.chance) == (0.4, 0.7, 0.2)
-    assert rows.over_repeats([]) is None
+    assert over_repeats([]) is None
 
 
 def test_a_repeat_without_a_value_is_left_out_of_the_mean():
-    shown = rows.over_repeats([ROWS[1], score("after", None, repeat=2)])
+    shown = over_repeats([ROWS[1], score("after", None, repeat=2)])
     assert shown.value == 0.5
 
 
 def test_words_for_shares_and_for_losses():
-    shown = rows.over_repeats(ROWS[:1])
-    assert rows.score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
-    assert rows.score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
-    assert rows.score_text(None, "accuracy")[1] == ""
+    shown = over_repeats(ROWS[:1])
+    assert score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
+    assert score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
+    assert score_text(None, "accuracy")[1] == ""
 
 
 @pytest.fixture

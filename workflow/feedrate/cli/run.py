@@ -321,6 +321,6 @@ def _values(row: Row) -> Iterator[RenderableType]:
     yield "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
     yield "" if wait is None else f"{wait:.0%}"
     yield row["verdict"] if row["status"] == "ok" else Text(row["status"], "bold red")
-    words = {"recommended": "recommended", "open": "undecided", "noisy": "noisy"}
+    words = {"recommended": "recommended", "open": "may be best", "noisy": "noisy"}
     marks = [word for name, word in words.items() if row[name]]
     yield Text(row["cause"] if row["status"] in BAD else ", ".join(marks))

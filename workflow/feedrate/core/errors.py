@@ -76,6 +76,11 @@ def tell(program: str, what: object) -> None:
     print(f"{program}: {Masker()(str(what))}", file=sys.stderr)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, for use in a sentence; its class without a message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def explain_os_error(error: OSError, folder: Path | None = None) -> str:
     """Explain a system error in one sentence; `folder` is named if the error names no file."""
     where = error.filename or folder

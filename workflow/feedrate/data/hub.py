@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from feedrate.core.errors import first_line
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.manifest import DataError, check_file
-from feedrate.data.tables import first_line
 
 TIMEOUT_S = 20.0
 """Time limit for the hub's first answer."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedrate.config.errors import Findings
 from feedrate.config.workflow import OWN_COLUMNS, LocalExamples
+from feedrate.core.errors import first_line
 from feedrate.core.files import atomic_path
 from feedrate.data.manifest import DataError
 
@@ -117,11 +118,6 @@ def _parquet(path: Path, wanted: Collection[str] | None) -> Table:
         return Table(table.column_names, table.to_pylist())
     except pa.ArrowException as error:
         raise DataError(f"{path}: {first_line(error)}") from None
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, for use in a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def plain_text(value: Any) -> str:

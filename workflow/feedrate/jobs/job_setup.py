@@ -127,7 +127,7 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
     # `attention` is known once a pass has run, and counting FLOPs runs one.
     lengths = {padded, real} if log.rank == 0 else set()
     counted = {tokens: built.count_flops(tokens) for tokens in lengths}
-    told = events.Model(
+    event = events.Model(
         rank=log.rank,
         parameters=built.parameters,
         flops_per_sample=counted.get(padded),
@@ -135,7 +135,7 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
         attention=running_attention(built.model),
         precision=spec.settings.train.precision,
     )
-    log.write(told)
+    log.write(event)
 
 
 def write_data(
@@ -143,7 +143,7 @@ def write_data(
 ) -> None:
     """Write the `data` event; rank 0 compares the pixels of `path` with the reference's."""
     pixels = distance(dataset, path)._asdict() if log.rank == 0 else {}
-    told = events.Data(
+    event = events.Data(
         rank=log.rank,
         digest=digest_file(dataset.prepared / MANIFEST),
         samples=len(dataset),
@@ -154,4 +154,4 @@ def write_data(
         max_tokens=spec.settings.loader.max_tokens,
         **{f"pixel_{name}": value for name, value in pixels.items()},
     )
-    log.write(told)
+    log.write(event)

@@ -187,12 +187,12 @@ class MeteredTrainer(_TRAINER):
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
         """An order that depends on the seed only, not on the library's version."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        told = self.args
-        a_step = told.per_device_train_batch_size * told.world_size
-        a_step *= told.gradient_accumulation_steps
-        if not (told.dataloader_drop_last or self.fills):
+        args = self.args
+        a_step = args.per_device_train_batch_size * args.world_size
+        a_step *= args.gradient_accumulation_steps
+        if not (args.dataloader_drop_last or self.fills):
             a_step = 1  # the Trainer itself drops or fills batches, and shortens a last step
-        rows, seed, numbered = len(dataset), told.data_seed, self.numbered
+        rows, seed, numbered = len(dataset), args.data_seed, self.numbered
         return EpochOrder(rows, seed, numbered=numbered, a_step=a_step, fill=self.fills)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -145,9 +145,9 @@ def bind_process(run: Path) -> tuple[RunSpec, Placement]:
 def write_error(log: EventLog, error: Exception) -> None:
     """Write the `error` and `end` events of a rank that failed."""
     failure, mask = classify(error), Masker()
-    told = failure._replace(message=mask(failure.message))._asdict()
+    fields = failure._replace(message=mask(failure.message))._asdict()
     trace = mask("".join(traceback.format_exception(error)))
-    log.write(Error(rank=log.rank, traceback=trace, **told))
+    log.write(Error(rank=log.rank, traceback=trace, **fields))
     log.write(End(rank=log.rank, ok=False))
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings
 from feedrate.config.spec import model_faults
 from feedrate.core import paths, plugins
-from feedrate.core.errors import ExpectedError
+from feedrate.core.errors import ExpectedError, first_line
 from feedrate.data.manifest import CAPTION, TOKENIZER
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
     except (OSError, ValueError, RuntimeError, TypeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = first_line(error)
         if Path(name).is_dir():
             raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error
         raise ModelError(

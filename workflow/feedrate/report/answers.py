@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from feedrate.config.values import level_text
-from feedrate.report import rows, text
+from feedrate.report import text
 from feedrate.report.limits import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
+from feedrate.report.scores import MATCHING, MOMENTS, Score, cells_of, pick
 from feedrate.results.settings import apart
 from feedrate.results.verdicts import UNSURE
 
@@ -287,9 +288,9 @@ def training_gains(
     """The change of the accuracy on the test split in each cell that has scores, what to do, and
     the cell; that of the baseline comes first."""
     found = []
-    cells = rows.cells_of(results.scores, device)
+    cells = cells_of(results.scores, device)
     for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
-        both = (rows.pick(results.scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
+        both = (pick(results.scores, cell, "test", MATCHING, one) for one in MOMENTS)
         before, after = both
         if before and after:
             where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
@@ -310,7 +311,7 @@ def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str
     return f"training {good[0].model} from {start} on {pictures}{single}"
 
 
-def _change(training: str, before: rows.Score, after: rows.Score) -> tuple[str, str]:
+def _change(training: str, before: Score, after: Score) -> tuple[str, str]:
     """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
     what to do. A change counts only if its paired interval excludes 0."""
     low, high, about = after.gain_low, after.gain_high, f"by chance {text.share(after.chance)}"

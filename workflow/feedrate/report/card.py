@@ -14,7 +14,7 @@ import msgspec
 
 from feedrate import __version__
 from feedrate.config.spec import RunSpec
-from feedrate.core.errors import MASK, ExpectedError
+from feedrate.core.errors import MASK, ExpectedError, first_line
 from feedrate.core.files import write_json, write_text
 from feedrate.report import text
 from feedrate.report.params import CardSettings, from_param
@@ -290,8 +290,8 @@ def push_model(folder: Path, repository: str, place: str) -> str:
         )
         push_index(api, repository)
     except Exception as error:  # the client's network errors differ between its versions
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise PushError(f"{repository}: not pushed: {reason.replace(token, MASK)}") from None
+        reason = first_line(error).replace(token, MASK)
+        raise PushError(f"{repository}: not pushed: {reason}") from None
     return str(commit.commit_url)
 
 

@@ -7,7 +7,8 @@ from urllib.parse import quote
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, QualityRow, Score, score_text
+from feedrate.report.rows import CellOf, CellRow, QualityRow
+from feedrate.report.scores import Score, score_text
 from feedrate.results.schema import VALUES, Value
 
 OVERVIEW = "../../overview.html"

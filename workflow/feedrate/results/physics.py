@@ -34,8 +34,9 @@ LEAST_OF_PEAK = 0.2
 """Share of its peak that a large matrix product reaches on any device that works; libraries reach
 0.6 to 0.95 (config/devices.yaml, `achievable_tflops`)."""
 MOST_OF_PEAK = 1.2
-"""Cards may clock above the boost clock of their data sheet: others measured 240 TFLOP/s in bf16 on
-an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%). A rate without a wait is far higher."""
+"""Above its peak a product shows nothing, since cards may exceed their data sheet's boost clock:
+others measured 240 TFLOP/s in bf16 on an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%). Above
+this share of it, it fails: a rate without a wait is far higher."""
 MEMORY_SHARE = 0.1
 """Share of an allocation by which the memory figures may differ from it: allocators round up, and
 a process on a CPU takes other memory at the same time."""
@@ -57,8 +58,8 @@ def judge_probe(answer: Probe, peaks: Sequence[Peak]) -> Iterator[Line]:
 
 
 def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
-    """A large matrix product reaches 20% to 120% of the registered peak. Above it, the
-    synchronisation does not wait, or the entry describes another device."""
+    """A large matrix product reaches 20% to 100% of the registered peak. Above it, the clock is
+    above the data sheet's, the synchronisation does not wait, or the entry is another device's."""
     subject = f"{card}: matrix product in {product.precision}"
     if product.tflops is None:
         text = product.failure or "this kind of device computes it only in its Trainer"
@@ -69,8 +70,11 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     share = product.tflops / peak_tflops
     text += f", {share:.0%} of the registered {peak_tflops:g}"
     why = "the device's synchronisation does not wait, or the entry describes another device"
-    text += f": {why}" * (share > MOST_OF_PEAK)
-    return Line(_if(LEAST_OF_PEAK <= share <= MOST_OF_PEAK), subject, text)
+    if share > MOST_OF_PEAK:
+        return Line("failed", subject, f"{text}: {why}")
+    if share > 1:
+        return Line("unknown", subject, f"{text}: its clock exceeds the data sheet's, {why}")
+    return Line(_if(share >= LEAST_OF_PEAK), subject, text)
 
 
 def judge_allocation(found: Allocation, card: str) -> Line:

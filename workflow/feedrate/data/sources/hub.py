@@ -6,10 +6,11 @@ from typing import Any
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Hub
+from feedrate.core.errors import first_line
 from feedrate.data import hub
 from feedrate.data.fetch import EmbeddedImages, ListedFiles
 from feedrate.data.manifest import DataError, Fetched, LeftOut
-from feedrate.data.tables import SCHEMA, first_line, split_named
+from feedrate.data.tables import SCHEMA, split_named
 
 _IMAGE = "image"
 _NO_IMAGE = "no image, one that is too large, or a file that is not in the dataset's own folder"

@@ -1,9 +1,10 @@
 """The effect of training: the share of captions chosen correctly before and after, and chance."""
 
-from feedrate.report import rows, text
+from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, Score
+from feedrate.report.rows import Inputs
+from feedrate.report.scores import MATCHING, MOMENTS, SPLITS, Score, cells_of, pick, score_text
 
 NEEDS = ("scores",)
 ORDER = 20
@@ -13,29 +14,29 @@ ROW_IN = 0.62  # of the two points of a cell
 
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Two points for each cell and split, before and after training, each with its interval."""
-    found = [row for row in inputs.scores(settings.study) if row.metric == rows.MATCHING]
-    cells = [cell for device in settings.measured for cell in rows.cells_of(found, device)]
+    found = [row for row in inputs.scores(settings.study) if row.metric == MATCHING]
+    cells = [cell for device in settings.measured for cell in cells_of(found, device)]
     if not any(row.value is not None for row in found):
         return canvas.statement("No model was asked to choose the right caption of five.")
-    height_in = ROW_IN * len(cells) * len(rows.SPLITS) + 1.3
-    figure, panels = canvas.new(height_in, len(rows.SPLITS), sharex=True)
+    height_in = ROW_IN * len(cells) * len(SPLITS) + 1.3
+    figure, panels = canvas.new(height_in, len(SPLITS), sharex=True)
     several = len(settings.measured) > 1
     names = [
         f"{settings.label(cell.device)}: " * several + text.values_text(cell.levels)
         for cell in cells
     ]
     chance = next((row.chance for row in found if row.chance is not None), None)
-    for axes, split in zip(panels, rows.SPLITS, strict=True):
+    for axes, split in zip(panels, SPLITS, strict=True):
         axes.set_title(split)
         if chance is not None:
             axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
         for place, (cell, name) in enumerate(zip(cells, names, strict=True)):
-            for number, moment in enumerate(rows.MOMENTS):
-                if score := rows.pick(found, cell, split, rows.MATCHING, moment):
+            for number, moment in enumerate(MOMENTS):
+                if score := pick(found, cell, split, MATCHING, moment):
                     label = f"{moment} training" if place == 0 else None
                     y = place + 0.22 * (number - 0.5)
                     _point(axes, y, score, canvas.style(1 - number), label)
-                    words = ", ".join(filter(None, rows.score_text(score, rows.MATCHING)))
+                    words = ", ".join(filter(None, score_text(score, MATCHING)))
                     words = f"{name}, {moment} training: {words}"
                     canvas.mark(axes, (100 * score.value, y), words, cell)
         canvas.row_axis(axes, names)

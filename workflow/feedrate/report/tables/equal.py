@@ -31,7 +31,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         "Effect of seeds": lambda cell: _signed(cell.loss_seeds),
         "Meaning": reading,
     }
-    return cell_table(settings, inputs.cells(settings.study), columns, class_="last-text")
+    return cell_table(settings, inputs.tried(settings.study), columns, class_="last-text")
 
 
 def _signed(value: float | None, sign: str = "") -> str:

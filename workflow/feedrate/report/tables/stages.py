@@ -38,5 +38,5 @@ COLUMNS: dict[str, Field] = {
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell: the median step, what fetches and prepares, and the stages."""
     columns: dict[str, Field] = {"Step, median": lambda cell: text.seconds(cell.step_time_median_s)}
-    cells = inputs.cells(settings.study)
-    return cell_table(settings, cells, columns | COLUMNS, optional=COLUMNS)
+    tried = inputs.tried(settings.study)
+    return cell_table(settings, tried, columns | COLUMNS, optional=COLUMNS)

@@ -33,7 +33,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         "The Trainer's own": lambda cell: _compared(cell, cell.trainer_samples_per_s),
         "All steps" if protocol == SourceProtocol() else name: source,
     }
-    return cell_table(settings, inputs.cells(settings.study), columns)
+    return cell_table(settings, inputs.tried(settings.study), columns)
 
 
 def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float] | None:

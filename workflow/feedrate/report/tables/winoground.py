@@ -17,7 +17,8 @@ from feedrate.report.markup import (
     word,
 )
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, QualityRow, over_repeats
+from feedrate.report.rows import Inputs, QualityRow
+from feedrate.report.scores import over_repeats
 
 NEEDS = ("scores", "winoground")
 ORDER = 170
