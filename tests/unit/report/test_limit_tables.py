@@ -21,7 +21,7 @@ def test_ceilings_have_their_intervals(project, inputs):
     assert "All-reduce" not in page
 
 
-@pytest.mark.parametrize("kind", ["ceilings", "equal"])
+@pytest.mark.parametrize("kind", ["ceilings", "cells"])
 def test_cells_that_are_not_supported_are_counted(project, inputs, kind):
     page = table(project, inputs, kind)
     assert "4 cells</th><td" in page

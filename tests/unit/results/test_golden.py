@@ -34,6 +34,9 @@ PROSE |= {"detail", "description"}
 """Columns and keys that hold sentences. Only the numbers in them are compared."""
 FILES = ("results.csv", "cells.csv", "results.parquet")
 STYLE = re.compile(r"<style[^>]*>.*?</style>", flags=re.DOTALL)
+OF_TRIED = ("equal", "stages", "window")
+UNSUPPORTED = re.compile(r"<tr>(?:(?!</tr>).)*>not supported<.*?</tr>", flags=re.DOTALL)
+"""Rows that these tables had: the tables of all cells count the cells that are not supported."""
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
@@ -136,7 +139,8 @@ def assert_holds(old: str, new: str):
 def test_tables_show_the_same_numbers(made, name):
     root, view = made
     page = page_of(view, root, Path(name).parts[1], Path(name).stem)
-    assert_holds((GOLDEN / name).read_text(encoding="utf-8"), page)
+    old = (GOLDEN / name).read_text(encoding="utf-8")
+    assert_holds(UNSUPPORTED.sub("", old) if Path(name).stem in OF_TRIED else old, page)
 
 
 def page_of(view: PlanView, root: Path, study: str, table: str) -> str:
