@@ -35,7 +35,7 @@ PROSE |= {"detail", "description"}
 FILES = ("results.csv", "cells.csv", "results.parquet")
 STYLE = re.compile(r"<style[^>]*>.*?</style>", flags=re.DOTALL)
 OF_TRIED = ("equal", "stages", "window")
-UNSUPPORTED = re.compile(r"<tr>(?:(?!</tr>).)*>not supported<.*?</tr>", flags=re.DOTALL)
+UNSUPPORTED = re.compile(r"<tr>(?:(?!</tr>).)*not supported<.*?</tr>", flags=re.DOTALL)
 """Rows that these tables had: the tables of all cells count the cells that are not supported."""
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
