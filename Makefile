@@ -81,7 +81,7 @@ check-claims: $(RUN_READY) ## Recompute the sources' numbers, as far as that nee
 	@$(BIN)/python -m feedrate check-claims $(ARGS)
 
 test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'
-	@$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
 check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/ruff format --check .

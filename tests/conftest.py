@@ -1,4 +1,5 @@
-"""Distributes the tests over xdist workers (`make test` starts two).
+"""Distributes the tests over xdist workers. `make test` starts three: one of them mostly waits for
+Slurm, and two compute.
 
 Training jobs must not run at the same time on one host. So each worker has its own PID namespace
 (namespaces.py), in which it sees only its own jobs. Where namespaces are not permitted, one worker
@@ -32,6 +33,7 @@ TOGETHER = (
     "workflow/test_quality_learned.py",
     "workflow/test_profiles.py",
     "workflow",
+    "unit/jobs/test_strategies.py",
     "unit/jobs/test_two_ranks.py",
     "unit/jobs/test_rounds.py",
     "unit/jobs/test_train_settings.py",
@@ -40,9 +42,8 @@ TOGETHER = (
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""
-MEANWHILE = ("unit/jobs/test_combinations.py", "unit/jobs/test_strategies.py")
-"""What the worker of Slurm's tests runs before the last of them, whose job takes four minutes."""
-ORDER = ("slurm", *MEANWHILE, "slurm/test_slurm_time_limit.py", *TOGETHER[1:])
+ORDER = ("slurm", "slurm/test_slurm_time_limit.py", *TOGETHER[1:])
+"""The last test of Slurm waits for a job that takes four minutes and began with the first."""
 MEMORY = (
     "unit/cli/test_check_claims.py",
     "unit/config/test_config_memory.py",
@@ -73,8 +74,6 @@ def share_of(nodeid: str, *, isolated: bool) -> str:
         return "training"
     if within(file, MEMORY):
         return "memory"
-    if within(file, MEANWHILE):
-        return "slurm"
     return within(file, TOGETHER) or nodeid
 
 

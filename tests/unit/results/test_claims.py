@@ -228,6 +228,13 @@ def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
     loud[0] = replace(loud[0], disturbances=[cause])
     (row,) = rows_of(tmp_path / "a", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
     assert row["why"].count(cause) == 1
+    shares = [f"The hypervisor gave {share}% of the CPU time to other guests." for share in (5, 3)]
+    stolen = [replace(run, disturbances=[s]) for run, s in zip(loud, shares, strict=True)]
+    (row,) = rows_of(tmp_path / "shares", [*quiet, *stolen], claim("cpu[workers=2] / cpu"))
+    assert row["why"].endswith("The hypervisor gave 3% to 5% of the CPU time to other guests.")
+    (row,) = rows_of(tmp_path / "absent", stolen, claim("cpu[workers=2] / cpu"))
+    assert row["verdict"] == "no data here"
+    assert "disturbed" not in row["why"], "a number that is not there was not disturbed"
     loud[0] = replace(loud[0], status="invalid")
     (row,) = rows_of(tmp_path / "b", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
     assert "disturbed" not in row["why"]

@@ -53,6 +53,11 @@ def test_a_better_loss_departs_too():
     assert (found["loss_departs"], found["loss_shift"]) == (True, pytest.approx(-0.5))
 
 
+def test_another_sum_of_losses_is_not_compared():
+    found = departed({A: runs(1.0, 1.2, losses="own"), B: runs(2.0, 2.2, losses="all")})[B]
+    assert {found[name] for name in ("loss_shift", "loss_departs", "loss_identical")} == {None}
+
+
 def test_repeats_are_compared_by_their_seed():
     found = departed({A: runs(1.0, 2.0, 3.0), B: runs(1.1, 2.1, status="ok")})[B]
     assert found["loss_shift"] == pytest.approx(0.1)

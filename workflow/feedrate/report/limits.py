@@ -1,7 +1,6 @@
 """The limits of a study's settings (memory, the loader, noise) in sentences from result rows, and
 the names of several cells in a sentence."""
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from statistics import median
@@ -12,13 +11,13 @@ from feedrate.report import text
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
+from feedrate.results.conformity import SHARE, merge_causes
 from feedrate.results.settings import DECODE, WORKERS, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
 from feedrate.results.verdicts import START_LESS, STARTS
 
 Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
-SHARE = re.compile(r"\d+(?:\.\d+)?%")
 LONG = 120
 """Characters from which the names of several cells are replaced by their number."""
 
@@ -107,23 +106,15 @@ def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     for alike in text.grouped(disturbed, lambda cell: SHARE.sub("", cell.disturbed)).values():
         where = group_name(study, alike, cells)
         runs = f"{'A run' if len(alike) == 1 else 'Runs'} with {where}"
-        found.append(f"{runs} may have been disturbed. {_cause([c.disturbed for c in alike])}")
+        found.append(
+            f"{runs} may have been disturbed. {merge_causes([c.disturbed for c in alike])}"
+        )
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
         names = each_name(study, [cell.levels for cell in wide])
         said = text.listed(map(text.with_remark, names, (text.share(c.spread) for c in wide)))
         found.append(f"Two runs of one setting may differ by more than the study allows: {said}.")
     return " ".join(found), [*disturbed, *wide]
-
-
-def _cause(causes: Sequence[str]) -> str:
-    """Sentences that differ only in their shares, as one: `busy 12% to 17% of the time`."""
-    ranges = []
-    for shares in zip(*(SHARE.findall(cause) for cause in causes), strict=True):
-        ends = sorted(dict.fromkeys(shares), key=lambda share: float(share[:-1]))
-        ranges.append(" to ".join(dict.fromkeys((ends[0], ends[-1]))))
-    rest = iter(ranges)
-    return SHARE.sub(lambda _: next(rest), causes[0])
 
 
 def short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:

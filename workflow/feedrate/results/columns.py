@@ -89,6 +89,7 @@ RUNS = (
     _text("parallelism", "ddp, fast_ddp, fsdp1 or fsdp2 (PyTorch's first or second FSDP)."),
     *_of_runs("steps", "slow_rank_ratio_low"),
     _text("model", "Model and size, for example `bridgetower-tiny`."),
+    _text("losses", "own, or all: masked images and texts alone count too (flava)."),
     _text("checkpoint", "Weights that training started from; none: random weights."),
     _integer("model_parameters", "Parameters of the model as built."),
     _number("model_size_gib", "GiB", "Size of the parameters in fp32."),

@@ -1,6 +1,7 @@
 """Checks that a run did the work that was asked for, undisturbed."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -263,6 +264,19 @@ def undisturbed(e: Evidence) -> Judgement:
     perhaps = ["The run may have been disturbed.", *possible] if possible else []
     found = " ".join(certain or perhaps)
     return not certain, found or "No disturbance was found."
+
+
+SHARE = re.compile(r"\d+(?:\.\d+)?%")
+
+
+def merge_causes(causes: Sequence[str]) -> str:
+    """Sentences that differ only in their shares, as one: `busy 12% to 17% of the time`."""
+    ranges = []
+    for shares in zip(*(SHARE.findall(cause) for cause in causes), strict=True):
+        ends = sorted(dict.fromkeys(shares), key=lambda share: float(share[:-1]))
+        ranges.append(" to ".join(dict.fromkeys((ends[0], ends[-1]))))
+    rest = iter(ranges)
+    return SHARE.sub(lambda _: next(rest), causes[0])
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
