@@ -2,7 +2,7 @@
 
 A launcher is one file in `devices/launchers/`: a function `command`, which returns the launcher's
 own words and those that the device's modules and container are put around; a function `variables`
-if it needs environment variables; and these constants, all of which may be missing.
+if it needs environment variables; and these constants, each optional.
 
 MAX_PROCESSES    the most processes that it can start
 MAX_NODES        the most nodes that it can start them on

@@ -29,8 +29,9 @@ NEEDS = {
     "trackio": {},
     "wandb": {"WANDB_MODE": "offline", "WANDB_API_KEY": "your key"},
 }
-"""Variables of which a tracker needs one, with an example: where its runs go. Without, mlflow would
-write into the project's folder, and wandb would fail in each job."""
+"""The variables that say where a tracker's runs go, with examples. A tracker needs one of its
+variables: without it, mlflow would write into the project's folder, and wandb would fail in each
+job."""
 DEFAULTS = {
     "WANDB_PROJECT": PROJECT,
     "MLFLOW_EXPERIMENT_NAME": PROJECT,

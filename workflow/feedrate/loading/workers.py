@@ -62,8 +62,8 @@ def start_worker(
 
 
 def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
-    """Give a loader our worker start-up and reused memory for batches, of which the rank holds
-    `held` at a time. Raises UnsupportedError if memory is too small."""
+    """Give a loader our worker start-up and reused memory for batches; the rank holds
+    `held` batches at a time. Raises UnsupportedError if memory is too small."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
     slots = None
     dataset, size = inner.dataset, getattr(inner.batch_sampler, "batch_size", None)

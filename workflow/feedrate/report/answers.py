@@ -140,7 +140,7 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 
 def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
-    """Why there is no answer from these cells, of which the device supports `tried`; what to do."""
+    """Why these cells give no answer, and what to do; the device supports `tried` of them."""
     if tried:
         none = "The only cell that ran has no" if tried == 1 else f"None of {tried} cells has a"
         why = f"{none} valid result. The list of failed cells gives the cause."

@@ -39,7 +39,7 @@ BATCH = "train.batch_size"
 
 
 def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
-    """The factors at each level of which a setting is recommended."""
+    """The factors that get a recommendation at each of their levels."""
     return [name for name, one in factors.items() if name in within or one.sets == STORAGE]
 
 
