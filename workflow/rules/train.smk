@@ -1,7 +1,7 @@
 """Training: one rule per device, so that a profile can send each to its own partition."""
 
-# No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes twice a
-# second, on the cores that are measured (docs/measurement.md). The outcome has time and memory.
+# No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes twice
+# a second, on the cores that are measured (docs/measurement.md). The outcome has time and memory.
 
 ENVIRONMENTS = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
 

@@ -224,6 +224,11 @@ def test_scores_of_a_run_that_failed_are_told(archived, tmp_path, monkeypatch, c
     code, told = verify(archived.parent, monkeypatch, capsys, failed)
     assert code == 1
     assert f"{RUN}/quality.json has scores, but its run did not end well." in told.out
+    changes |= {f"{RUN}/outcome.json": b"{"}
+    damaged = with_checksums(archived, tmp_path / "damaged.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, damaged)
+    assert code == 1
+    assert f"{RUN}/outcome.json: " in told.out
 
 
 @pytest.fixture(scope="module")

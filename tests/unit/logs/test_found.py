@@ -155,6 +155,17 @@ def test_files_that_cannot_be_read_say_why(tmp_path, name, content, reason):
     assert reason in notes[name]
 
 
+def test_a_file_whose_error_has_no_message_is_not_called_unknown(tmp_path, monkeypatch):
+    def fail(_path):
+        raise OSError
+
+    monkeypatch.setattr("feedrate.logs.formats.trainer_json.read", fail)
+    (tmp_path / "all_results.json").write_text("{}")
+    (tmp_path / "good.log").write_text(foreign.FINAL)
+    _, notes = only(tmp_path)
+    assert notes["all_results.json"] == "OSError"
+
+
 @pytest.mark.parametrize("name", ["a.log", "a.data", "events.out.tfevents.1"])
 def test_pointers_in_place_of_logs_say_so(tmp_path, name):
     (tmp_path / name).write_bytes(LFS + b"v1\n")

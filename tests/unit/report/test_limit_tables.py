@@ -11,6 +11,7 @@ from feedrate.jobs.events import Step
 from feedrate.report.findings import findings
 from feedrate.report.rows import Inputs, Results, RunRow, Trace
 from feedrate.report.tables.window import source_window
+from feedrate.report.text import STATUS_WORDS
 
 
 def test_ceilings_have_their_intervals(project, inputs):
@@ -133,6 +134,16 @@ def test_three_windows_stand_side_by_side(project, inputs, monkeypatch):
     assert f"<small>{TIMES}0.97</small>" in row
     assert "1.2 of 5 epochs" in row
     assert "3 steps left out" in page
+
+
+@pytest.mark.parametrize("kind", ["window", "stages", "equal"])
+def test_a_device_that_supports_no_cell_says_why(project, inputs, monkeypatch, kind):
+    lacking = {"status": "unsupported", "cause": "it lacks fp8", "samples_per_s": None}
+    none = [replace(cell, **lacking) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(inputs, "cells", lambda _: none)
+    page = table(project, inputs, kind)
+    assert "it lacks fp8" in page
+    assert STATUS_WORDS["absent"] not in page
 
 
 def test_a_sentence_names_the_ceilings_below_the_rate(project, inputs):

@@ -232,6 +232,9 @@ def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
     stolen = [replace(run, disturbances=[s]) for run, s in zip(loud, shares, strict=True)]
     (row,) = rows_of(tmp_path / "shares", [*quiet, *stolen], claim("cpu[workers=2] / cpu"))
     assert row["why"].endswith("The hypervisor gave 3% to 5% of the CPU time to other guests.")
+    both = [replace(run, disturbances=[cause, s]) for run, s in zip(loud, shares, strict=True)]
+    (row,) = rows_of(tmp_path / "both", [*quiet, stolen[0], both[1]], claim("cpu[workers=2] / cpu"))
+    assert row["why"].count("The hypervisor gave") == row["why"].count(cause) == 1
     (row,) = rows_of(tmp_path / "absent", stolen, claim("cpu[workers=2] / cpu"))
     assert row["verdict"] == "no data here"
     assert "disturbed" not in row["why"], "a number that is not there was not disturbed"

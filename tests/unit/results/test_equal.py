@@ -58,6 +58,13 @@ def test_another_sum_of_losses_is_not_compared():
     assert {found[name] for name in ("loss_shift", "loss_departs", "loss_identical")} == {None}
 
 
+def test_the_effect_of_seeds_is_not_that_of_cells_that_are_not_compared():
+    wild = runs(1.0, 3.0, losses="all")
+    found = departed({A: runs(1.0, 1.1, losses="own"), B: runs(1.5, 1.6, losses="own"), C: wild})
+    assert found[B]["loss_seeds"] == pytest.approx(0.1)
+    assert found[B]["loss_departs"] is True
+
+
 def test_repeats_are_compared_by_their_seed():
     found = departed({A: runs(1.0, 2.0, 3.0), B: runs(1.1, 2.1, status="ok")})[B]
     assert found["loss_shift"] == pytest.approx(0.1)

@@ -178,7 +178,8 @@ def refuse_duplicates(sites: Sequence[Site]) -> None:
 
 def name_devices(sites: Sequence[Site]) -> None:
     """Name each site's devices in the merged results: the first site that has a device keeps its
-    name, so that published numbers and claims apply to it; others add their own name."""
+    name, so that published numbers and claims apply to it; others add their own name. All that is
+    merged looks its names up here, so this comes first."""
     names: list[str] = []
     for site in sites:
         for device in dict.fromkeys(key[1] for key in site.plan.runs):
@@ -331,9 +332,10 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
             timed = spec.protocol
             yield study, "protocol", f"{timed.steps} steps after {timed.warmup_steps} left out"
             yield device, "cards", f"{spec.count} on {counted(spec.nodes, 'host')}"
-            used = msgspec.to_builtins({"settings": spec.settings, "protocol": timed})
-            for what, value in flat(used) if key in shared else ():
-                yield f"{study} {device}", what, str(value)
+            if key in shared:
+                used = msgspec.to_builtins({"settings": spec.settings, "protocol": timed})
+                for what, value in flat(used):
+                    yield f"{study} {device}", what, str(value)
         for what, value in flat(made):
             if what not in NOT_FACTS and value not in ("", None, [], {}):
                 shown = f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -96,13 +96,14 @@ def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int
 
 def _other_driver(profile: str) -> str:
     """Why this run must not start: another one uses this folder. Empty if there is none."""
-    occupied = driver.occupied()
-    if not occupied and (other := driver.unseen_driver()):
+    if occupied := driver.occupied():
+        return occupied
+    if other := driver.unseen_driver():
         return (
             f"a run on another host works in this folder ({other}), or was killed there; if it has "
             f"ended, remove its lock: snakemake --profile {profile} --unlock"
         )
-    return occupied
+    return ""
 
 
 def _still_on_slurm() -> str:

@@ -112,9 +112,9 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
 
 
 def read_run(folder: Path, *, sharded: bool = False) -> Run:
-    """The throughput of a run, of its steps without the longest data wait of a rank, for which the
-    others waited, and of the model only; sharded ranks do not measure that: their steps without the
-    wait count. Raises TuningError if there are no timed steps."""
+    """The throughput of a run, of its steps without waits, and of the model only. The wait is the
+    longest of a rank's, because the others waited for it. Sharded ranks do not measure the model
+    alone: their steps without the wait count. Raises TuningError if there are no timed steps."""
     ranks = read_run_events(folder).values()
     windows = [rank.window for rank in ranks if rank.window]
     samples = sum(window.samples for window in windows)

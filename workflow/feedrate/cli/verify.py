@@ -89,13 +89,12 @@ def check_documents(folder: Path) -> Iterator[str]:
         name = file.relative_to(folder)
         try:
             found = CHECKED[file.name](file)
+            ended = read_outcome(file.with_name(paths.OUTCOME_NAME))
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
             continue
-        if file.name == QUALITY and found.status == "ok":
-            outcome = read_outcome(file.with_name(paths.OUTCOME_NAME))
-            if outcome is None or outcome.status != "ok":
-                yield f"{name} has scores, but its run did not end well."
+        if file.name == QUALITY and found.status == "ok" and (not ended or ended.status != "ok"):
+            yield f"{name} has scores, but its run did not end well."
         if file.name == paths.RECORD_NAME:
             for log, digest in sorted(found.made_from.files.items()):
                 path = file.parent / log
@@ -141,10 +140,11 @@ def differences(given: Path, made: Path) -> Iterator[str]:
             continue
         old, new = values(file), values(other)
         keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
+        pairs = ((k, old.get(k, ABSENT), new.get(k, ABSENT)) for k in keys)
         moved = (
-            f"{name}: {k}: {_short(old.get(k))} in the archive, {_short(new.get(k))} made again"
-            for k in keys
-            if old.get(k, ABSENT) != new.get(k, ABSENT)
+            f"{name}: {k}: {_short(one)} in the archive, {_short(again)} made again"
+            for k, one, again in pairs
+            if one != again
         )
         # Of a page, only the first line that differs.
         yield from islice(moved, 1 if file.suffix in (".html", ".svg") else None)
@@ -187,5 +187,5 @@ def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _short(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
+    text = "no such value" if value is ABSENT else "nothing" if value is None else str(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -190,7 +190,8 @@ def with_detected(
     found, count = Findings(origin), len(machine.models)
     model = machine.models[0] if machine.models else ""
     of_kind = {name: entry for name, entry in devices.items() if entry.kind == machine.kind}
-    matching = [n for n, entry in of_kind.items() if is_called(model, entry.model_pattern or "")]
+    patterns = {n: entry.model_pattern for n, entry in of_kind.items() if entry.model_pattern}
+    matching = [name for name, pattern in patterns.items() if is_called(model, pattern)]
     if fault := _detection_fault(machine, devices, matching):
         found.say(f"devices[{names.index(DETECTED)}]", fault)
     raise_all(found)

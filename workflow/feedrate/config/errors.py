@@ -199,8 +199,11 @@ def _expected(errors: Iterable[Any], value: Any) -> str:
         types += allowed if isinstance(allowed, list) else [allowed]
     names = [name for name in types if name != "integer" or "number" not in types]
     *most, last = dict.fromkeys(_TYPES.get(name, name) for name in names)
-    hint = f", as [{value}]" if "array" in types else f", as '{value}'" if last == "text" else ""
-    hint = hint if isinstance(value, str | int | float) else ""
+    hint = ""
+    if isinstance(value, str | int | float) and "array" in types:
+        hint = f", as [{value}]"
+    elif isinstance(value, str | int | float) and last == "text":
+        hint = f", as '{value}'"
     return f"expected {', '.join(most)}{' or ' if most else ''}{last}{hint}"
 
 

@@ -291,12 +291,12 @@ class LevelSettings:
                 parts.setdefault(part, {})[key] = value
         changed = {n: _replace(getattr(self.common, n), **values) for n, values in parts.items()}
         made: Settings = _replace(self.common, **changed)
-        own = made.model.name != self.common.model.name
-        if own and made.model.checkpoint == self.common.model.checkpoint:
-            # This level's model does not start from the weights of the study's.
-            named = self._config.checkpoint_model == made.model.name
-            revision = self._config.checkpoint_revision if named else None
-            checkpoint = self._config.checkpoint if named else None
-            model = _replace(made.model, checkpoint=checkpoint, revision=revision)
-            made = _replace(made, model=model)
-        return made
+        first, model = self.common.model, made.model
+        if model.name == first.name or model.checkpoint != first.checkpoint:
+            return made
+        # A level with another model does not start from the weights of the study's model.
+        weights = {"checkpoint": None, "revision": None}
+        if self._config.checkpoint_model == model.name:
+            weights["checkpoint"] = self._config.checkpoint
+            weights["revision"] = self._config.checkpoint_revision
+        return _replace(made, model=_replace(model, **weights))

@@ -122,7 +122,8 @@ def cpu_mhz() -> float | None:
 
 def bf16_instructions() -> list[str]:
     """The processor's flags among `BF16_INSTRUCTIONS`; without any it computes bf16 in fp32."""
-    return [name for name in BF16_INSTRUCTIONS if name in processor_flags()]
+    flags = processor_flags()
+    return [name for name in BF16_INSTRUCTIONS if name in flags]
 
 
 def processor_flags() -> list[str]:
@@ -167,6 +168,7 @@ def host_load() -> dict[str, float]:
     """`host` of the `machine` event (docs/architecture.md), s since the host's start, as far as the
     kernel counts them: proc_stat(5), schedstat and PSI."""
     found: dict[str, float] = {}
+    # Eight times, user to steal. Those of guests follow, which user includes.
     lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", kernel_text(PROC / "stat"), re.M)
     times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
     if whole := times_s.get("cpu"):
@@ -263,9 +265,11 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
     name = platform.node()
     found = {kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())}
     nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
-    if len(found) != 1:
-        both = f"{name} has both {' and '.join(nouns[kind] for kind in found)}"
-        return Machine(host=name, remark=both if found else _nothing(name))
+    if not found:
+        return Machine(host=name, remark=_nothing(name))
+    if len(found) > 1:
+        both = " and ".join(nouns[kind] for kind in found)
+        return Machine(host=name, remark=f"{name} has both {both}")
     ((kind, cards),) = found.items()
     variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
     wanted = environment.get(variable)

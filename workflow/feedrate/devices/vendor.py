@@ -43,6 +43,7 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
         return spec
     tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
     answers = {python: _asked(python, module, environment) for python in tried}
+    # Those of a Python that is new enough come first.
     having = [python for code in (_HAS, _TOO_OLD) for python in tried if answers[python] == code]
     if not having:
         raise DeviceError(

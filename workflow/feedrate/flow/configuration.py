@@ -175,7 +175,8 @@ def profile_names(executor: str = "") -> list[str]:
 
 
 def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> None:
-    """Raise ConfigError for files that it names and that are not there. `here`: jobs run here."""
+    """Raise ConfigError for files that the configuration names and that do not exist. `here`: jobs
+    run on this host."""
     if variables.LOST in os.environ:
         return  # the jobs ran elsewhere; what remains reads no such file
     config = project.config
@@ -193,8 +194,9 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     for name in config.devices:
         for key, text in _software_faults(project.devices[name].software, here=here):
             runs = (paths.run_dir(*run) for run in plan.runs if run[1] == name)
+            # If all runs have ended, their results may come from another host.
             if not all((run / paths.OUTCOME_NAME).exists() for run in runs):
-                registry.say(f"{name}.software.{key}", text)  # else they may be another host's
+                registry.say(f"{name}.software.{key}", text)
     raise_all([*found, *registry])
 
 

@@ -129,7 +129,8 @@ def unseen_driver() -> str:
 
 
 def clear_dead_lock() -> bool:
-    """Whether there was a Snakemake lock, of a driver known to be dead; it is removed."""
+    """Remove Snakemake's lock; True if there was one. Call only after `other_driver` and
+    `unseen_driver` have returned "": then its driver is dead."""
     locks = list(SNAKEMAKE_LOCKS.glob("*"))
     for lock in locks:
         lock.unlink(missing_ok=True)

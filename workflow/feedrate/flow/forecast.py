@@ -57,7 +57,7 @@ class DryRun(msgspec.Struct, frozen=True):
 
 def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
     """Write how this Snakemake was called, in such a dry-run: after the Snakefile's last rule."""
-    if variables.PLAN not in os.environ:
+    if not (folder := os.environ.get(variables.PLAN)):
         return
     from snakemake.cli import parse_args  # this process has it loaded
 
@@ -68,7 +68,7 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
         local_rules=sorted(workflow._localrules),  # `is_local` is true of all rules now
         set_resources=sorted(workflow.resource_settings.overwrite_resources),
     )
-    (Path(os.environ[variables.PLAN]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
+    (Path(folder) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
 
 def open_jobs() -> TextIO | None:

@@ -1,8 +1,9 @@
 """Failed jobs: why each failed, a report in spite of runs that failed in every attempt, and ends of
 Slurm jobs that Snakemake would not see.
 
-After all other jobs, a second Snakemake on this host records runs without an outcome as failed, and
-makes the rest of the results. The next call of the workflow runs them again.
+A job that Slurm kills, or whose node dies, leaves no outcome, so nothing that depends on it can be
+made. After all other jobs, a second Snakemake on this host records such runs as failed and makes
+the rest of the results. The next call of the workflow runs them again.
 """
 
 import contextlib

@@ -305,7 +305,7 @@ class PlanView:
             entry = digests.CODE[code]
             entry = entry._replace(programs=entry.programs + programs)
             self._sources[key] = digests.source_digest(self._cache, entry)
-        self._cache.save()
+        self._cache.save()  # digests of unchanged files, for the next plan
         return {"settings": msgspec.to_builtins(settings), "source": self._sources[key]}
 
     def _runs(self, study: str, device: str) -> list[RunSpec]:
@@ -329,5 +329,5 @@ def _plugins(spec: RunSpec, launcher: str) -> tuple[str, ...]:
 
 
 def _as_text(spec: RunSpec) -> str:
-    """A spec as JSON, as a plan formats it three times: in a tenth of the time of a dict."""
+    """A spec as JSON: a plan formats it three times, in a tenth of the time that a dict takes."""
     return msgspec.json.encode(spec).decode()

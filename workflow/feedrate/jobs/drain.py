@@ -33,8 +33,8 @@ class Loader(msgspec.Struct, frozen=True):
 
     decode: Decode
     workers: int
-    samples_per_s: float
-    startup_s: float
+    samples_per_s: float  # of all ranks together, once they are gathered
+    startup_s: float  # from creating the loader to its first batches on the device
     cpu_s: float = 0.0  # per sample, of all processes; 0: not known
     scaled: bool = False
     psnr_db: float | None = None  # similarity of its pixels to the reference's; None: equal
@@ -155,7 +155,8 @@ def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candid
     for _ in range(path.round_size):
         next(batches)
     device.synchronize()  # the copies of the first batches end before the clock starts
-    start_s, used_s, samples, wall_s = perf_counter(), cpu_time_s(), 0, 0.0
+    start_s, used_s = perf_counter(), cpu_time_s()
+    samples, wall_s = 0, 0.0
     while wall_s < DRAIN_S:
         samples += sum(batch_length(next(batches)) for _ in range(path.round_size))
         device.synchronize()  # counted batches must also have been copied

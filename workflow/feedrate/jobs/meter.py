@@ -129,9 +129,9 @@ class Meter:
             if closes:
                 self._energy.stop()
                 self._log.write(machine_now(self._adapter, self._log.rank))
-                wall_s = now_s - self._window_s - self._window_paused_s
-                told = wall_s, self._window_paused_s, self._adapter, self._energy.total_j
-                self._log.write(window_of(self._inside, *told))
+                paused_s, used_j = self._window_paused_s, self._energy.total_j
+                wall_s = now_s - self._window_s - paused_s
+                self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, used_j))
                 self._window_s = None
         if opens:
             self._window_s, self._window_paused_s = now_s, 0.0

@@ -239,12 +239,13 @@ def restore(run: Path, outcome: dict[str, Any]) -> None:
 
 def _is_wanted(run: Path) -> bool:
     """Whether the result is newer than this driver, or in no record: its driver died before."""
-    since, finished_s = os.environ.get(variables.DRIVER_SINCE), (run / FINISHED).stat().st_mtime
-    if since is not None and finished_s >= float(since):
-        return True
-    if os.environ.get(variables.FORCED):
-        return False
+    since = os.environ.get(variables.DRIVER_SINCE)
     try:
+        finished_s = (run / FINISHED).stat().st_mtime
+        if since is not None and finished_s >= float(since):
+            return True
+        if os.environ.get(variables.FORCED):
+            return False
         return (run / paths.RECORD_NAME).stat().st_mtime < finished_s
     except FileNotFoundError:
         return True

@@ -47,8 +47,8 @@ PEAK_SHARE = 0.8
 """Share of a data sheet's peak that large multiplications reach where the registry has no measured
 one: that of bf16 on H100."""
 LAUNCH_S = {"eager": 14e-6, "compiled": 5e-6, "cuda_graphs": 0.0}
-"""The host's time for a kernel by `train.execution`, estimates for server CPUs: with Python,
-autograd and dispatch; by generated code; a graph is launched as one."""
+"""The host's time for a kernel by `train.execution`, estimates for server CPUs. Eager: with Python,
+autograd and dispatch; compiled: by generated code; a CUDA graph is launched as one."""
 ADAM = {
     "adamw_torch": (20, 0),
     "adamw_torch_foreach": (20, 0),

@@ -116,7 +116,8 @@ def winoground_quality(
     """Three entries for each head of the model in `built`; `seconds` are those of its passes.
     `examples` is examples.json; `settings` are those that training began with, whose checkpoint has
     the matching head. Raises DataError if pictures are not as they were fetched."""
-    rows, weights = read_winoground(examples).examples, next(built.model.eval().parameters())
+    built.model.eval()
+    rows, weights = read_winoground(examples).examples, next(built.model.parameters())
     scorers: dict[str, Scorer] = {}
     missing: dict[str, str] = {}
     for head in heads_of(settings.model.name):

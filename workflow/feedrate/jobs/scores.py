@@ -121,7 +121,9 @@ def paired(before: list[Entry], after: list[Entry]) -> list[Entry]:
     known = {_key(one): one.pop("examples")[0] for one in before}
     for one in after:
         (now, groups), then = one.pop("examples"), known.get(_key(one))
-        change = None if now is None or then is None else np.subtract(now, then, dtype=float)
+        change = None
+        if now is not None and then is not None:
+            change = [float(value) - float(first) for value, first in zip(now, then, strict=True)]
         one |= zip(("gain", "gain_low", "gain_high"), ends(change, groups), strict=True)
     moments = {"before": before, "after": after}
     return [{"moment": name, **one} for name, entries in moments.items() for one in entries]

@@ -100,10 +100,15 @@ def describe_strategy(
     sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
     inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
     ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
-    # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
-    name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
-    if sharded or ddp or spec.count == 1:
-        name = "fsdp" if sharded else "ddp" if ddp else "alone"
+    if sharded:
+        name = "fsdp"
+    elif ddp is not None:
+        name = "ddp"
+    elif spec.count == 1:
+        name = "alone"
+    else:
+        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
+        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
     return {
         "name": name,
         "layers": sum(isinstance(module, layers) for module in modules),

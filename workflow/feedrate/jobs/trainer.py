@@ -187,11 +187,11 @@ class MeteredTrainer(_TRAINER):
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
         """An order that depends on the seed only, not on the library's version."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        args = self.args
-        a_step = args.per_device_train_batch_size * args.world_size
-        a_step *= args.gradient_accumulation_steps
-        if not (args.dataloader_drop_last or self.fills):
-            a_step = 1  # the Trainer itself drops or fills batches, and shortens a last step
+        args, a_step = self.args, 1
+        if args.dataloader_drop_last or self.fills:
+            # By itself, the Trainer drops or fills batches, and shortens a last step.
+            a_step = args.per_device_train_batch_size * args.world_size
+            a_step *= args.gradient_accumulation_steps
         rows, seed, numbered = len(dataset), args.data_seed, self.numbered
         return EpochOrder(rows, seed, numbered=numbered, a_step=a_step, fill=self.fills)
 
@@ -202,8 +202,10 @@ class MeteredTrainer(_TRAINER):
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: by itself, it would apply drop_last here too."""
         asked, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
-        loader = super().get_test_dataloader(*args, **kwargs)
-        self.args.dataloader_drop_last = asked
+        try:
+            loader = super().get_test_dataloader(*args, **kwargs)
+        finally:
+            self.args.dataloader_drop_last = asked
         return self.path.adopt(loader)
 
     def _build_accelerator_args(self, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from feedrate.config.settings import Decode, LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of
@@ -216,14 +216,8 @@ class FedLoader(DataLoader[Any]):
     """Batches that something else makes, in the order of the loader that it replaces."""
 
     def __init__(self, replaced: Any, setting: str, feed: Feed, done: Done | None) -> None:
-        # A library that makes a loader of its own from this one must not decode unnoticed.
-        def refuse(_samples: Any) -> None:
-            raise UnsupportedError(
-                f"{setting}: rows were requested on the host by the Trainer's own loader, which "
-                "must not decode; use host"
-            )
-
-        super().__init__(replaced.dataset, batch_sampler=replaced.batch_sampler, collate_fn=refuse)
+        undecoded = Undecoded(replaced.dataset, setting)
+        super().__init__(undecoded, batch_sampler=replaced.batch_sampler)
         self._feed, self._done = feed, done
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
@@ -234,6 +228,22 @@ class FedLoader(DataLoader[Any]):
             # torch's own loaders draw a number here. With it, dropout is the same on all paths.
             torch.empty((), dtype=torch.int64).random_()
         return self._feed(order[done:])
+
+
+class Undecoded(Dataset[Any]):
+    """Rows that raise an error on the host, so that no library decodes there unnoticed."""
+
+    def __init__(self, dataset: Any, setting: str) -> None:
+        self._rows, self._setting = len(dataset), setting
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, index: int) -> Any:
+        raise UnsupportedError(
+            f"{self._setting}: row {index} was requested on the host by the Trainer's own loader, "
+            "which must not decode; use host"
+        )
 
 
 def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCHES) -> LoadingPath:

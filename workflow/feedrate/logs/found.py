@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.values import Level, Strict
 from feedrate.core import plugins
-from feedrate.core.errors import LogError
+from feedrate.core.errors import LogError, first_line
 from feedrate.core.paths import RECORD_NAME
 from feedrate.jobs.causes import Cause
 from feedrate.logs.trainer import TrainerFigures, number, trainer_figures
@@ -152,7 +151,7 @@ def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], R
         try:
             found = [replace(one, files=(name,)) for one in plugins.load(FORMATS, known).read(path)]
         except (LogError, OSError) as error:
-            notes.append(str(error).removeprefix(f"{path.name}: "))
+            notes.append(first_line(error).removeprefix(f"{path.name}: "))
         except Exception as error:  # one bad file must not cost the others their runs
             notes.append(f"{type(error).__name__}: {error}")
         else:
@@ -160,8 +159,9 @@ def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], R
                 told = "; ".join(dict.fromkeys(one.note for one in found if one.note))
                 return found, ReadFile(file=name, format=known, note=told)
             notes.append("it has neither training metrics nor the end of a training run")
-    told = "; ".join(dict.fromkeys(notes)) or "no format of results or logs has this name"
-    return [], ReadFile(file=name, note=told)
+    if not notes:
+        notes = ["no format of results or logs has this name"]
+    return [], ReadFile(file=name, note="; ".join(dict.fromkeys(notes)))
 
 
 def _run_folder(path: Path, base: Path) -> Path:
@@ -189,11 +189,12 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
         elif (runtime := one.runtime_s) is None:
             loose.append(one)
         else:
-            near = partial(math.isclose, runtime, rel_tol=SAME_RUNTIME)
-            same = next((group for group in timed if near(group[0].runtime_s or 0)), None)
-            if same is None:
-                timed.append(same := [])
-            same.append(one)
+            for group in timed:
+                if math.isclose(group[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME):
+                    group.append(one)
+                    break
+            else:
+                timed.append([one])
     alone = len(timed) <= 1 and sum(one.order >= LOG_ORDER for one in loose) <= 1
     if loose and alone and not _other_job(loose, timed):
         timed = [[*(timed[0] if timed else []), *loose]]

@@ -19,7 +19,8 @@ def use_sdpa(model: Module, kinds: Kinds) -> None:
     """Replace the attention of the modules of `kinds` with torch's fused attention.
 
     They have linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
-    transformers runs only eagerly. The attention probabilities are not returned.
+    transformers runs only eagerly. Scores, masks and dropout stay the same. The attention
+    probabilities are not returned.
     """
     for module in model.modules():
         if isinstance(module, kinds):

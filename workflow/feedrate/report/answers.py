@@ -46,7 +46,8 @@ TO_DO = {
     "communication-bound": "Try exchanging gradients less often, or over a faster link.",
     "mixed": "Read the figures behind its verdict: no single cause limits it.",
 }
-"""What to do next, by the verdict of the recommended setting."""
+"""What to do next, by the verdict of the recommended setting. A verdict does not say what would
+help."""
 NOISY = "Repeat it: noise hides what limits it."
 NOT_DECIDED = "Read the figures behind its verdict: they do not decide what limits it."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."

@@ -1,8 +1,10 @@
 """The limits of a study's settings (memory, the loader, noise) in sentences from result rows, and
 the names of several cells in a sentence."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
+from itertools import permutations
 from statistics import median
 
 from feedrate.config.values import Level, level_text
@@ -141,15 +143,18 @@ def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[C
 
 def _full_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
     own = {cell.key for cell in cells}
-    elsewhere = [cell.levels for cell in every if cell.key not in own]
+    elsewhere = defaultdict[tuple[str, Level, str], set[Level]](set)
+    for levels in (cell.levels for cell in every if cell.key not in own):
+        for factor, name in permutations(levels, 2):
+            elsewhere[factor, levels[factor], name].add(levels[name])
 
     def telling(factor: str) -> set[str]:
         """The other factors that distinguish any of the cells: then each group names them."""
         needed = set[str]()
         for levels in (cell.levels for cell in cells):
-            rivals = [other for other in elsewhere if other[factor] == levels[factor]]
             needed.update(notable(study, levels))
-            needed |= {name for name in levels if any(o[name] != levels[name] for o in rivals)}
+            at = factor, levels[factor]
+            needed |= {name for name in levels if elsewhere[*at, name] - {levels[name]}}
         return needed - {factor}
 
     def others(cell: CellRow, names: set[str]) -> str:

@@ -303,7 +303,7 @@ def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str
 
     def speedup(line: Line, point: Point) -> Speedup:
         at, row = (line.device, level_key(study.baseline_of(point.levels))), point.row
-        if row is None or point.value is None:
+        if line.published or row is None or point.value is None:
             return _ratio(line, point, bases.get(at))
         if point.levels == study.baseline:
             return Speedup(1.0, cells=(row,))

@@ -75,13 +75,15 @@ def answer_of(study: StudySettings, found: Results, device: str) -> Answer:
     return _storage(study, mine) or answers.answer(study, found, device)
 
 
-def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Markup:
+def _of_device(
+    study: StudySettings, mine: Sequence[CellRow], device: str, answer: Answer
+) -> Markup:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
     good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
     stored = any(factor.sets == STORAGE for factor in study.factors.values())
     other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
-    words = found.headline.removeprefix(f"{label}: ")
+    words = answer.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
         best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
         if best:
@@ -95,8 +97,8 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(REPEAT)}"
             return _line(label, value, [slow, fast], rest)
-    detail = f" {found.detail}" * (stored or not found.found)
-    return _line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
+    detail = f" {answer.detail}" * (stored or not answer.found)
+    return _line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")
 
 
 def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:

@@ -333,4 +333,5 @@ def render(settings: PageSettings, inputs: Inputs) -> str:
     kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
     if settings.part == "table":
         return page(settings.title, kind.render(settings, inputs))
+    # From the figure's module: importing the canvas here would load matplotlib for each table.
     return str(kind.canvas.as_svg(kind.render, settings, inputs))

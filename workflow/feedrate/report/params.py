@@ -52,7 +52,8 @@ FILES = {
     "imported": paths.IMPORTED,
     "data": paths.DATA_REPORT,
 }
-"""The files that tables and figures name in NEEDS; its other names are of the configuration."""
+"""The files that tables and figures name in NEEDS. `published`, `peaks`, `winoground` and `loaders`
+come from the configuration. A study without imports has no `imported`."""
 
 
 class DeviceInfo(Strict, kw_only=True):

@@ -45,7 +45,8 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
 
 def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
     """Machine, software, data and protocol. Facts that only records have are of the first valid
-    run, except the packages. The model, its batch and its precision are of the valid cells."""
+    run; the packages are those of all records that can be read. The model, its batch and its
+    precision are of the valid cells."""
     valid_first = sorted(runs, key=lambda run: run.status != "ok")
     every = [record.provenance for run in valid_first if (record := _record(run))]
     known = next(iter(every), Provenance())
@@ -86,7 +87,8 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
 
 
 def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
-    """The row of a run, the target of links to it; in a cell's first one is that of the cell."""
+    """The row of a run. Its id is the target of links to the run; the row of a cell's first run
+    also holds the target of links to the cell."""
     name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
     valid = run.status == "ok"
     shown = text.number(run.samples_per_s) if valid else word(text.state(run.status, run.cause))

@@ -238,8 +238,11 @@ class Inputs:
         return self.rows("cells.csv", CellRow, study)
 
     def tried(self, study: str) -> list[CellRow]:
-        """The cells that their device supports: the others are in the tables of all cells."""
-        return [cell for cell in self.cells(study) if cell.status != "unsupported"]
+        """The cells that their device supports: the others are in the tables of all cells. Of a
+        device that supports none, all cells, because their causes are all there is to show."""
+        cells = self.cells(study)
+        able = {cell.device for cell in cells if cell.status != "unsupported"}
+        return [c for c in cells if c.status != "unsupported" or c.device not in able]
 
     def runs(self, study: str) -> list[RunRow]:
         """The runs of a study."""

@@ -32,7 +32,7 @@ def rate(row: Published, precision: str, peaks: Peaks) -> Rate:
     """The time and the work behind a published rate; `peaks` are its device's."""
     timed_s = row.timed_samples / row.value if row.timed_samples else None
     flops, peak = row.flops_per_sample, peaks.get(precision)
-    tflops = flops and flops * row.value / row.count / 1e12
+    tflops = flops * row.value / row.count / 1e12 if flops else None
     return Rate(timed_s, tflops, tflops / peak if tflops and peak else None, precision)
 
 

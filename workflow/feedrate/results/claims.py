@@ -10,7 +10,7 @@ from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
-from feedrate.results.conformity import SHARE, merge_causes
+from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
@@ -159,7 +159,8 @@ class _Claims:
             measured, why = self._measure(claim, ratio)
             limits = self._study.tolerance, self._study.smallest_effect
             verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
-            why += self._disturbed(refs) * bool(measured)
+            if measured:
+                why += self._disturbed(refs)
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
@@ -171,7 +172,7 @@ class _Claims:
         """What may have disturbed the runs of these cells: a sentence for each kind of cause."""
         kinds: dict[str, list[str]] = {}
         for run in (run for ref in refs for run in self._runs(ref) if run["status"] == "ok"):
-            if cause := run.get("disturbed"):
+            for cause in SENTENCE_END.split(run.get("disturbed") or ""):
                 kinds.setdefault(SHARE.sub("", cause), []).append(cause)
         causes = " ".join(map(merge_causes, kinds.values()))
         return f" A run may have been disturbed. {causes}" if causes else ""

@@ -267,11 +267,13 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     cells = baselines.rename("baseline").reset_index()
     cells = cells.join(ranges.rename("range"), on=KEY)
     cells = cells.join(ranges.rename("range_of_baseline"), on=BASELINE)
-    typical = cells.groupby(BASELINE)["range"].transform("median")
-    seeds = cells["range_of_baseline"].clip(lower=typical)
     is_baseline = cells["cell"] == cells["baseline"]
     of_baseline = ends.set_axis([*BASELINE, *seen, "loss_of_baseline", "series"], axis=1)
     pairs = ends.merge(cells[~is_baseline]).merge(of_baseline)
+    compared = pd.MultiIndex.from_frame(cells[KEY]).isin(pairs.set_index(KEY).index)
+    cells["range"] = cells["range"].where(compared | is_baseline)
+    typical = cells.groupby(BASELINE)["range"].transform("median")
+    seeds = cells["range_of_baseline"].clip(lower=typical)
     pairs["shift"] = pairs["loss_end"] - pairs["loss_of_baseline"]
     # Not agg("mean"), which rounds differently from numpy's mean.
     shifts = pairs.groupby(KEY)["shift"].agg(lambda v: v.mean() if len(v) >= FEWEST else None)

@@ -18,8 +18,8 @@ RATES = ("samples_per_s", "tflops_per_device")
 """Metrics that the ends of epochs lower."""
 
 
-_RUN: set[Item] = {"device", "devices", "model", "precision"}
-NEEDS: dict[Kind, tuple[set[Item], set[Item]]] = {
+_RUN: frozenset[Item] = frozenset({"device", "devices", "model", "precision"})
+NEEDS: dict[Kind, tuple[frozenset[Item], set[Item]]] = {
     "rate": (_RUN | {"data", "parallelism", "batch_size", "warmup_steps"}, {"steps_per_epoch"}),
     "ratio": (_RUN | {"data"}, {"parallelism", "batch_size", "steps_per_epoch"}),
     "memory": (_RUN | {"parallelism"}, {"batch_size"}),

@@ -72,7 +72,8 @@ def device_model(e: Evidence) -> Judgement:
 
 def decode_path(e: Evidence) -> Judgement:
     """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
-    asked, used = e.spec.settings.loader.decode, getattr(e.first.data, "decode", None)
+    asked, data = e.spec.settings.loader.decode, e.first.data
+    used = data.decode if data else None
     if (reason := fallback_reason(e.log)) is not None:
         return False, (
             f"The log says `Using Pytorch native dataloader because: {reason}`: "
@@ -114,7 +115,8 @@ def pixels(e: Evidence) -> Judgement:
 
 def attention(e: Evidence) -> Judgement:
     """The model's layers ran the requested attention."""
-    asked, ran = e.spec.settings.model.attention, getattr(e.first.model, "attention", None)
+    asked, model = e.spec.settings.model.attention, e.first.model
+    ran = model.attention if model else None
     if ran not in (None, asked):
         return False, f"attention: {asked} was asked for, {ran} was run."
     return True, f"Attention was {asked}, as asked for."
@@ -187,7 +189,7 @@ def fp32(e: Evidence) -> Judgement:
     """In training: fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else
     without it."""
     asked = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
-    used = getattr(e.first.strategy, "fp32", None)
+    used = e.first.strategy.fp32 if e.first.strategy else None
     if used not in (None, asked):
         return False, f"fp32 as {asked} was asked for, {used} was used instead."
     return True, f"fp32 is {asked}, as asked for."
@@ -195,7 +197,7 @@ def fp32(e: Evidence) -> Judgement:
 
 def data_digest(e: Evidence) -> Judgement:
     """The data that were read are the data that were prepared."""
-    asked = getattr(e.outcome, "data_digest", None)
+    asked = e.outcome.data_digest if e.outcome else None
     used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
     if not asked:
         return True, "No data digest was asked for."
@@ -208,7 +210,8 @@ def data_digest(e: Evidence) -> Judgement:
 def alone_on_host(e: Evidence) -> Judgement:
     """No other job of feedrate (training, scoring, draining of loaders) ran on the host when this
     one began."""
-    seen = (getattr(e.outcome, "machine_before", None) or {}).get("other_training_jobs")
+    before = (e.outcome.machine_before if e.outcome else None) or {}
+    seen = before.get("other_training_jobs")
     others = len(seen) if isinstance(seen, list) else seen
     if not isinstance(others, int):
         return True, "Other jobs of feedrate on the host were not looked for."
@@ -267,6 +270,7 @@ def undisturbed(e: Evidence) -> Judgement:
 
 
 SHARE = re.compile(r"\d+(?:\.\d+)?%")
+SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def merge_causes(causes: Sequence[str]) -> str:

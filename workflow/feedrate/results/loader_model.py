@@ -279,7 +279,8 @@ def _ours(study: PublishedStudy, cells: Iterable[Row]) -> Iterator[Placed]:
 
 
 def _series(study: PublishedStudy, placed: Iterable[Placed]) -> Iterator[Series]:
-    """One for all cells that differ only in their workers; decoding on the device has none."""
+    """One for all cells that differ only in their workers. Cells that decode on the device are left
+    out: they have no workers for the model to count."""
     if (factor := study.workers_factor) is None:
         return
     origins: dict[tuple[str, str, int], list[Row]] = {}

@@ -68,7 +68,8 @@ def over_runs(
 
 
 def blocks_of(ranks: Ranks, kind: str) -> dict[int, Blocks]:
-    """The blocks of a kind by round, without rounds in which a rank is missing."""
+    """The blocks of a kind by round, without rounds in which a rank is missing: some of the
+    ranks do not give a rate of all."""
     rounds: dict[int, Blocks] = {}
     for rank, events in ranks.items():
         for block in events.ceilings:

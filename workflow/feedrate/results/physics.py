@@ -68,7 +68,7 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     if peak_tflops is None:
         return Line("unknown", subject, f"{text}; no peak is registered")
     share = product.tflops / peak_tflops
-    text += f", {share:.0%} of the registered {peak_tflops:g}"
+    text += f", {share:.{int(share > 1)}%} of the registered {peak_tflops:g}"
     why = "the device's synchronisation does not wait, or the entry describes another device"
     if share > MOST_OF_PEAK:
         return Line("failed", subject, f"{text}: {why}")

@@ -113,8 +113,8 @@ def _exceeds(rate: Estimate, ceiling: Estimate) -> bool:
 
 
 def _bounds(cell: Row) -> dict[str, Estimate | None]:
-    """`ratios`. Where another cell, not its own ratio, shows that the model alone is not a ceiling,
-    that is as fast as measured or faster by any factor."""
+    """`ratios`. The ratio of the model alone has no upper end (infinity) where another cell shows
+    that it is not a ceiling, and its own interval does not: it is then a lower bound."""
     parts = ratios(cell)
     flagged = "model" in (cell.get("below_rate") or "").split(";")
     if flagged and (model := parts["model"]) and model.high is not None and model.high >= 1:
@@ -170,7 +170,8 @@ def _by_wait(
     """The verdict from a wait that counts without the model alone; None where it is short."""
     waits, serial = _assumed(_wait(cell), cell, lines), _serial(cell)
     # The loader explains the wait if, in parallel, it is hardly faster alone, or, serial, takes as
-    # large a share of each step. A process that computes and waits in turn loses all its waits.
+    # large a share of each step. A process that computes and waits in turn loses all its waits;
+    # with a parallel loader, the model alone must have been measured, even if it decided nothing.
     line = 1 / lines.input_bound_wait_share if serial else lines.headroom
     measured = model is not None and model.low is not None
     counts = _above(loader, line) is False or (_synchronous(cell) and (serial or measured))

@@ -64,8 +64,8 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
         return TrainingArguments(**arguments)
     from optimum.habana import GaudiTrainingArguments
 
-    arguments |= gaudi_arguments(settings, common["output_dir"], warmup_steps)
-    return GaudiTrainingArguments(**arguments)
+    of_gaudi = gaudi_arguments(settings, common["output_dir"], warmup_steps)
+    return GaudiTrainingArguments(**arguments, **of_gaudi)
 
 
 def gaudi_arguments(settings: Settings, folder: str, warmup_steps: int) -> dict[str, Any]:

@@ -188,7 +188,8 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
-        """Set the variables that the Gaudi software reads when torch loads it."""
+        """Set the variables that the Gaudi software reads when torch loads it; write the lists of
+        operations to `folder`."""
         hpu = spec.settings.hpu
         cls.trainer = hpu.trainer
         os.environ |= cls.launch_variables(spec, os.environ)
@@ -310,8 +311,9 @@ class DeviceAdapter(Adapter):
         return partial(all_reduce_gradients, use_hpu_graphs=True)
 
     def serve(self, model: Any, settings: Settings) -> Any:
-        """The model for inference in `hpu.mode`. Raises UnsupportedError for precisions other than
-        fp32 and bf16."""
+        """The model for inference in `hpu.mode`; in lazy mode, passes are replayed as graphs if
+        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for precisions other
+        than fp32 and bf16."""
         if (precision := settings.train.precision) not in ("fp32", "bf16"):
             why = f"{precision} is not available on hpu in inference (allowed: fp32, bf16)"
             raise UnsupportedError(f"train.precision: {why}")

@@ -118,7 +118,7 @@ class MediaDecoder:
             ) from error
 
     def _own(self, rows: int, given: Sequence[torch.Tensor]) -> Batch:
-        """A batch in the types of the host's batches; `given` are the pipeline's, as in `Read`.
+        """A batch in the types of the host's batches, from the outputs of the pipeline's graph.
 
         It needs no copy: the bridge allocates new tensors for every batch and gives them away
         (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge). What is computed here is submitted now:
@@ -166,7 +166,8 @@ class Feed:
         return operator.length_hint(self._order, ENDLESS)
 
     def __iter__(self) -> Iterator[Read]:
-        """The epoch's batches; a smaller one is filled with its last sample."""
+        """The batches of the order that `begin` had last when the first one is read; a smaller one
+        is filled with its last sample."""
         data, true_sizes = self._dataset, self._true_sizes
         for numbers in self._order:
             filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))

@@ -28,8 +28,9 @@ def read(path: Path) -> Iterator[Found]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogError(f"{path.name}: not a record of a run: {error!r}") from None
+    known = {key: value for key, value in figures.items() if value is not None}
     yield Found(
-        metrics=figures if status == "ok" else {},
+        metrics=known if status == "ok" else {},
         cause=CAUSES.get(status, Cause("other error"))._replace(line=why or status),
         label=run,
         device=device,

@@ -91,7 +91,8 @@ class Job:
             self._inside = ""
 
     def metrics(self, split: str) -> dict[str, float]:
-        """The metrics of a split, of several values of a key the last; tables are rounded."""
+        """The metrics of a split: of several values of a key the last. Dicts take precedence over
+        tables, whose numbers are rounded."""
         return self._tables.get(split, {}) | self._dicts.get(split, {})
 
     def found(self) -> Found | None:

@@ -47,7 +47,8 @@ def read(path: Path) -> Iterator[Found]:
 
 
 def _of_state(state: dict[str, Any]) -> Found:
-    """The last entry of the log history that summarises the training."""
+    """The run of a trainer_state.json: the figures are those of the last entry of its log history
+    that summarises the training."""
     history = state.get("log_history")
     entries = history if isinstance(history, list) else []
     summaries = [e for e in entries if isinstance(e, dict) and "train_runtime" in e]

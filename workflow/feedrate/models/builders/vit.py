@@ -160,6 +160,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
             )
         model = load_model(Vit, settings, config, **switches)
     plain = settings.layout == "batch_first" and settings.attention != "flash"
+    # By this name transformers finds our attention; `running_attention` reads its last part.
     own = f"feedrate_{settings.layout}_{settings.attention}"
     model.config._attn_implementation = settings.attention if plain else own
     flops = partial(count_flops, config, settings.head)

@@ -100,7 +100,8 @@ def _alone(line: Line, part: str) -> Rates:
     in the same rounds."""
     found: Rates = {}
     for place, point in enumerate(line.points):
-        row, rate = point.row, getattr(point.row, f"{part}_samples_per_s", None)
+        row = point.row
+        rate = row and getattr(row, f"{part}_samples_per_s")
         if row and rate and row.samples_per_s and (ratio := ratios(asdict(row))[part]):
             low, high = (end and end / ratio.value * rate for end in (ratio.low, ratio.high))
             found[place] = Estimate(rate, low, high)

@@ -48,15 +48,15 @@ def _panel(
             axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
             continue
         step = median(_mean_step(run) for run in mine)
-        share = median(run.data_wait_share or 0.0 for run in mine)
+        waits = median(run.data_wait_share or 0.0 for run in mine)
         slow = [run.step_time_p95_s for run in mine if run.step_time_p95_s is not None]
-        wait, rest = scale * step * share, scale * step * (1 - share)
+        wait, rest = scale * step * waits, scale * step * (1 - waits)
         axes.barh(place, wait, 0.62, **canvas.WAITING)
         axes.barh(place, rest, 0.62, wait, facecolor=canvas.BLUE, edgecolor="white")
         p95 = median(slow) if slow else 0.0
         if slow:
             axes.plot(scale * p95, place, markeredgewidth=2, **canvas.TICK)
-        words = f"{text.seconds(step)}, waits {text.share(share)}"
+        words = f"{text.seconds(step)}, waits {text.share(waits)}"
         canvas.label(axes, words, (scale * max(step, p95), place), fontsize=9)
         canvas.mark(axes, (0, place), f"{names[cell.cell]}: {words}", cell)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])

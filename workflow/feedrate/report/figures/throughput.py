@@ -89,5 +89,6 @@ def _panel(
 
 def _name(settings: PageSettings, line: Line, lines: Sequence[Line]) -> str:
     """The words that distinguish a line in its panel; for published numbers also the device."""
-    here = text.levels_text(differing(settings, line.others, *lines))
-    return (line_name(settings, line, lines) if line.published else here).replace(", ", ",\n")
+    if line.published:
+        return line_name(settings, line, lines).replace(", ", ",\n")
+    return text.levels_text(differing(settings, line.others, *lines)).replace(", ", ",\n")

@@ -16,7 +16,8 @@ CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each claim, those with a measurement first; empty columns are left out."""
+    """A row for each claim, those of the source before ours, and those with a measurement first.
+    Empty columns are left out."""
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
     if not claims:
         return el("p", "The study states no claims.")

@@ -16,7 +16,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         if cell.levels == settings.baseline_of(cell.levels):
             return "the baseline"
         if cell.loss_shift is None:
-            needed = "two repeats of both cells with the same losses and number of samples"
+            needed = "two repeats of both cells that train the same losses on as many samples"
             return f"unknown: this needs {needed} (no smaller last batches)"
         if cell.loss_identical:
             return "equal bit for bit, because the batches are the same: says nothing about quality"

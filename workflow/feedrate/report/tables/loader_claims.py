@@ -14,6 +14,8 @@ ORDER = 45
 TOLERANCE = 0.05
 """Share by which a measured ratio may be below the claimed one: `claim_tolerance` of studies."""
 NOT_STATED = get_args(NotStated)[0]
+STORAGES = ("memory", "local disk", NOT_STATED)
+"""Storages of statements that the rates here can decide; they are of local files."""
 EQUAL_PIXELS = 0.5
 """Levels of 255 by which the pixels of two loaders that do equal work may differ on average."""
 
@@ -54,8 +56,8 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
 
 def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
     """Where a statement holds on a device with these valid runs, or why that is unknown."""
-    if claim.storage == "cloud storage":
-        return "Cannot tell: it is about cloud storage, which is not measured here."
+    if claim.storage not in STORAGES:
+        return f"Cannot tell: it is about {claim.storage}, which is not measured here."
     known = {str(c.levels["loader"]): d for c in cells if (d := c.pixel_mean_abs_diff) is not None}
     one, other = known.get(claim.loader), known.get(claim.over)
     if one is not None and other is not None and one - other > EQUAL_PIXELS:

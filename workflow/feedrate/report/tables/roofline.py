@@ -58,7 +58,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         "Model-only / predicted": lambda cell: share(cell, cell.model_samples_per_s),
         "Limited by": lambda cell: cell.verdict or text.DASH,
     }
-    tried = cell_table(settings, inputs.cells(settings.study), columns)
+    tried = cell_table(settings, inputs.tried(settings.study), columns)
     works = {one.work.model: one.work for one in predictions if one.work}
     return join(tried, *(_by_part(one) for one in works.values()))
 
