@@ -295,7 +295,7 @@ class LevelSettings:
         if model.name == first.name or model.checkpoint != first.checkpoint:
             return made
         # A level with another model does not start from the weights of the study's model.
-        weights = {"checkpoint": None, "revision": None}
+        weights: dict[str, str | None] = {"checkpoint": None, "revision": None}
         if self._config.checkpoint_model == model.name:
             weights["checkpoint"] = self._config.checkpoint
             weights["revision"] = self._config.checkpoint_revision

@@ -115,6 +115,11 @@ def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     if wide:
         names = each_name(study, [cell.levels for cell in wide])
         said = text.listed(map(text.with_remark, names, (text.share(c.spread) for c in wide)))
+        if len(said) > 2 * LONG:
+            spreads = [cell.spread or 0.0 for cell in wide]
+            ends = " to ".join(dict.fromkeys(map(text.share, (min(spreads), max(spreads)))))
+            ran = sum(cell.ok_runs > 1 for cell in cells)
+            said = f"{len(wide)} of {ran} settings (by {ends})"
         found.append(f"Two runs of one setting may differ by more than the study allows: {said}.")
     return " ".join(found), [*disturbed, *wide]
 
@@ -176,7 +181,8 @@ def each_name(study: StudySettings, cells: Sequence[dict[str, Level]]) -> list[s
     """The cells' names, each with the levels of all factors that one of them needs."""
     named = set[str]().union(*(notable(study, levels) for levels in cells))
     kept = [{k: v for k, v in levels.items() if k in named} for levels in cells]
-    return [text.levels_text(levels).replace(", ", " with ") for levels in kept]
+    parts = [[f"{k} = {level_text(v)}" for k, v in levels.items()] or [""] for levels in kept]
+    return [" with ".join(filter(None, (one, text.listed(rest)))) for one, *rest in parts]
 
 
 def several(study: StudySettings, cells: Sequence[dict[str, Level]]) -> str:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from feedrate.config.values import Level, level_text
 from feedrate.jobs.events import NOT_TRIED
+from feedrate.results.statistics import ratio_text
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -55,8 +56,8 @@ def rate(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio with two decimals."""
-    return DASH if value is None else f"{TIMES}{value:.2f}"
+    """A ratio with its sign: two decimals, from 10 on three digits."""
+    return DASH if value is None else f"{TIMES}{ratio_text(value)}"
 
 
 def share(value: float | None) -> str:
@@ -81,7 +82,9 @@ def interval(low: float | None, high: float | None) -> str:
 
 def ratio_interval(low: float | None, high: float | None) -> str:
     """An interval of a ratio as `1.05 to 1.12`; empty where there is none (a cell over itself)."""
-    return "" if low is None or high is None or low == high else f"{low:.2f} to {high:.2f}"
+    if low is None or high is None or low == high:
+        return ""
+    return f"{ratio_text(low)} to {ratio_text(high)}"
 
 
 def with_remark(words: str, remark: str) -> str:

@@ -36,6 +36,11 @@ class Estimate(NamedTuple):
     high: float | None
 
 
+def ratio_text(value: float) -> str:
+    """A ratio for readers: 0.97, 1.28, 12.7, 1,248."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:,.{int(value < 99.95)}f}"
+
+
 class Noise(NamedTuple):
     """Standard deviation of ln(rate) between runs of a cell, and its degrees of freedom."""
 

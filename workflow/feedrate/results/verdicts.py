@@ -14,6 +14,7 @@ from feedrate.results.statistics import (
     assumed_noise,
     median_interval,
     ratio_interval,
+    ratio_text,
 )
 from feedrate.results.tables import Row
 
@@ -286,8 +287,9 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     alone = []
     for name in ("model", "loader"):
         if ratio := parts[name]:
-            ends = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
-            alone.append(f"the {name} alone runs at {ratio.value:.2f} times{ends}")
+            value, *ends = (end and ratio_text(end) for end in ratio)
+            within = f" ({' to '.join(ends)})" if all(ends) else ""
+            alone.append(f"the {name} alone runs at {value} times{within}")
     if alone:
         rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
         of = "training in the same rounds" if rounds else "the window"

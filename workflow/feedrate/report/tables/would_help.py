@@ -15,6 +15,11 @@ ORDER = 135
 
 HEADS = ("Change", "Rule", "Before (samples/s)", "Predicted", "Measured later", "Error")
 
+NONE = (
+    "There is no prediction here: each change that the rules cover had already run, or needs the "
+    "time of a part that no run has measured."
+)
+
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A sentence for each cell with virtual speed-ups; then the predictions by the day on which
@@ -31,6 +36,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     for day, outcomes in text.grouped(found.outcomes, lambda one: one.made_at[:10]).items():
         lines.append(group_row(f"{day}: {_summary(outcomes)}", len(HEADS)))
         lines += [_row(settings, one) for one in outcomes]
+    if not lines:
+        return join(*gains, el("p", NONE))
     return join(*gains, el("p", _summary(found.outcomes)), table(HEADS, lines))
 
 
