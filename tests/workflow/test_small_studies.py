@@ -39,8 +39,11 @@ class Cut:
 
 STUDIES = {
     "gaudi-accelerations": Cut(
-        kept={"technique": ("baseline", "eager")},
-        cells={"technique=baseline": "ok", "technique=eager": "unsupported"},
+        kept={"network": ("bridgetower",), "technique": ("baseline", "eager")},
+        cells={
+            "network=bridgetower~technique=baseline": "ok",
+            "network=bridgetower~technique=eager": "unsupported",
+        },
         pages=("tables/window.html", "figures/ladder.svg", "tables/training.html"),
     ),
     "bridgetower-speedups": Cut(

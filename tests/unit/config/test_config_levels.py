@@ -10,11 +10,12 @@ from feedrate.data.manifest import store_spec
 LADDER = "studies/gaudi-accelerations.yaml"
 
 
-def cells(project, device):
+def cells(project, device, network="bridgetower"):
+    """The settings of a device's cells, by technique."""
     return {
         str(spec.levels["technique"]): spec.settings
         for spec in make_plan(project).runs.values()
-        if spec.device == device
+        if (spec.device, spec.levels["network"]) == (device, network)
     }
 
 
@@ -22,11 +23,12 @@ def cells(project, device):
 def ladder(copy):
     """The plan's settings by level, on a device."""
 
-    def ladder(device, count=None):
+    def ladder(device, count=None, network="bridgetower"):
         if count is not None:
             h100 = "h100:\n  label: H100\n  kind: cuda\n  count: "
             copy.edit("devices.yaml", (f"{h100}8", f"{h100}{count}"))
-        return cells(copy.load(studies=["gaudi-accelerations"], devices=[device]), device)
+        project = copy.load(studies=["gaudi-accelerations"], devices=[device])
+        return cells(project, device, network)
 
     return ladder
 
@@ -49,8 +51,8 @@ def test_the_same_level_is_another_bundle_on_another_kind(ladder):
     assert found["graphs"].hpu.hpu_graphs_for_training
     assert found["bf16-lists"].hpu.autocast_fp32_ops == ["embedding", "nll_loss", "log_softmax"]
     assert found["last-batch-filled"].loader.last_batch == "fill"
-    assert found["vit-non-blocking"].hpu.non_blocking_data_copy
-    assert not found["vit-non-blocking"].loader.non_blocking
+    assert found["non-blocking"].hpu.non_blocking_data_copy
+    assert not found["non-blocking"].loader.non_blocking
 
 
 def test_options_of_exchange_are_for_several_devices(ladder):
@@ -66,9 +68,10 @@ def test_a_smaller_last_batch_is_for_one_device(ladder):
 
 
 def test_copies_are_compared_on_the_models_that_the_source_names(ladder):
-    found = ladder("gaudi2")
     for model in ("vit", "swin"):
-        plain, copies = found[model], found[f"{model}-non-blocking"]
+        found = ladder("gaudi2", network=model)
+        assert set(found) == {"baseline", "non-blocking"}
+        plain, copies = found["baseline"], found["non-blocking"]
         assert plain.model == copies.model
         assert plain.model.name == model
         assert plain.train == copies.train
@@ -110,7 +113,7 @@ def test_every_level_is_run_or_unsupported_on_every_kind(copy):
         ("      baseline: {}\n", "", "factors.technique.bundles.baseline: missing, but required"),
         ("    label: technique\n", "    label: technique\n    sets: loader.workers\n",
          "factors.technique: it needs either `sets`"),
-        ("published: [g", "within: [size]\npublished: [g", "within[0]: 'size' is not allowed"),
+        ("within: [network]", "within: [size]", "within[0]: 'size' is not allowed"),
     ],
 )  # fmt: skip
 def test_a_wrong_bundle_is_told(copy, old, new, said):

@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (3010, "144ba1b81ff9915ca4a13813961c3be2bcdcd1e72e65afbc7a3c8db96cfd0f16")
+ALL_STUDIES = (3010, "8d15ac94770baf13fbb8a4899d51cf9113286c28e23a6287b906a971d46a6085")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

@@ -80,10 +80,7 @@ def test_disturbed_cells_say_by_what(project, inputs):
 
 def test_many_cells_that_vary_are_counted(project, inputs):
     cell = next(cell for cell in inputs.cells(STUDY) if cell.status == "ok")
-    many = [
-        replace(cell, cell=f"workers={n}", levels={**cell.levels, "workers": n}, spread=n / 100)
-        for n in range(11, 31)
-    ]
+    many = [replace(cell, cell=f"workers={n}~decode=host", spread=n / 100) for n in range(11, 31)]
     cells = [replace(one, noisy=one.spread > 0.15, ok_runs=3) for one in many]
     words, wide = noise(study_of(project), cells)
     assert words.endswith(": 15 of 20 settings (by 16% to 30%).")

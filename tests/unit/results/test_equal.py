@@ -53,8 +53,10 @@ def test_a_better_loss_departs_too():
     assert (found["loss_departs"], found["loss_shift"]) == (True, pytest.approx(-0.5))
 
 
-def test_another_sum_of_losses_is_not_compared():
-    found = departed({A: runs(1.0, 1.2, losses="own"), B: runs(2.0, 2.2, losses="all")})[B]
+@pytest.mark.parametrize("changed", [{"losses": "all"}, {"model": "vit-tiny"}])
+def test_another_sum_of_losses_or_another_model_is_not_compared(changed):
+    common = {"losses": "own", "model": "flava-tiny"}
+    found = departed({A: runs(1.0, 1.2, **common), B: runs(2.0, 2.2, **common | changed)})[B]
     assert {found[name] for name in ("loss_shift", "loss_departs", "loss_identical")} == {None}
 
 

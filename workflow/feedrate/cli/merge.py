@@ -177,9 +177,8 @@ def refuse_duplicates(sites: Sequence[Site]) -> None:
 
 
 def name_devices(sites: Sequence[Site]) -> None:
-    """Name each site's devices in the merged results: the first site that has a device keeps its
-    name, so that published numbers and claims apply to it; others add their own name. All that is
-    merged looks its names up here, so this comes first."""
+    """Name each site's devices before they are merged: the first site that has a device keeps its
+    name, so that published numbers and claims apply to it; others add their own name."""
     names: list[str] = []
     for site in sites:
         for device in dict.fromkeys(key[1] for key in site.plan.runs):
@@ -334,8 +333,7 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
             yield device, "cards", f"{spec.count} on {counted(spec.nodes, 'host')}"
             if key in shared:
                 used = msgspec.to_builtins({"settings": spec.settings, "protocol": timed})
-                for what, value in flat(used):
-                    yield f"{study} {device}", what, str(value)
+                yield from ((f"{study} {device}", what, str(one)) for what, one in flat(used))
         for what, value in flat(made):
             if what not in NOT_FACTS and value not in ("", None, [], {}):
                 shown = f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -172,7 +172,7 @@ class _Claims:
         """What may have disturbed the runs of these cells: a sentence for each kind of cause."""
         kinds: dict[str, list[str]] = {}
         for run in (run for ref in refs for run in self._runs(ref) if run["status"] == "ok"):
-            for cause in SENTENCE_END.split(run.get("disturbed") or ""):
+            for cause in filter(None, SENTENCE_END.split(run.get("disturbed") or "")):
                 kinds.setdefault(SHARE.sub("", cause), []).append(cause)
         causes = " ".join(map(merge_causes, kinds.values()))
         return f" A run may have been disturbed. {causes}" if causes else ""

@@ -255,12 +255,12 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     repeats or, where that is larger, the median range of the cells that are compared with it; so
     two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. It
     takes two repeats in common, trained on as many samples. Cells that keep an epoch's smaller last
-    batch see an unknown number of samples and are not compared, nor are cells that train other
-    losses. `loss_identical`: all losses of all common repeats are equal bit by bit, because the
-    batches are."""
+    batch see an unknown number of samples and are not compared, nor are cells that train another
+    model or other losses. `loss_identical`: all losses of all common repeats are equal bit by bit,
+    because the batches are."""
     known = (runs["status"] == "ok") & runs["loss_end"].notna()
     ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
-    seen = ["repeat", "trained", "losses"]
+    seen = ["repeat", "trained", "losses", "model"]
     ends = ends.assign(trained=trained_samples(ends))[[*KEY, *seen, "loss_end", "loss_digest"]]
     losses = ends.groupby(KEY)["loss_end"]
     ranges = (losses.max() - losses.min())[losses.size() >= FEWEST]
