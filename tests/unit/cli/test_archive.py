@@ -219,6 +219,8 @@ def test_scores_of_a_run_that_failed_are_told(archived, tmp_path, monkeypatch, c
     scored = with_checksums(archived, tmp_path / "scored.zip", changes)
     _, told = verify(archived.parent, monkeypatch, capsys, scored)
     assert "taken as they are, because scoring needs the weights: 1 quality.json" in told.out
+    monkeypatch.setattr("feedrate.cli.verify.make_again", lambda *_: None)
+    monkeypatch.setattr("feedrate.cli.verify.differences", lambda *_: ())
     changes |= {f"{RUN}/outcome.json": json.dumps(outcome).encode()}
     failed = with_checksums(archived, tmp_path / "failed.zip", changes)
     code, told = verify(archived.parent, monkeypatch, capsys, failed)

@@ -47,7 +47,7 @@ def test_published_lines_use_only_the_headline_edition(shown):
     assert lines.point_status(h100, h100.points[1]) == text.DASH
     found = lines.published_lines(shown, "decode")
     h100 = next(line for line in found if line.device == "h100")
-    assert lines.point_status(h100, h100.points[1]) == "/", "it cannot decode"
+    assert lines.point_status(h100, h100.points[1]) == "not supported", "it cannot decode"
 
 
 def test_names_of_cells_hold_only_the_levels_that_differ(inputs):

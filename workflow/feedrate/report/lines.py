@@ -254,9 +254,9 @@ def line_name(study: StudyContext, line: Line, lines: Sequence[Line], *details: 
 
 def point_status(line: Line, point: Point) -> str:
     """The text in place of a missing number."""
-    if point.status == "unsupported":
-        return "/"
-    return DASH if line.published else state(point.status, point.row.cause if point.row else "")
+    if line.published and point.status != "unsupported":
+        return DASH
+    return state(point.status, point.row.cause if point.row else "")
 
 
 def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
