@@ -287,9 +287,9 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     alone = []
     for name in ("model", "loader"):
         if ratio := parts[name]:
-            value, *ends = (end and ratio_text(end) for end in ratio)
-            within = f" ({' to '.join(ends)})" if all(ends) else ""
-            alone.append(f"the {name} alone runs at {value} times{within}")
+            value, low, high = ratio
+            ends = f" ({ratio_text(low)} to {ratio_text(high)})" if low and high else ""
+            alone.append(f"the {name} alone runs at {ratio_text(value)} times{ends}")
     if alone:
         rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
         of = "training in the same rounds" if rounds else "the window"

@@ -2,6 +2,8 @@
 
 import math
 
+from matplotlib.ticker import MaxNLocator
+
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
@@ -40,7 +42,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         name = f"{names[key]}, repeat {trace.run.repeat}"
         canvas.mark(axes, (last.step, last.loss or 0.0), f"{name}: {words}", trace.run)
     axes.set_xlabel("optimizer step")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     axes.set_ylabel("training loss")
     axes.grid(axis="x", visible=True)
     if len(keys) <= canvas.FEW:  # a legend with more would hide the curves
