@@ -94,7 +94,7 @@ check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json (PICTURES: your JPEG files)
 	@$(if $(PICTURES),FEEDRATE_BENCH_PICTURES='$(abspath $(PICTURES))') $(BIN)/python -m benchmarks $(ARGS)
 
-ledger: $(DEV_READY) ## Predict changes of settings, make them, and show the errors (15 minutes)
+ledger: $(DEV_READY) ## Predict changes of settings, make them, and show the errors (17 minutes)
 	@$(BIN)/python -m benchmarks.ledger $(ARGS)
 lab: $(DEV_READY) ## Plant faults in small trainings and count which of them the verdicts name
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.lab $(ARGS)

@@ -41,7 +41,7 @@ def test_the_baseline_of_every_study_fits_on_every_card(copy, project):
         ("rtx-4090", 4, "large"),
         ("l4", 2, "large"),
         ("t4", 8, "base"),
-        ("cpu", 8, "tiny"),
+        ("cpu", 6, "tiny"),
     ],
 )
 def test_the_batch_follows_from_the_memory(project, device, batch, size):

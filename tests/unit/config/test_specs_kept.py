@@ -11,8 +11,8 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
-DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (3010, "8d15ac94770baf13fbb8a4899d51cf9113286c28e23a6287b906a971d46a6085")
+DEFAULT = (13, "c960f08cdd76543800eb710dfe8023e8cccdc062686559835a3d8a80fa1ae372")
+ALL_STUDIES = (3010, "a74ad508b28e439a82f10ab67fee7a37559c0ff906000d5364b3a6890ab01c9b")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

@@ -5,7 +5,7 @@ import pytest
 from report_rows import RATES
 from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.report.answers import answer, recommended_cell
+from feedrate.report.answers import REPEAT, TOO_NOISY, answer, recommended_cell
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import Inputs, Results
 
@@ -147,6 +147,17 @@ def test_an_undecided_device_says_between_which_settings_and_what_would_decide(p
     assert found.headline == "CPU: undecided between workers = 1 and 2."
     assert found.detail.startswith(why)
     assert "repeats: auto" in found.detail
+    assert found.to_do == REPEAT
+
+
+def test_more_repeats_than_a_call_makes_are_not_advised(project, cells):
+    many = [
+        msgspec.structs.replace(c, repeats_to_decide=63 if c.open else None)
+        for c in undecided(cells, (1, 2), "Undecided; about 66 repeats of each would decide.")
+    ]
+    found = answer(study_of(project), Results(many), "cpu")
+    assert found.to_do == TOO_NOISY
+    assert "more than repeats: auto makes (at most 12" in found.detail
 
 
 def test_undecided_settings_are_named_by_all_levels_in_which_they_differ(project, cells):

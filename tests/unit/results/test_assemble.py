@@ -111,7 +111,7 @@ def test_another_training_job_makes_the_run_invalid(tmp_path, jobs):
     outcome = make_outcome(machine_before={"other_training_jobs": jobs})
     record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)
     assert record.status == "invalid"
-    assert "Other jobs of feedrate ran" in record.cause
+    assert "Other processes of feedrate ran" in record.cause
 
 
 def test_a_silent_fallback_makes_a_run_invalid(tmp_path):

@@ -5,9 +5,11 @@ from record_builder import make_measurement, make_spec
 
 from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
-from feedrate.results.conformity import Evidence, disturbances, undisturbed
+from feedrate.results.conformity import Evidence, disturbances, head_starts, undisturbed
 from feedrate.results.record import Outcome
+from feedrate.results.schema import Ceilings
 from feedrate.results.settings import DeviceFacts
+from tiny_spec import tiny_spec
 
 GOOD = {
     "start": Start(rank=0, world_size=1, device_model="NVIDIA H100 80GB HBM3"),
@@ -353,6 +355,33 @@ def test_what_disturbs_and_what_may(readings, certain, possible):
     assert passed is not bool(certain)
     assert all(sentence in told for sentence in found[0] or found[1])
     assert ("No disturbance" in told) is (certain + possible == 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "loader", "of_epoch", "loader_ratio", "share"),
+    [
+        ("cpu", {"workers": 16}, 60, None, 45),  # 32 batches at the start, 14 at the end, of 40
+        ("cpu", {"workers": 16}, 80, None, 0),  # the epoch is long enough
+        ("cpu", {"workers": 16}, 46, None, 80),  # it ends with the window
+        ("cpu", {"workers": 16}, 6, None, 0),  # the window begins with an epoch
+        ("cpu", {"workers": 0}, 46, None, 0),
+        ("cpu", {"workers": 2}, 46, None, 10),
+        ("cpu", {"workers": 2}, 60, None, 0),
+        ("cpu", {"workers": 16}, 60, 2.0, 45),  # on a CPU it takes the model's cores
+        ("cuda", {"workers": 16}, 60, 2.0, 0),
+        ("cuda", {"workers": 16}, 60, 0.9, 45),
+        ("cpu", {"workers": 16}, None, None, 0),
+    ],
+)
+def test_batches_that_were_loaded_before_the_window_are_told(
+    kind, loader, of_epoch, loader_ratio, share
+):
+    spec = tiny_spec(kind=kind, loader=loader)
+    measured = make_measurement(steps=40, warmup_steps=6, steps_per_epoch=of_epoch)
+    told = head_starts(spec, measured, Ceilings(loader_ratio_low=loader_ratio))
+    assert [f" {share}% of the window's batches" in sentence for sentence in told] == [True] * bool(
+        share
+    )
 
 
 def test_a_run_without_readings_was_disturbed_by_nothing_known():

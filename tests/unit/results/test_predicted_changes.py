@@ -198,6 +198,8 @@ def test_gains_are_said_in_a_phrase_for_each_stage_and_share():
     [
         (Estimate(1.31, 1.27, 1.35), "gains 31% ± 4%"),
         (Estimate(1.01, 0.99, 1.03), "gains nothing measurable (-1% to 3%)"),
+        (Estimate(1.00, 0.90, 1.10), "gains nothing measurable (-10% to 10%)"),
+        (Estimate(1.12, 0.93, 1.35), "gains 12% or nothing (-7% to 35%)"),
         (Estimate(1.31, None, None), "gains 31%, measured once"),
     ],
     ids=str,

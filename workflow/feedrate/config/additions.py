@@ -73,8 +73,8 @@ def with_page(study: Study, name: str, imports: list[Import]) -> Study:
 
 
 def read_searched(root: Path, studies: Mapping[str, Study]) -> Searched:
-    """The levels that these studies do not list. Raises ConfigError for a damaged file, and for a
-    searched factor whose levels are no whole numbers."""
+    """The levels that searches have added to these studies. Raises ConfigError for a damaged file,
+    and for a searched factor whose levels are not whole numbers."""
     found = read_added(root, paths.SEARCHED, Searched, {})
     searched: Searched = {}
     for name, study in studies.items():

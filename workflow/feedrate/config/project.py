@@ -136,7 +136,8 @@ def study_names(root: Path) -> list[str]:
 
 
 def with_all_studies(root: Path, project: Project) -> Project:
-    """The same with every study under `root`. Raises ConfigError for an error in one of them."""
+    """The project with all studies under `root`, on the registry's first device. Raises ConfigError
+    for an error in one of them."""
     chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
     return load_project(root, msgspec.to_builtins(project.config) | chosen)
 

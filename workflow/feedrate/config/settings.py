@@ -10,7 +10,7 @@ Task = Literal["training", "inference"]
 Decode = Literal["reference", "host", "cache", "device"]
 """How JPEG files are decoded; feedrate.loading has the code of each."""
 Storage = Literal["warm", "cold"] | Positive | UnsetType
-"""Where files are read from: memory, the disk, or late by so many ms; unset: as it happens."""
+"""How files are read: from memory, from the disk, or this many ms late; unset: as they are."""
 
 BUILDERS = "feedrate.models.builders"
 """The package of the models, one file each."""

@@ -127,7 +127,7 @@ class Sources(Strict, kw_only=True):
 def read_sheets(
     root: Path, studies: Mapping[str, Study], published: Mapping[str, Iterable[Published]]
 ) -> dict[Name, Sheet]:
-    """All sheets under `root`. Raises ConfigError, also if a study or a number names another."""
+    """All sheets under `root`. Raises ConfigError, also for a sheet that is named but missing."""
     sheets: dict[Name, Sheet] = read_added(root, SHEETS, dict[Name, Sheet], {})
     wrong = Findings(SHEETS)
     for name, sheet in sheets.items():

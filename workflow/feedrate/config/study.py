@@ -259,7 +259,7 @@ class Published(Strict, kw_only=True):
     source: Annotated[Text, about("Title or address of the source.")]
     protocol: Annotated[str, about("How it was measured, and what the source omits.")] = ""
     sheet: Annotated[str, about("Entry of sheets.yaml: what the source says about the run.")] = ""
-    headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
+    headline: Annotated[bool, about("Whether claims and comparison tables use this row.")] = False
 
 
 def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: Study) -> None:

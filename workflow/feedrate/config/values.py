@@ -167,13 +167,13 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
 
 
 def subset(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRow:
-    """A `kind` with `others`, and else the values of `whole` in its fields of the same name."""
+    """A `kind` with the values `others`; other fields have those of `whole` by the same names."""
     names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
     return kind(**{name: getattr(whole, name) for name in names} | others)
 
 
 def convert_text(text: str, kind: type[T], origin: str) -> T:
-    """`convert` for a mapping as JSON, or as a Python literal: so Snakemake prints a dict param."""
+    """`convert` for a mapping as JSON, or as a Python literal, as Snakemake prints a dict param."""
     import ast  # only jobs need it, and planning is to stay light
 
     try:

@@ -49,7 +49,7 @@ Examples = GeneratedExamples | LocalExamples | HubExamples
 
 
 OWN_COLUMNS = ("image", "sample_id", "split", "origin")
-"""Columns that the suite makes itself; of a hub dataset, the first may be another one of theirs."""
+"""Columns that the suite makes itself; a hub dataset may map the first to a column of its own."""
 
 FEWEST_ROWS = 480
 """Training rows of the generated dataset, where that is enough."""

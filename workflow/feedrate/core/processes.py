@@ -79,7 +79,7 @@ def is_alive(process: psutil.Process) -> bool:
 def listed_descendants(root: psutil.Process) -> list[psutil.Process]:
     """The processes below `root` that main threads started, as the kernel lists them. psutil reads
     every process of the host to find them, which takes milliseconds on a small host: too long for a
-    timed window. It is used only if the kernel lists no children."""
+    timed window. psutil is used only if this kernel has no such lists."""
     found = [root]
     for parent in found:  # grows while it is read
         pid = str(parent.pid)

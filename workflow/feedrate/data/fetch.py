@@ -79,8 +79,8 @@ def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """At most `limit` rows per image, in their order: those with the smallest rank, where one that
-    is no number comes last, or, without ranks, the first."""
+    """At most `limit` rows per image, in their order: those with the smallest ranks or, if there
+    are none, the first. A rank that is not a number comes last."""
     by_image: dict[str, list[int]] = {}
     for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
         by_image.setdefault(rows[position]["image"], []).append(position)

@@ -173,7 +173,7 @@ def store_spec(settings: Settings) -> StoreSpec | None:
 
 
 def store_folder(settings: Settings, prepared: Path) -> Path | None:
-    """The folder of that store."""
+    """The folder of the store that a run with these settings reads; None: it reads no store."""
     spec = store_spec(settings)
     return prepared.parent / "store" / spec.key if spec else None
 

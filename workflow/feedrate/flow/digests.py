@@ -293,8 +293,8 @@ class Attempts:
         return number + (self._disturbed_attempt(spec) == number)
 
     def has_ended(self, spec: RunSpec, source: str) -> bool:
-        """Whether the run has a result, with its settings of now, the data of now (if they are
-        there) and code of the digest `source`, and nothing disturbed it."""
+        """Whether the run has a result of its current settings, the current data (if they are here)
+        and code with the digest `source`, and nothing disturbed it."""
         try:
             outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
             tried = not str(outcome["cause"]).startswith(NOT_TRIED)

@@ -280,7 +280,7 @@ def refusal(command: str) -> str:
 
 
 def _too_long(job: Any, tries: int) -> str:
-    """That a try's time limit is above the partition's: Slurm would let the job wait for ever."""
+    """Why a try's limit exceeds the partition's, so that the job would never start; else empty."""
     partition = job.resources.get("slurm_partition")
     longest = slurm.longest_min(str(partition)) if partition else None
     if longest is None:

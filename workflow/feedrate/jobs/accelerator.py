@@ -61,7 +61,7 @@ def accelerator(
     """One emulated accelerator; it sends its start, and then its steps, to the parent. `step_s` are
     replayed in turn."""
     batches = path.batches(dataset, order)
-    # The first batches of all workers come at once. They count as nothing that was made later.
+    # The first batches of all workers are ready at once, so they are taken before the window.
     for _ in range(path.round_size):
         next(batches)
     pipe.send(None)
@@ -69,8 +69,8 @@ def accelerator(
 
 
 def take_batches(batches: Iterable[Any], step_s: Sequence[float], until_s: float) -> list[Step]:
-    """Take batches until `until_s`: wait for one, be busy, ask for the next. What a pause takes too
-    long counts as idle: a process without a core submits late."""
+    """Take batches until `until_s`: wait for one, be busy, ask for the next. The excess of a pause
+    that takes too long counts as idle: a process without a core submits late."""
     steps: list[Step] = []
     paces, taken, asked_s = cycle(step_s), iter(batches), perf_counter()
     while asked_s < until_s:

@@ -88,8 +88,8 @@ class EndlessBatches:
 
 class Pipeline:
     """A loader whose worker processes are stopped (SIGSTOP) outside of `running`, so that nothing
-    else that is measured shares its cores with them. Threads cannot be stopped: after a block they
-    fill their buffers first; `ahead` says how many batches the next block gets for nothing."""
+    else that is measured shares its cores with them. Threads cannot be stopped: they fill their
+    buffers after a block, and `ahead` says for how many steps the next block has batches."""
 
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: EndlessBatches) -> None:
         """Start the workers, take the first batch and stop them."""

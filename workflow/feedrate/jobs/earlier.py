@@ -28,7 +28,7 @@ from feedrate.jobs.run_lock import Holder, LockEntry
 
 TIMEOUT = "TIMEOUT"
 NEAR_MIN = 1.0
-"""A job that is stopped this shortly before its limit ran into it: a site may signal early."""
+"""A job that is stopped this close to its limit has reached it: a site may signal early."""
 
 Parts = dict[str, dict[str, Any]]
 """Settings by part and key, as plain values."""

@@ -178,8 +178,8 @@ class Host:
         return open_path(self._device, changed.settings.loader)
 
     def decodes(self, level: Level, dataset: Any) -> bool:
-        """Whether a level decodes the same rows at each of two draws, by the decoder's own marks; a
-        form of a library that records no stage is not asked."""
+        """Whether a level decodes the same rows again at a second draw, as its spans show; true
+        without a test for a form of a library that records no stage."""
         from torch.utils.data import BatchSampler
 
         from feedrate.loading.stages import EVERY, Recorder

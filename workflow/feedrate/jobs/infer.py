@@ -108,8 +108,8 @@ def wait_for_ranks(rank: int, world_size: int) -> None:
 
 @contextmanager
 def compiling_anew(run: Path) -> Iterator[None]:
-    """Hide from torch.compile what earlier runs compiled, so that each first pass compiles: into a
-    folder in `run`, with the C++ headers, which a machine's runs otherwise share."""
+    """Hide from torch.compile what earlier runs compiled, so that each first pass compiles. The
+    code, and the C++ headers that a machine's runs otherwise share, go to a folder in `run`."""
     from torch._inductor import codecache
 
     with TemporaryDirectory(dir=run) as folder:

@@ -238,7 +238,8 @@ def restore(run: Path, outcome: dict[str, Any]) -> None:
 
 
 def _is_wanted(run: Path) -> bool:
-    """Whether the result is newer than this driver, or in no record: its driver died before."""
+    """Whether the result is newer than this driver or, unless runs are forced, than its record:
+    then its driver died before it was parsed."""
     since = os.environ.get(variables.DRIVER_SINCE)
     try:
         finished_s = (run / FINISHED).stat().st_mtime

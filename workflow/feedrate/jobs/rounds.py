@@ -120,12 +120,18 @@ class Session:
         try:
             return 0.0 if kind in self._failed else action()
         except Exception as error:
-            told, about = classify(error)._asdict(), f"ceiling {kind}"
-            del told["infrastructure"]
-            self._log.write(events.Note(rank=self._log.rank, about=about, **told))
+            failure, about = classify(error), f"ceiling {kind}"
+            note = events.Note(
+                rank=self._log.rank,
+                about=about,
+                type=failure.type,
+                message=failure.message,
+                out_of_memory=failure.out_of_memory,
+            )
+            self._log.write(note)
             self._failed.add(kind)
             if self._ranks > 1 and kind not in APART:
-                raise CutOffError(f"{about}: {told['message']}") from error
+                raise CutOffError(f"{about}: {failure.message}") from error
             return 0.0
 
     def _start(self, kind: str, make: Callable[[], Part]) -> None:

@@ -74,8 +74,8 @@ def _by_group(data: NDArray[Any], groups: ArrayLike | None) -> tuple[NDArray[Any
 
 def share_interval(hits: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
     """Share of `hits` (n,) with Wilson's interval (1927), which has a width for any share. Hits
-    with one number in `groups` (n,) count as so many independent ones as have the same variance
-    (Korn and Graubard 1998); if none or all are right, one in each group counts."""
+    that share a number in `groups` (n,) count as the number of independent hits with the same
+    variance (Korn and Graubard 1998); if none or all are right, each group counts as one hit."""
     data = np.asarray(hits, dtype=float)
     sums, counts = _by_group(data, groups)
     share = float(data.mean())

@@ -138,7 +138,7 @@ class MeteredTrainer(_TRAINER):
     """Mixin that adds the loading path, and the meter and sharding unless they are None.
 
     `numbered`: the dataset must know a sample's epoch. `fills`: an epoch's incomplete step is
-    filled. `plugin`: that of `sharding`. `scalars`: parameters without a dimension before that.
+    filled. `plugin`: that of `sharding`. `scalars`: the parameters that `give_shapes` has changed.
     """
 
     meter: Meter | None = None

@@ -185,7 +185,7 @@ class ThreadPath(FedPath, HostPath):
 def in_order(
     pool: ThreadPoolExecutor, make: Callable[[Asked], Made], order: Iterable[Asked], ahead: int
 ) -> Generator[Made]:
-    """The results of the pool's threads for each item, so many ahead. The pool ends with it."""
+    """The results of `make` in order, `ahead` of them early. The pool ends with the generator."""
     waiting: deque[Future[Made]] = deque()
     try:
         for asked in order:
@@ -206,9 +206,9 @@ class DevicePath(FedPath):
     maker = f"{setting}: the decoder on the device"
 
     def __init__(self, feed: Callable[..., Feed], *, ready_batches: int, timeout_s: float) -> None:
-        """`feed`: a decoder for a dataset and the size of its largest batch, shared by no two
-        loaders, which prepares `ready_batches` ahead: batches on the device, as of `collate`, that
-        later ones do not change."""
+        """`feed` makes a decoder from a dataset and the size of its largest batch; loaders do not
+        share one. The decoder prepares `ready_batches` ahead. Its batches are on the device, have
+        the form that `collate` gives, and are not changed by later ones."""
         self.feed, self.round_size, self.timeout_s = feed, ready_batches, timeout_s
 
 

@@ -113,7 +113,7 @@ class FirstBatch:
             self._table.share_memory_()
 
     def fill(self, room: torch.Tensor, numbers: Sequence[int], write: Write) -> bool:
-        """Whether the slot `room` has the first batch, which it fills. Raises what a row raises."""
+        """Fill `room` if it is the first batch's slot; return whether it is. Raises row errors."""
         info = get_worker_info()
         slot = (room.data_ptr() - self._batches.data_ptr()) // self._batches[0].nbytes
         with self._lock:

@@ -44,7 +44,7 @@ _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
 _own = threading.local()
-"""A worker that is a thread has a part of its own, `process`; `left_out` while its sample is."""
+"""Of a worker thread: `process`, its part; `left_out`, true while its sample is not recorded."""
 
 
 class Recorder:
@@ -61,8 +61,8 @@ class Recorder:
         """Spans of each process before the present recording."""
 
     def attach(self, process: int, *, thread: bool = False) -> "Process":
-        """Make this process, or only this thread, the one of this number, 0 being the one that
-        trains."""
+        """Register this process, or only this thread, under the number `process`; 0 is the process
+        that trains."""
         global _here  # spans are far from whoever holds the recorder
         log, counts, caused_s, switch = (memory.numpy() for memory in self._shared)
         attached = Process(log[process], counts[process:], caused_s, switch, process)
@@ -120,8 +120,8 @@ class Recorder:
 
 
 def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds a sample of a process's spans in order. One without samples goes on with what the one
-    before it began."""
+    """Seconds per sample of a process's spans, in order. A span without samples continues the span
+    before it."""
     first = np.flatnonzero(spans[:, SAMPLES])
     return np.add.reduceat(spans[:, SECONDS], first) / spans[first, SAMPLES]
 
@@ -129,8 +129,8 @@ def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:
 class Process:
     """One process's times, and the delays that it caused and has had, s.
 
-    It owes the delays that others caused, less those it has had. Its own do not delay it, nor do
-    those that fall into a time when it waits for others: they have them before it goes on.
+    It owes the delays that others caused, less those it has had. It is delayed neither by its own,
+    nor by those that begin while it waits for others: the others have had these before it goes on.
     """
 
     clock, pause = staticmethod(perf_counter), staticmethod(sleep)
@@ -154,8 +154,8 @@ class Process:
         """The delays that it has had: those of others, and its own."""
 
     def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
-        """Record a stage that has ended, and have the delays that are owed. Without `samples` it
-        goes on with what its last span began."""
+        """Record a stage that has ended, and sleep for the owed delays. Without `samples`, it
+        continues the last span."""
         number, place = _NUMBER[stage], next(self._places)
         _write(self._log, place % SPANS * _SPAN_BYTES, number, seconds, cpu_s, samples)
         self._counts[0] = place + 1
@@ -168,7 +168,7 @@ class Process:
         self.settle()
 
     def settle(self) -> None:
-        """Have the delays that are owed."""
+        """Sleep for the delays that are owed."""
         owed_s = float(self._caused_s.sum()) - self.had_s
         if owed_s > 0:
             start_s = self.clock()

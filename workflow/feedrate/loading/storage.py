@@ -36,8 +36,8 @@ def fetch(path: Path, storage: Storage = UNSET) -> bytes:
 
 
 def settle(paths: Iterable[Path], storage: Storage) -> None:
-    """Bring all files into memory (`warm`) or out of it (`cold`). Raises UnsupportedError if they
-    are not there then: for the file system, or the size of the memory."""
+    """Bring all files into memory (`warm`) or out of it (`cold`). Raises UnsupportedError if that
+    fails, because of the file system or the size of the memory."""
     if storage not in ("warm", "cold"):
         return
     files, bring = sorted(set(paths)), Path.read_bytes if storage == "warm" else _drop

@@ -76,7 +76,7 @@ class ReadFile(Strict, kw_only=True):
 
 
 def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
-    """The runs in `folder` and below, and what became of each file. Raises LogError without one."""
+    """The runs in `folder` and below, and each file's fate. Raises LogError without `folder`."""
     if not folder.exists():
         raise LogError(f"{folder}: no such folder or file")
     base = folder if folder.is_dir() else folder.parent

@@ -104,7 +104,7 @@ def alike(tensor: Tensor) -> Tensor:
 
 class Counter(Followed):
     """Sums FLOPs by the formulas of FlopCounterMode, which also follows the modules and so takes
-    half as long again: time in which every job that trains has not begun."""
+    1.5 times as long. Each training job waits for the count before it begins."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ class Trace(NamedTuple):
 
 
 def needs(settings: Settings, device: Device) -> Needs:
-    """The memory of a training step on each of a device's `count`."""
+    """The memory of a training step on each of the `count` accelerators of a device."""
     train, found, room = settings.train, trace_of(settings, device), room_gib(settings, device)
     parts = states_gib(found.built.model, train, device.count)
     peak = peak_gib(settings, device, train.batch_size)
@@ -131,7 +131,7 @@ def peak_gib(settings: Settings, device: Device, batch: int) -> float:
     """Peak of the tensors on each device, GiB.
 
     DDP makes buckets as large as the gradients before the first step; with `ddp_bucket_view` the
-    gradients are views of them, and else come to them (torch's reducer.cpp). AdamW with `foreach`
+    gradients are views of them, else additional memory (torch's reducer.cpp). AdamW with `foreach`
     computes the square roots of all second moments at once (torch/optim/adam.py).
     """
     train, found = settings.train, trace_of(settings, device)

@@ -51,6 +51,9 @@ help."""
 NOISY = "Repeat it: noise hides what limits it."
 NOT_DECIDED = "Read the figures behind its verdict: they do not decide what limits it."
 REPEAT = "Repeat them (repeats: auto in config.yaml)."
+TOO_NOISY = (
+    "Measure on a quieter machine, or use the simplest of them: repeats alone hardly decide."
+)
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
@@ -73,7 +76,11 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         why, between = list(undecided.items())[-1]
         names = several(study, [cell.levels for cell in between])
         few = names if len(between) <= FEW else text.count(len(between), "setting")
-        hint = "With repeats: auto in config.yaml, they are repeated within the limits set there."
+        most = study.most_repeats
+        if max(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
+            hint = f"That is more than repeats: auto makes (at most {most}, auto_repeats.most)."
+            return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", TOO_NOISY, between)
+        hint = f"repeats: auto in config.yaml repeats them, at most {most} times."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
     if not good:
         why, to_do = _no_answer(mine, len(tried))

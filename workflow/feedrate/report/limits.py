@@ -16,7 +16,7 @@ from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
 from feedrate.results.conformity import SHARE, merge_causes
 from feedrate.results.settings import DECODE, WORKERS, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
-from feedrate.results.verdicts import START_LESS, STARTS
+from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
 Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
@@ -69,15 +69,17 @@ def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The settings with each verdict. Starts of epochs are named where a verdict rests on them."""
     parts = []
     judged = [cell for cell in cells if cell.verdict]
-    kinds = text.grouped(judged, lambda cell: (cell.verdict, STARTS in cell.why))
-    for (verdict, starts), group in kinds.items():
+    kinds = text.grouped(judged, lambda c: (c.verdict, STARTS in c.why, MODEL_OPEN in c.why))
+    for (verdict, starts, is_open), group in kinds.items():
         of = {"starting epochs": "epoch_start_share"} if starts else {}
         of["waiting for data"] = "data_wait_share"
-        spent = (_longest(what, [getattr(c, share) for c in group]) for what, share in of.items())
+        spent = [_longest(what, [getattr(c, share) for c in group]) for what, share in of.items()]
+        if verdict == "input-bound" and is_open:
+            spent.append("by the wait; how much faster the model alone is, is undecided")
         word = "limited by no single cause" if verdict == "mixed" else verdict
         limited = text.with_remark(word, ", ".join(filter(None, spent)))
         parts.append(f"{limited.capitalize()}: {group_name(study, group, judged)}.")
-    parts += [START_LESS] * (("input-bound", True) in kinds)
+    parts += [START_LESS] * any(kind[:2] == ("input-bound", True) for kind in kinds)
     return " ".join(parts), judged
 
 

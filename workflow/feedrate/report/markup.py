@@ -153,7 +153,7 @@ LONG = 300
 """Characters from which the names of unsupported cells are replaced by their levels."""
 NOISY = (
     "noisy: other work may have disturbed a run of the cell, or two of its runs may differ by more "
-    "than the study allows. See the finding Noise for the cause."
+    "than the study allows. The finding Noise says which."
 )
 
 

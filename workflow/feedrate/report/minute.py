@@ -95,7 +95,7 @@ def _of_device(
             between = list(undecided.values())[-1]  # the ones in the answer
             slow, fast = (pick(between, key=RATE) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
-            rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(REPEAT)}"
+            rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(answer.to_do)}"
             return _line(label, value, [slow, fast], rest)
     detail = f" {answer.detail}" * (stored or not answer.found)
     return _line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")

@@ -1,5 +1,5 @@
 """The provenance of a study's numbers: machine and software, and every run with its documents,
-packed in the page: who has only the page can follow a number to its raw lines."""
+packed in the page: a reader who has only the page can follow a number to its raw lines."""
 
 import base64
 import contextlib
@@ -48,8 +48,10 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
     run; the packages are those of all records that can be read. The model, its batch and its
     precision are of the valid cells."""
     valid_first = sorted(runs, key=lambda run: run.status != "ok")
-    every = [record.provenance for run in valid_first if (record := _record(run))]
+    records = [record for run in valid_first if (record := _record(run))]
+    every = [record.provenance for record in records]
     known = next(iter(every), Provenance())
+    specs = [record.spec.settings for record in records if record.spec]
     good = {run.cell: run for run in runs if run.status == "ok"}.values()
     batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
     facts = {
@@ -64,6 +66,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Model": _usual(run.model for run in good),
         "Parameters": _usual(run.model_parameters for run in good),
         "Batch": f"{batch} per device, {precision}" if batch else "",
+        "Text": f"at most {specs[0].loader.max_tokens} tokens" if specs else "",
         "Protocol": _protocol(study.setups.get(device), _STEPS[study.task]),
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),

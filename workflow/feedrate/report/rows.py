@@ -121,8 +121,8 @@ def rates_of(cell: CellRow, runs: Iterable[RunRow], column: str) -> list[float]:
 
 
 def as_run(one: Record) -> RunRow:
-    """An imported run as a row, for links to its record. No device here can have the name of its
-    device, so links to runs here lead elsewhere."""
+    """An imported run as a row, for links to its record. Its device is called `imported/NAME`, so
+    that its links never lead to one of our runs."""
     facts = {name: getattr(one, name) for name in ("study", "cell", "repeat", "status")}
     return msgspec.convert({**facts, "device": f"imported/{one.device}"}, RunRow)
 

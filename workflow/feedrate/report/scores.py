@@ -33,7 +33,7 @@ class Score(NamedTuple):
     high: float | None
     gain_low: float | None
     gain_high: float | None
-    """The same of the paired change by training."""
+    """The outermost ends of the intervals of the paired change by training."""
     chance: float | None
 
 

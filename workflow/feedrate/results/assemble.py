@@ -18,7 +18,13 @@ from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.logs.found import read_evaluations, read_trainer, trainer_files
 from feedrate.logs.trainer import TrainerFigures, evaluation_figures, one_line, read_log
 from feedrate.results.checks import check_run
-from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, disturbances
+from feedrate.results.conformity import (
+    DISTURBED,
+    MOST_ATTEMPTS,
+    Evidence,
+    disturbances,
+    head_starts,
+)
 from feedrate.results.measurement import flops_per_sample, measure
 from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import (
@@ -145,7 +151,7 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         log = read_log(run / paths.LOG_NAME)
         checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, ranks, measurement, checks)
-    first = ranks.get(0, RankEvents())
+    first, alone = ranks.get(0, RankEvents()), ceilings(ranks)
     evaluation = read_evaluations(run / paths.TRAINER_NAME)
     for event in first.evaluations:
         evaluation |= evaluation_figures(event.split, event.metrics)
@@ -158,7 +164,7 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         model_parameters=first.model.parameters if first.model else None,
         flops_per_sample=flops_per_sample(ranks),
         measurement=measurement,
-        ceilings=ceilings(ranks),
+        ceilings=alone,
         stages=stages(ranks),
         pixels=PixelDistance(
             **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
@@ -166,7 +172,7 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         trainer=_trainer(first, run),
         evaluation=evaluation,
         checks=checks,
-        disturbances=disturbances(ranks)[1],
+        disturbances=[*disturbances(ranks)[1], *head_starts(spec, measurement, alone)],
         provenance=_provenance(outcome, first),
     )
 
@@ -224,8 +230,8 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
 
 
 def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
-    """The Trainer's figures from its event, else from its files, which alone have optimum-habana's
-    `total_flos`, and the log."""
+    """The Trainer's figures from its event and its files, which alone have optimum-habana's
+    `total_flos`; without an event and a runtime, from the logs in the run's folder."""
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
     found = read_trainer(run / paths.TRAINER_NAME, library, known)

@@ -27,8 +27,8 @@ NOT_COVERED = (
     "files that are not in the page cache",
 )
 SATURATED, WAITED, COPYING = 0.9, 0.1, 0.5
-"""From these shares on, something is the limit: of the cores' time, of the time in which a process
-waits for a disk, and of the rate at which the host copies memory."""
+"""Shares from which cores, disk or memory are the limit: of the cores' time, of the time in which
+a process waits for a disk, and of the rate at which the host copies memory."""
 DISTURBED = 0.05
 """Share of the cores' time that other work may take in a window."""
 

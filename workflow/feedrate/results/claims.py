@@ -30,7 +30,7 @@ def judge_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
 
 def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
     """A row for each claim, from the rows of results.csv. A claim with `*` has a row for each
-    measured device, and one that names no level of a factor of `within` one for each measured."""
+    measured device; one that names no level of a `within` factor, a row for each measured level."""
     return [
         {"study": name, **row}
         for name, study in settings.studies.items()
@@ -50,8 +50,8 @@ def recompute(
 
 
 def published_of(ref: CellRef, study: ClaimStudy, edition: str = "") -> list[PublishedFacts]:
-    """The published numbers of a cell in an edition, those that the source puts forward first;
-    without an edition, these alone. A number that names no level belongs to no cell."""
+    """The published numbers of a cell in an edition, headline rows first; without an edition, only
+    headline rows. A number that names no level belongs to no cell."""
     wanted = cell_levels(ref, study.factors, study.baseline)
     rows = []
     for row in study.published:

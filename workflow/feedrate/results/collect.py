@@ -253,8 +253,8 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     `loss_shift` is the mean difference over common repeats, which share a seed and so see the same
     samples in the same order. `loss_seeds` is the effect of seeds: the range of the baseline's
     repeats or, where that is larger, the median range of the cells that are compared with it; so
-    two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. It
-    takes two repeats in common, trained on as many samples. Cells that keep an epoch's smaller last
+    two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. A
+    shift needs two common repeats of equal length. Cells that keep an epoch's smaller last
     batch see an unknown number of samples and are not compared, nor are cells that train another
     model or other losses. `loss_identical`: all losses of all common repeats are equal bit by bit,
     because the batches are."""

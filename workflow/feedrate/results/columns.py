@@ -132,7 +132,7 @@ CELLS = (
     _flag("loss_departs", "Whether loss_shift exceeds loss_seeds: a warning, not a test."),
     _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
-    _text("below_rate", "Parts below a rate that was reached, so no ceilings; separated by `;`."),
+    _text("below_rate", "Parts slower alone than training, so not ceilings; separated by `;`."),
     *_of_cells("device_busy_share", "slow_rank_ratio_low"),
     *_of_cells("steps_per_epoch", "steps_per_epoch"),
     _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),

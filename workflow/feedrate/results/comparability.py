@@ -12,7 +12,7 @@ from feedrate.config.values import Level, level_text
 from feedrate.results.settings import PublishedFacts
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
-"""Comparisons: of a rate (or two devices'), two settings of a device, memory, or losses."""
+"""What is compared: rates (also of two devices), settings of one device, memory, or losses."""
 
 RATES = ("samples_per_s", "tflops_per_device")
 """Metrics that the ends of epochs lower."""

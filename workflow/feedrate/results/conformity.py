@@ -13,7 +13,7 @@ from feedrate.logs.trainer import fallback_reason
 from feedrate.results.measurement import windows_of
 from feedrate.results.parts import foreign_cpu, passed
 from feedrate.results.record import Outcome
-from feedrate.results.schema import Measurement
+from feedrate.results.schema import Ceilings, Measurement
 from feedrate.results.settings import DeviceFacts
 
 
@@ -146,7 +146,7 @@ def strategy(e: Evidence) -> Judgement:
         if f"train.{name}" not in replaced and chosen is not None and used != chosen:
             return False, f"train.{name}: {chosen} was asked for, {used} was used."
     sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
-    return True, f"The work was shared by {ran.name}, as asked for{sums}."
+    return True, f"The strategy was as asked for: {ran.name}{sums}."
 
 
 WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
@@ -181,7 +181,7 @@ def equal_weights(e: Evidence) -> Judgement:
     if len(found) > 1:
         return False, f"{e.spec.count} ranks ended with {len(found)} different sets of weights."
     if not found or e.spec.count == 1:
-        return True, "No two ranks held the same weights."
+        return True, "There were no two ranks with whole weights to compare."
     return True, f"All {len(digests)} ranks ended with equal weights."
 
 
@@ -216,7 +216,7 @@ def alone_on_host(e: Evidence) -> Judgement:
     if not isinstance(others, int):
         return True, "Other jobs of feedrate on the host were not looked for."
     if others:
-        return False, f"Other jobs of feedrate ran on the host at the start: {others}."
+        return False, f"Other processes of feedrate ran on the host at the start: {others}."
     return True, "No other job of feedrate ran on the host at the start."
 
 
@@ -259,6 +259,34 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
 
 
+LOADED_BEFORE = 0.05
+"""Share of the window's batches, loaded before it, from which a run is noisy."""
+
+
+def head_starts(spec: RunSpec, measured: Measurement | None, parts: Ceilings) -> list[str]:
+    """That workers had loaded batches of the window before it began, as a sentence. In the middle
+    of an epoch as many are ready at the window's end; near the end of an epoch fewer are. Where the
+    loader is at least as fast as training, and has cores of its own, this changes no rate."""
+    loader, of_epoch = spec.settings.loader, measured.steps_per_epoch if measured else None
+    fast = spec.kind != "cpu" and (parts.loader_ratio_low or 0.0) >= 1
+    if measured is None or not (loader.workers and of_epoch) or fast:
+        return []
+    ready = loader.workers * loader.prefetch_factor / spec.settings.train.gradient_accumulation
+
+    def ahead(step: int) -> float:
+        done = step % of_epoch
+        return min(ready, of_epoch - done) if done else 0.0
+
+    first = measured.warmup_steps
+    share = (ahead(first) - ahead(first + measured.steps)) / measured.steps
+    if share < LOADED_BEFORE:
+        return []
+    return [
+        f"Workers loaded {share:.0%} of the window's batches before it began; the epoch's end kept "
+        "them from loading as many ahead again."
+    ]
+
+
 def undisturbed(e: Evidence) -> Judgement:
     """In the window nobody else computed on the device, neither heat nor the power supply lowered
     its clocks, a hypervisor gave less than 10% of the CPU time to others, and other processes used
@@ -284,6 +312,6 @@ def merge_causes(causes: Sequence[str]) -> str:
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
-"""The checks that other work on the machine fails: the next call tries such a run again."""
+"""The checks that a run fails because of other work; the next call repeats such a run."""
 MOST_ATTEMPTS = 3
 """A run that is disturbed in so many attempts is not repeated again."""

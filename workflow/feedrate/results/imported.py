@@ -26,7 +26,7 @@ FULLEST, EMPTIEST = 1.02, 0.5
 short epoch is small, and rates are rounded."""
 _RATE = re.compile(r"(?:per_second|per_s|rate|value)\W{1,40}?(\d[\d.]*(?:e[+-]?\d+)?)")
 """A rate after its name: in JSON, in a printed dict or table, in a milabench event."""
-LEFT_OUT = "none of its runs is of this study, on this device, and fits `only`"
+LEFT_OUT = "it has no run of this study on this device that fits `only`"
 
 
 class Imported(Strict, kw_only=True):
@@ -122,9 +122,9 @@ def record_of(
 
 
 def _line(run: Found, base: Path, name: str) -> str:
-    """`file:number: text` of the last line of a file in `base` with the run's rate after the name
-    of one, or with the cause of its end. Empty where no line has it: a median of rates, a progress
-    bar, a binary file."""
+    """`file:number: text` of the last line of the file `name` in `base` with the run's rate after a
+    rate's name or, without a rate, with the cause of the run's end. Empty where no line has it, as
+    for a median of rates, a progress bar or a binary file."""
     reported = (
         number(run.metrics.get(f"train_{what}_per_second")) for what in ("samples", "steps")
     )
@@ -168,7 +168,7 @@ def rate_reported(e: Evidence) -> Judgement:
 
 
 def whole_run_timed(e: Evidence) -> Judgement:
-    """The job was not resumed: the Trainer divides the samples of all steps by the time since."""
+    """The job was not resumed: a resumed Trainer divides all samples by the time since then."""
     first, steps_per_s, runtime = e.run.resumed_from, e.figures.steps_per_s, e.figures.runtime_s
     if not first:
         return True, "Nothing shows that the job was resumed."

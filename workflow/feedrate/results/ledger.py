@@ -36,6 +36,8 @@ from feedrate.results.statistics import CONFIDENCE, Estimate, median_interval
 LOADING = get_args(LoadingStage)
 """The stages of the loader."""
 Rule = Literal["parts", "virtual"]
+SMALL = 0.03
+"""The gain up to which none is said to be measurable: the default of `smallest_effect`."""
 
 
 class Parts(NamedTuple):
@@ -48,7 +50,7 @@ class Parts(NamedTuple):
     model_cpu_s: float = 0.0
 
     def rate(self, workers: int, cores: float) -> float:
-        """Samples/s of training by the loader model, with workers at most what the cores can do."""
+        """Samples/s of training by the loader model; with workers, at most what the cores allow."""
         found = predict(workers, self.model_s, self.load_s)
         known = workers and self.load_cpu_s and self.model_cpu_s
         return min(found, cores / (self.load_cpu_s + self.model_cpu_s)) if known else found
@@ -102,8 +104,8 @@ class Cell(NamedTuple):
         return found
 
     def saves(self, shorter: float) -> list[float]:
-        """Share of a step that loading in a time shorter by this share saves, by round; from the
-        virtual speed-up that comes nearest. Nothing is known of slower loading."""
+        """The share of a step that is saved, by round, if loading takes less time by the share
+        `shorter`; from the nearest virtual speed-up. Empty if unknown, as of slower loading."""
         timed = [events.stages.seconds for events in self.events if events.stages]
         times = {name: fmean(one.get(name, 0.0) for one in timed) for name in LOADING if timed}
         tried = [(stage, share) for stage, share in self.saved if times.get(stage)]
@@ -124,11 +126,14 @@ class Cell(NamedTuple):
 
 
 def gain_text(ratio: Estimate) -> str:
-    """The gain of a ratio of rates; where its interval includes 0, nothing was measured."""
+    """The gain of a ratio of rates. Where its interval includes 0, there may be none; there is no
+    measurable gain only where the interval has no gain that matters."""
     if ratio.low is None or ratio.high is None:
         return f"gains {ratio.value - 1:.0%}, measured once"
     if ratio.low <= 1 <= ratio.high:
-        return f"gains nothing measurable ({ratio.low - 1:.0%} to {ratio.high - 1:.0%})"
+        none = ratio.high <= 1 + SMALL or ratio.value < 1.005
+        gain = "nothing measurable" if none else f"{ratio.value - 1:.0%} or nothing"
+        return f"gains {gain} ({ratio.low - 1:.0%} to {ratio.high - 1:.0%})"
     return f"gains {ratio.value - 1:.0%} ± {(ratio.high - ratio.low) / 2:.0%}"
 
 

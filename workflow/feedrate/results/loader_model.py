@@ -86,9 +86,9 @@ def bound(workers: int, tc_s: float, td_s: float) -> Bound:
 
 
 def fit(points: Sequence[Point]) -> Fit | None:
-    """The constants with the least squares of relative errors (of log rates); None without a rate
-    with workers and one without, which separate Tc and Td. Only their ratio is searched for; the
-    best Tc for a ratio is a mean."""
+    """The constants with the least squares of relative errors (of log rates); None unless there are
+    rates with workers and without, which separate Tc from Td, all above 0. Only Td / Tc is searched
+    for; the best Tc for a ratio is a mean."""
     with_workers = {point.workers > 0 for point in points}
     if with_workers != {True, False} or any(p.samples_per_s <= 0 for p in points):
         return None
@@ -149,8 +149,8 @@ class Series(NamedTuple):
     cells: list[Row]
     points: list[Point]
     fastest: float
-    """The rate that cells which compute the same reach at least, however they load, samples/s: by
-    the lower ends of their intervals."""
+    """The highest rate that cells which compute the same certainly reach, however they load,
+    samples/s: the largest of the lower ends of their intervals."""
 
 
 def fit_loader_model(cells: Path, settings: FitSettings, out: Path) -> None:

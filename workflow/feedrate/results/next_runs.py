@@ -129,8 +129,8 @@ def search(project: Project) -> int:
 
 def next_cells(project: Project, name: str, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """The level that each line of a study tries next, as text, and its cell, as device/cell, by the
-    rows of cells.csv. A line waits while one of its cells has failed. No level is above the listed
-    ones' largest times the steps of a full epoch: the data would not make one step."""
+    rows of cells.csv. A line waits while one of its cells has failed. No level exceeds the largest
+    listed one times the steps of a full epoch: above it, the data would not fill one step."""
     study, added = project.studies[name], project.searched.get(name, {})
     searched = study.search or ""
     lines: dict[tuple[str, str], list[Row]] = {}

@@ -46,9 +46,9 @@ def over_runs(
     runs: Sequence[Mapping[str, Any]], part: str, between: Noise | None = None
 ) -> dict[str, float | None]:
     """The median ratio of a part to training over the runs of a cell, and its interval, by column.
-    `between` is the noise between runs of this ratio, pooled over cells; None: no cell has two. A
-    run's rounds are a lower bound of it; what it has beyond them has its own degrees of freedom
-    (Welch and Satterthwaite)."""
+    `between` is the noise of this ratio between runs, pooled over cells; None: no cell has two.
+    The noise between the rounds of a run is a lower bound of it; the excess of `between` over this
+    bound has its own degrees of freedom (Welch and Satterthwaite)."""
     ratio, low, high = names = names_of(part)
     known = [run for run in runs if run[ratio] and run[low] and (run["rounds"] or 0) > 1]
     if not known:

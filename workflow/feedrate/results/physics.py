@@ -34,9 +34,9 @@ LEAST_OF_PEAK = 0.2
 """Share of its peak that a large matrix product reaches on any device that works; libraries reach
 0.6 to 0.95 (config/devices.yaml, `achievable_tflops`)."""
 MOST_OF_PEAK = 1.2
-"""Above its peak a product shows nothing, since cards may exceed their data sheet's boost clock:
-others measured 240 TFLOP/s in bf16 on an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%). Above
-this share of it, it fails: a rate without a wait is far higher."""
+"""A product above this share of its peak fails: a rate without a wait is far higher. Between the
+peak and this share it proves nothing, since cards may exceed their data sheet's boost clock: others
+measured 240 TFLOP/s in bf16 on an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%)."""
 MEMORY_SHARE = 0.1
 """Share of an allocation by which the memory figures may differ from it: allocators round up, and
 a process on a CPU takes other memory at the same time."""

@@ -100,18 +100,19 @@ class _Choice:
 
     def _leave_open(self, cell: Row, rivals: list[Row]) -> None:
         """Say in the rows of a cell and its rivals what is undecided between them."""
-        fastest = max(rivals, key=lambda other: other["samples_per_s"])
-        needed = max(self._repeats(cell, other) for other in rivals)
+        repeats = {id(other): self._repeats(cell, other) for other in rivals}
+        hardest = max(rivals, key=lambda other: (repeats[id(other)], other["samples_per_s"]))
+        needed = repeats[id(hardest)]
         decide = f"about {needed} repeats of each would decide"
         if not self._repeated or needed == MOST_REPEATS:
             decide = f"at least {needed} runs of each are needed"
-        low, high = self._over(fastest, cell)
-        names = [self._with_rate(cell), self._with_rate(fastest)]
+        low, high = self._over(hardest, cell)
+        names = [self._with_rate(cell), self._with_rate(hardest)]
         if more := len(rivals) - 1:
             names = [", ".join(names), f"{more} more"]
-        above, below = fastest["samples_per_s"], cell["samples_per_s"]
+        above, below = hardest["samples_per_s"], cell["samples_per_s"]
         ratio = f"{above:.4g}/{below:.4g} = {above / below:.3f}"
-        assumed = f"{self._assumption(fastest, cell)}, and " * (not self._repeated)
+        assumed = f"{self._assumption(hardest, cell)}, and " * (not self._repeated)
         text = (
             f"Undecided between {' and '.join(names)}: the ratio is {ratio}; {assumed}with "
             f"{len(self._cells)} settings compared, the interval is {low:.3f} to {high:.3f}; "
@@ -163,7 +164,7 @@ class _Choice:
         if not equal:
             return ""
         maybe = f"the best of {1 + equal} that may be equal"
-        return f" ({maybe}; if they are, about {bias:.1%} too high)"
+        return f" ({maybe}; if they are, its rate is about {bias:.1%} too high)"
 
     def _with_rate(self, cell: Row) -> str:
         """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""

@@ -191,7 +191,7 @@ FEEDING: tuple[Stage, ...] = (*get_args(LoadingStage), "hand_over", "copy")
 
 
 def with_tails(kind: type["Stages"]) -> type["Stages"]:
-    """Add to the stages from a file to the device how long single ones take, and their CPU time."""
+    """Add to the stages in FEEDING the 95th percentile for one sample or batch, and CPU time."""
     fields: list[tuple[str, Any, None]] = []
     for stage in FEEDING:
         name, one = stage.replace("_", " "), "batch" if stage in FEEDING[-2:] else "sample"

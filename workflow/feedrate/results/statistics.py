@@ -17,8 +17,8 @@ LIMIT = 2.5 / 0.6745
 REPEATABILITY = 2.8
 """Standard deviations that two runs differ by in 95% of cases at most (ISO 5725-6)."""
 CONFIDENCE = 0.95
-"""Of the intervals that know no study's thresholds: those of records, of predictions, and of ratios
-that only sentences give (those of one sentence hold together)."""
+"""Confidence of intervals outside any study's thresholds: those of records, of predictions, and
+of ratios that only sentences give (those of one sentence hold together)."""
 RATE = "samples_per_s"
 FEWEST_BLOCKS = 8
 """Blocks of steps that a standard error needs at least."""

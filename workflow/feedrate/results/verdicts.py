@@ -40,6 +40,7 @@ STARTS = "the first steps of epochs take"
 START_LESS = "Try longer epochs or, where workers end with each epoch, persistent_workers."
 """What to do where such a verdict is input-bound."""
 UNSURE = "The measurement does not decide whether"
+MODEL_OPEN = f"{UNSURE} the model alone"
 
 
 class Verdict(NamedTuple):
@@ -231,7 +232,7 @@ def _serial(cell: Row) -> bool:
 
 def _lacks_cores(cell: Row, model: Estimate | None, lines: Thresholds) -> bool:
     """Whether the job's threads keep its cores full, or wait for a free one, and the model alone is
-    faster for certain, by its estimate by as much as counts."""
+    certainly faster and, by its estimate, faster by at least `replay_gain`."""
     busy, waited = cell.get("cores_busy_share") or 0.0, cell.get("cores_waited_share") or 0.0
     gains = model is not None and (model.low or 0.0) > 1 and model.value >= lines.replay_gain
     return bool(gains and (busy >= CORES_FULL or waited >= CORES_WAITED))
@@ -304,13 +305,13 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
         cores = cell["cores_granted"]
         shared = f"{cores} core{'s' * (cores != 1)}"
         unseen = cell.get("epoch_start_share") is None and (cell.get("steps_per_epoch") or 0) > 1
-        also = " (no epoch starts in the window, so starting them again is not in it)" * unseen
+        also = " (no epoch starts in the window, so the time to restart them is not seen)" * unseen
         found.append(f"{loaders} workers share {shared}{also}")
     if (full := cell.get("cores_busy_share")) is not None:
         found.append(f"the job keeps its cores busy {full:.0%} of the time")
-    if (cell.get("cores_waited_share") or 0.0) >= CORES_WAITED:
-        waited = f"{cell['cores_waited_share']:.0%} of the time in which they could run"
-        found.append(f"its threads waited for a core {waited}")
+    if (waited := cell.get("cores_waited_share")) is not None:
+        share = f"{waited:.0%} of the time in which they could run"
+        found.append(f"its threads waited for a core {share}")
     if used := _over(cell["peak_memory_gib"], has_gib):
         held = _over(cell.get("reserved_memory_gib"), has_gib)
         also = "" if held is None else f" (the allocator holds {held:.0%})"

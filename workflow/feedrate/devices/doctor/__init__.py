@@ -106,8 +106,8 @@ class Asked(NamedTuple):
     def package(
         self, subject: str, questions: Sequence[str], use: str, studies: Sequence[str] = ()
     ) -> Finding:
-        """Whether software that runs of these studies need answers all questions; the first asks
-        for its version."""
+        """Whether the software that these studies need answers all questions; the first question
+        asks for its version."""
         if error := next(filter(None, map(self.error, questions)), ""):
             return Finding(FAILS, subject, f"it is missing or fails ({error})", use, [*studies])
         return Finding(FINE, subject, str(self.answers[questions[0]]), studies=[*studies])

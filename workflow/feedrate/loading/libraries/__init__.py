@@ -1,6 +1,6 @@
 """The loader libraries, one file each: they make a run's batches in place of torch's DataLoader.
 
-It declares these constants, which are read without importing it. Only FORMS and PACKAGES must be.
+Each file declares these constants, read without importing it. FORMS and PACKAGES are required.
 
 PACKAGES         the distributions that it needs; requirements/loaders/NAME.lock pins them
 SYSTEM_PACKAGES  what their installation needs of Debian

@@ -69,7 +69,7 @@ class Work(NamedTuple):
 
     @property
     def workers_of_torch(self) -> dict[str, Any]:
-        """Arguments of torch's DataLoader, for a library whose worker processes are its."""
+        """Arguments of torch's DataLoader, for a library that uses the DataLoader's workers."""
         return {
             "num_workers": self.workers,
             "prefetch_factor": -(-self.ahead // self.workers) if self.workers else None,

@@ -78,7 +78,7 @@ class Epoch(EpochIterator):
         super().__init__(loader, [])
 
     def start(self) -> None:
-        """The library itself would know all batches before."""
+        """Start, with batches made on request; the library itself would list all of them first."""
         self.iter_ixes = (np.array(rows, dtype=np.uint64) for rows in self._order)
         super().start()
 
@@ -88,8 +88,8 @@ class Epoch(EpochIterator):
 
 
 class Step(Operation):
-    """A function of a batch, its rows and their metadata in the library's pipeline, whose thread
-    would hide its exception: that is returned as the batch."""
+    """A step of the library's pipeline: a function of a batch, its rows and their metadata. The
+    pipeline's thread would hide an exception, so it is returned as the batch."""
 
     def __init__(self, function: Callable[[Any, Any, Any], torch.Tensor]) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ def _write(fields: dict[str, Any], rows: Rows, count: int, folder: Path) -> None
     def here(target: Callable[..., None], args: tuple[Any, ...]) -> Any:
         return SimpleNamespace(start=partial(target, *args))
 
-    # It would wait without end for a process that has died, so its process is this one.
+    # The library would wait for ever for a writer that has died, so it writes in this process.
     with patch.object(writer, "Process", here):
         made = writer.DatasetWriter(str(folder / FILE), fields, num_workers=1)
         made.from_indexed_dataset(rows, np.arange(count))

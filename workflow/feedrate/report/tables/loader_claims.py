@@ -61,7 +61,7 @@ def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str
     known = {str(c.levels["loader"]): d for c in cells if (d := c.pixel_mean_abs_diff) is not None}
     one, other = known.get(claim.loader), known.get(claim.over)
     if one is not None and other is not None and one - other > EQUAL_PIXELS:
-        off = f"Its pixels are off the reference by {one:.2g} of 255."
+        off = f"Its pixels differ from the reference's by {one:.2g} of 255 on average."
         return f"Does not count: the work is not equal. {off}"
     return where_it_holds(claim, measured_ratios(claim, runs), cells)
 

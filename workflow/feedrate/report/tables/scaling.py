@@ -19,7 +19,7 @@ HEADS = (
     *("Devices", "Measured (samples/s)", "TFLOP/s per device"),
     *("Model, from another count (samples/s)", "Model error"),
 )
-EXTRAPOLATED = ("Devices", "Extrapolated (samples/s)", "Range by that error", "Model's efficiency")
+EXTRAPOLATED = ("Devices", "Extrapolated (samples/s)", "Range by its error", "Model's efficiency")
 
 ByCount = Mapping[int, CellRow]
 

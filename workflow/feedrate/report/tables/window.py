@@ -1,12 +1,13 @@
 """Sensitivity to the timed window: ours, the Trainer's, and the window of the source's protocol."""
 
+from collections.abc import Sequence
 from statistics import median
 
 from feedrate.config.study import SourceProtocol
 from feedrate.report import text
 from feedrate.report.markup import Field, Markup, cell_table, noted
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellRow, Inputs, Key, Trace, traces
+from feedrate.report.rows import CellRow, Inputs, Key, RunRow, Trace, traces
 
 NEEDS = ("cells", "runs")
 ORDER = 150
@@ -16,30 +17,36 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell; the source's window is computed from the steps of the ok runs.
     Without a protocol of the source it has all steps."""
     protocol = settings.origin.protocol
-    found: dict[Key, list[tuple[float, float]]] = {}
+    found: dict[Key, list[tuple[RunRow, float, float]]] = {}
     for trace in traces(inputs, settings.study):
         if trace.run.status == "ok" and (window := source_window(trace, protocol)):
-            found.setdefault(trace.run.key, []).append(window)
+            found.setdefault(trace.run.key, []).append((trace.run, *window))
+    runs = text.grouped(inputs.runs(settings.study), lambda run: run.key)
+
+    def trainers(cell: CellRow) -> str:
+        own = [(run, run.trainer_samples_per_s) for run in runs.get(cell.key, ())]
+        return _compared([(run, rate) for run, rate in own if rate and run.status == "ok"])
 
     def source(cell: CellRow) -> str:
-        rates, epochs = zip(*found.get(cell.key, [(None, 0.0)]), strict=True)
+        windows = found.get(cell.key, [])
         wanted = f" of {protocol.epochs}" * bool(protocol.epochs)
-        covered = f"{text.number(median(epochs), 2)}{wanted} epochs" * bool(rates[0])
-        return noted(_compared(cell, median(rates) if rates[0] else None), covered)
+        ends = [epochs for _, _, epochs in windows]
+        until = f"until {text.number(median(ends), 2)}{wanted} epochs" if ends else ""
+        return noted(_compared([(run, rate) for run, rate, _ in windows]), until)
 
     name = f"The source's ({text.count(protocol.warmup_steps, 'step')} left out)"
     columns: dict[str, Field] = {
         "Our window (samples/s)": lambda cell: text.number(cell.samples_per_s),
-        "The Trainer's own": lambda cell: _compared(cell, cell.trainer_samples_per_s),
+        "The Trainer's own": trainers,
         "All steps" if protocol == SourceProtocol() else name: source,
     }
     return cell_table(settings, inputs.tried(settings.study), columns)
 
 
 def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float] | None:
-    """The rate by the source's protocol, samples/s, and the epochs that it covers: from its warm-up
-    to the end of its epochs, with their boundaries, as far as the run went. None without any such
-    step. Pauses for checkpoints and evaluations are left out."""
+    """The rate by the source's protocol, samples/s, and the epochs of the run at its end: from its
+    warm-up to the end of its epochs, with their boundaries, as far as the run went. None without
+    any such step. Pauses for checkpoints and evaluations are left out."""
     last, of_epoch = trace.steps[-1].step, trace.run.steps_per_epoch
     if protocol.epochs and of_epoch:
         last = min(last, protocol.epochs * of_epoch)
@@ -50,6 +57,9 @@ def source_window(trace: Trace, protocol: SourceProtocol) -> tuple[float, float]
     return samples / sum(step.step_s for step in steps), last / of_epoch
 
 
-def _compared(cell: CellRow, rate: float | None) -> str:
-    ratio = rate / cell.samples_per_s if rate and cell.samples_per_s else None
-    return noted(text.number(rate), text.ratio(ratio) if ratio else "")
+def _compared(rates: Sequence[tuple[RunRow, float]]) -> str:
+    """The median rate, and the median of its ratios to our window in the same run."""
+    ratios = [rate / run.samples_per_s for run, rate in rates if run.samples_per_s]
+    if not ratios:
+        return text.DASH
+    return noted(text.number(median(rate for _, rate in rates)), text.ratio(median(ratios)))
