@@ -23,6 +23,7 @@ from rocrate.rocrate import ROCrate
 from campaign import ROOT, STUDY, campaign, clone, rewrite
 from feedrate import __main__ as entry
 from feedrate.cli.redraw import measured
+from feedrate.cli.verify import differences
 from feedrate.config import plan
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml, subset
@@ -351,3 +352,29 @@ def test_archives_are_compared(archived, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert f"Before: {archived}, " in out
     assert "not known, because" not in out
+
+
+def test_a_row_that_is_missing_is_one_line_and_moves_no_other(tmp_path):
+    old = [{"study": "s", "cell": cell, "value": number} for number, cell in enumerate("aabc")]
+    for name, rows in (("given", old), ("made", old[1:])):
+        folder = tmp_path / name / "results"
+        folder.mkdir(parents=True)
+        lines = [",".join(map(str, row.values())) for row in rows]
+        (folder / "cells.csv").write_text("\n".join(["study,cell,value", *lines]) + "\n")
+    told = list(differences(tmp_path / "given", tmp_path / "made"))
+    assert told == [
+        "results/cells.csv: row of s a, 2: in the archive, but not made again",
+        "results/cells.csv: row of s a value: 0 in the archive, 1 made again",
+    ]
+
+
+def test_merged_results_of_another_selection_are_made_again(made, tmp_path, monkeypatch, capsys):
+    root = shutil.copytree(made, tmp_path / "project")
+    merged = root / "results/cells.csv"
+    right = merged.read_text()
+    merged.write_text(right.replace(f"{STUDY},", "another-study,"))
+    monkeypatch.chdir(root)
+    assert entry.main(["archive", "--out", "other.zip"]) == 0
+    capsys.readouterr()
+    with zipfile.ZipFile("other.zip") as found:
+        assert found.read("results/cells.csv").decode() == right

@@ -9,7 +9,7 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, Results
-from feedrate.results.verdicts import START_LESS, STARTS
+from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
 NO_RUNS = {"Published numbers", "Printed ratios", "Claims of the source"}
 """What rests on no run here: the source's numbers, and claims without a measurement."""
@@ -179,6 +179,22 @@ def test_verdicts_are_written_out(project, inputs, verdict, words):
     cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]
     said = found_in(project, inputs, cells=cells)["What limits each setting"]
     assert said.startswith(words)
+
+
+def test_what_the_model_alone_could_do_is_said_where_only_the_wait_decided(project, inputs):
+    first, second, *_ = (cell for cell in inputs.cells(STUDY) if cell.status == "ok")
+    open_ = f"{MODEL_OPEN} is at least 1.1 times as fast as training."
+    cells = [
+        msgspec.structs.replace(first, verdict="input-bound", why=open_),
+        msgspec.structs.replace(second, verdict="undecided", why=open_),
+    ]
+    said = found_in(project, inputs, cells=cells)["What limits each setting"]
+    assert said.count("how much faster the model alone is, is undecided") == 1
+    assert said.startswith("Input-bound (waiting for data")
+    known = [msgspec.structs.replace(cell, verdict="undecided") for cell in cells]
+    known = [known[0], msgspec.structs.replace(known[1], why="The loader has little headroom.")]
+    words = found_in(project, inputs, cells=known)["What limits each setting"]
+    assert words.count("Undecided") == 1, "one sentence for each verdict"
 
 
 def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, inputs):

@@ -208,6 +208,9 @@ def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
     found = points(project, [departing, cell(loss_shift=0.01)], ROWS)
     said = found[findings.LOSSES]
     assert said.startswith("A warning, not a test: the loss of 1, host differs from the baseline's")
+    other = cell(cell="workers=2~decode=host", loss_shift=0.4, loss_departs=True)
+    two = points(project, [departing, other], ROWS)
+    assert "the losses of 1, host; 2, host differ from" in two[findings.LOSSES]
     assert "20.0 s" in found["Cost of scoring"]
     assert "2 runs" in found["Cost of scoring"]
 

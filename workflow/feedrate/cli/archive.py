@@ -1,6 +1,7 @@
 """`python -m feedrate archive`: a campaign as one file that others can check and draw again."""
 
 import argparse
+import csv
 import getpass
 import gzip
 import json
@@ -88,13 +89,13 @@ class Campaign:
 
     def write(self, out: Path, license_: str) -> None:
         """Write the archive. If texts are replaced in any file, all that is derived from the runs
-        is made again from the cleaned ones."""
+        is made again from the cleaned ones; also if the last call merged other studies."""
         whole = json.dumps(msgspec.to_builtins(self._project), indent=1)
         with tempfile.TemporaryDirectory(prefix="feedrate-") as name:
             folder, project = Path(name), self._clean(whole)
             for path in self._paths:
                 self._copy(path, folder)
-            if self.changed or self.left_out:
+            if self.changed or self.left_out or self._are_of_others():
                 self._refuse_changed_logs()
                 make_again(convert(json.loads(project), Project, PROJECT), folder)
             crate = Writer(out)
@@ -125,6 +126,15 @@ class Campaign:
         target = folder / self._clean(str(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+
+    def _are_of_others(self) -> bool:
+        """Whether the merged results are those of another selection of studies."""
+        file = Path(paths.of_all_studies(paths.CELLS_CSV))
+        if not file.is_file():
+            return False
+        with file.open(newline="", encoding="utf-8") as stream:
+            merged = {row["study"] for row in csv.DictReader(stream)}
+        return not {study for study, *_ in self._runs} <= merged <= set(self._project.studies)
 
     def _refuse_changed_logs(self) -> None:
         """Raise ExpectedError if a log has changed since its record, which is made again now."""

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -38,6 +39,10 @@ AS_THEY_ARE = {QUALITY: "scoring needs the weights", "predicted.json": "it needs
 """Measured and computed files that cannot be made again here, and why."""
 NOT_COMPARED = ("made_from.parser", "made_from.device")
 """Keys of a record that say which version of the code made it."""
+Key = tuple[str, str]
+"""A row and a column, or a path or a line and nothing."""
+ROW = "row of "
+"""With this begin the names of rows."""
 ABSENT = object()
 """In place of a value that a file does not have; null is a value."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
@@ -138,38 +143,51 @@ def differences(given: Path, made: Path) -> Iterator[str]:
             there = ("in the archive", "among the files made again")[:: 1 if file.is_file() else -1]
             yield f"{name}: {there[0]}, but not {there[1]}"
             continue
-        old, new = values(file), values(other)
-        keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
-        pairs = ((k, old.get(k, ABSENT), new.get(k, ABSENT)) for k in keys)
-        moved = (
-            f"{name}: {k}: {_short(one)} in the archive, {_short(again)} made again"
-            for k, one, again in pairs
-            if one != again
-        )
+        moved = (f"{name}: {line}" for line in _moved(values(file), values(other)))
         # Of a page, only the first line that differs.
         yield from islice(moved, 1 if file.suffix in (".html", ".svg") else None)
 
 
-def values(file: Path) -> dict[str, Any]:
-    """All values in a derived file by key: a path in a document, a row and column in a table, a
-    line in a page."""
+def _moved(old: dict[Key, Any], new: dict[Key, Any]) -> Iterator[str]:
+    """A line for each value that differs, and one for each row that only one side has."""
+    rows, again = {row for row, _ in old}, {row for row, _ in new}
+    for row in dict.fromkeys([*rows, *again]):
+        if row.startswith(ROW) and row not in rows & again:
+            here = "in the archive, but not made again"
+            yield f"{row}: {here if row in rows else 'made again, but not in the archive'}"
+    for row, column in dict.fromkeys([*old, *new]):
+        if row in NOT_COMPARED or (row.startswith(ROW) and row not in rows & again):
+            continue
+        one, other = (side.get((row, column), ABSENT) for side in (old, new))
+        if one != other:
+            what = f"{row} {column}".strip()
+            yield f"{what}: {_short(one)} in the archive, {_short(other)} made again"
+
+
+def values(file: Path) -> dict[Key, Any]:
+    """All values in a derived file: by the row and column of a table, by a path in a document, by
+    a line of a page."""
     if file.suffix == ".json":
-        return dict(flat(msgspec.json.decode(file.read_bytes())))
+        return {(path, ""): value for path, value in flat(msgspec.json.decode(file.read_bytes()))}
     if file.suffix == ".csv":
         with file.open(newline="", encoding="utf-8") as stream:
             return _cells(list(csv.DictReader(stream)))
     if file.suffix == ".parquet":
         return _cells(read_table(file).to_pylist())
     text = _STYLE.sub("", file.read_text(encoding="utf-8")).replace("><", ">\n<")
-    return {f"line {number}": line for number, line in enumerate(text.splitlines(), start=1)}
+    return {(f"line {number}", ""): line for number, line in enumerate(text.splitlines(), start=1)}
 
 
-def _cells(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _cells(rows: list[dict[str, Any]]) -> dict[Key, Any]:
+    """The values of a table. Rows are known by what they are about, wherever they are in it."""
     keys = ("study", "device", "cell", "repeat", "claim", "metric")
-    found: dict[str, Any] = {}
-    for number, row in enumerate(rows, start=1):
-        named = " ".join(str(row[key]) for key in keys if row.get(key))
-        found |= {f"row {number} ({named}) {column}": value for column, value in row.items()}
+    found: dict[Key, Any] = {}
+    alike = Counter[str]()
+    for row in rows:
+        about = " ".join(str(row[key]) for key in keys if row.get(key))
+        alike[about] += 1
+        name = f"{ROW}{about}" + f", {alike[about]}" * (alike[about] > 1)
+        found |= {(name, column): value for column, value in row.items()}
     return found
 
 

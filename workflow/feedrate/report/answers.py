@@ -80,7 +80,7 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         if max(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
             hint = f"That is more than repeats: auto makes (at most {most}, auto_repeats.most)."
             return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", TOO_NOISY, between)
-        hint = f"repeats: auto in config.yaml repeats them, at most {most} times."
+        hint = f"With repeats: auto in config.yaml, they get further runs, up to {most} in total."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
     if not good:
         why, to_do = _no_answer(mine, len(tried))
@@ -276,7 +276,8 @@ def _for_requests(study: StudySettings, cells: Sequence[CellRow], where: str) ->
         use = f"Use {name_of(study, quick)}."
     rivals = busy.rivals(cells, study.noise_share)
     names = text.listed(name_of(study, cell) for cell in rivals)
-    unsure = f" It is not measurably faster than {names}." * bool(rivals)
+    which = "It" if quick is busy else "The latter"
+    unsure = f" {which} is not measurably faster than {names}." * bool(rivals)
     single = " These are single runs." * bool(busy.basis)
     return f"{use}{unsure}{single} Latencies have no interval."
 

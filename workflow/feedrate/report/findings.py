@@ -149,14 +149,16 @@ def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
     own = (cell for cell in cells if cell.loss_shift is not None and not cell.measured_as)
     compared = [cell for cell in own if not cell.loss_identical]
     many = len(study.measured) > 1
-    other = "; ".join(
+    others = [
         f"{study.label(cell.device)}: " * many + text.values_text(cell.levels)
         for cell in compared
         if cell.loss_departs
-    )
+    ]
     departs = "from the baseline's by more than the effect of seeds"
-    if other:
-        return f"A warning, not a test: the loss of {other} differs {departs}.", compared
+    if others:
+        verb = "losses of {} differ" if len(others) > 1 else "loss of {} differs"
+        differ = verb.format("; ".join(others))
+        return f"A warning, not a test: the {differ} {departs}.", compared
     count = text.count(len(compared), "setting")
     none = f"None differs {departs} ({count} compared). This does not show that they are equal."
     return none if compared else "", compared

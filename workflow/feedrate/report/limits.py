@@ -69,18 +69,22 @@ def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The settings with each verdict. Starts of epochs are named where a verdict rests on them."""
     parts = []
     judged = [cell for cell in cells if cell.verdict]
-    kinds = text.grouped(judged, lambda c: (c.verdict, STARTS in c.why, MODEL_OPEN in c.why))
-    for (verdict, starts, is_open), group in kinds.items():
+    kinds = text.grouped(judged, lambda c: (c.verdict, STARTS in c.why, _by_wait_alone(c)))
+    for (verdict, starts, by_wait), group in kinds.items():
         of = {"starting epochs": "epoch_start_share"} if starts else {}
         of["waiting for data"] = "data_wait_share"
         spent = [_longest(what, [getattr(c, share) for c in group]) for what, share in of.items()]
-        if verdict == "input-bound" and is_open:
+        if by_wait:
             spent.append("by the wait; how much faster the model alone is, is undecided")
         word = "limited by no single cause" if verdict == "mixed" else verdict
         limited = text.with_remark(word, ", ".join(filter(None, spent)))
         parts.append(f"{limited.capitalize()}: {group_name(study, group, judged)}.")
     parts += [START_LESS] * any(kind[:2] == ("input-bound", True) for kind in kinds)
     return " ".join(parts), judged
+
+
+def _by_wait_alone(cell: CellRow) -> bool:
+    return cell.verdict == "input-bound" and MODEL_OPEN in cell.why
 
 
 def _longest(what: str, shares: Sequence[float | None]) -> str:

@@ -51,7 +51,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
     records = [record for run in valid_first if (record := _record(run))]
     every = [record.provenance for record in records]
     known = next(iter(every), Provenance())
-    specs = [record.spec.settings for record in records if record.spec]
+    lengths = _usual(one.spec.settings.loader.max_tokens for one in records if one.spec)
     good = {run.cell: run for run in runs if run.status == "ok"}.values()
     batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
     facts = {
@@ -66,7 +66,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Model": _usual(run.model for run in good),
         "Parameters": _usual(run.model_parameters for run in good),
         "Batch": f"{batch} per device, {precision}" if batch else "",
-        "Text": f"at most {specs[0].loader.max_tokens} tokens" if specs else "",
+        "Captions": f"cut or padded to {lengths} tokens, for models of text" if lengths else "",
         "Protocol": _protocol(study.setups.get(device), _STEPS[study.task]),
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
