@@ -40,6 +40,8 @@ def options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="*", default=[], help="only these kinds of faults")
     parser.add_argument("--folder", type=Path, help="keep the runs here; finished ones stay")
     parser.add_argument("--traceml", type=Path, help="folder with traceml-ai: ask it as well")
+    told = "only the runs that TraceML is asked about; docs and latest.json stay as they are"
+    parser.add_argument("--only-traced", action="store_true", help=told)
     parser.add_argument("--no-docs", action="store_true", help="do not change the docs")
     return parser.parse_args(words)
 
@@ -49,6 +51,8 @@ def main(words: Sequence[str]) -> int:
     given, lab = options(words), faults.read()
     clean = lab.clean.runs if given.clean is None else given.clean
     cases = faults.order(lab, clean, given.kinds, given.half)
+    if given.only_traced:
+        cases = [case for case in cases if traced.is_traced(case)]
     told: dict[str, dict[str, str]] = {}
     with nullcontext(given.folder) if given.folder else tempfile.TemporaryDirectory() as folder:
         bench = Bench(lab, Path(folder), warm.python())
@@ -67,10 +71,11 @@ def main(words: Sequence[str]) -> int:
         found = score.results(cases, cells(bench, cases), told)
         again = sum(bench.attempts(case) - 1 for case in cases)
     text = report.markdown(found, lab, about(found, minutes, again))
-    write_json(LATEST, json.loads(msgspec.json.encode(found)))
     print(text)
-    if not given.no_docs:
-        put(text, PAGE, "make lab")
+    if not given.only_traced:
+        write_json(LATEST, json.loads(msgspec.json.encode(found)))
+        if not given.no_docs:
+            put(text, PAGE, "make lab")
     rules = score.Rules(lab)
     scores = score.costly(found, rules), score.ranks_named(found, lab)
     missed = any(one.right < one.of for one in scores)
