@@ -99,10 +99,12 @@ class _Choice:
         return low > 1 and high >= self._matters
 
     def _leave_open(self, cell: Row, rivals: list[Row]) -> None:
-        """Say in the rows of a cell and its rivals what is undecided between them."""
-        repeats = {id(other): self._repeats(cell, other) for other in rivals}
-        hardest = max(rivals, key=lambda other: (repeats[id(other)], other["samples_per_s"]))
-        needed = repeats[id(hardest)]
+        """Say in the rows of a cell and its rivals what is undecided between them, with the ratio
+        to the rival that needs the most repeats."""
+        needed, hardest = max(
+            ((self._repeats(cell, other), other) for other in rivals),
+            key=lambda one: (one[0], one[1]["samples_per_s"]),
+        )
         decide = f"about {needed} repeats of each would decide"
         if not self._repeated or needed == MOST_REPEATS:
             decide = f"at least {needed} runs of each are needed"
