@@ -264,9 +264,10 @@ LOADED_BEFORE = 0.05
 
 
 def head_starts(spec: RunSpec, measured: Measurement | None, parts: Ceilings) -> list[str]:
-    """That workers had loaded batches of the window before it began, as a sentence. In the middle
-    of an epoch as many are ready at the window's end; near the end of an epoch fewer are. Where the
-    loader is at least as fast as training, and has cores of its own, this changes no rate."""
+    """A sentence if workers had loaded many of the window's batches before it began; else none. In
+    the middle of an epoch, as many are ready at the window's end as at its beginning; near the end
+    of an epoch, fewer are. This changes no rate where the loader is at least as fast as training
+    and has cores of its own."""
     loader, of_epoch = spec.settings.loader, measured.steps_per_epoch if measured else None
     fast = spec.kind != "cpu" and (parts.loader_ratio_low or 0.0) >= 1
     if measured is None or not (loader.workers and of_epoch) or fast:
