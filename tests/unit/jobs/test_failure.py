@@ -161,3 +161,16 @@ def test_a_rank_that_fails_ends_at_once(tmp_path):
     assert not mark.exists()
     error, end = read_events(run / "events.jsonl")[-2:]
     assert (error["event"], end["event"], end["ok"]) == ("error", "end", False)
+
+
+@pytest.mark.parametrize("kind", [EOFError, ConnectionResetError])
+def test_a_worker_that_dies_while_it_sends_a_batch_is_named(kind):
+    """torch had not noticed its end yet, and raised the error of the connection: without a text."""
+
+    def _try_get_data():
+        raise kind
+
+    with pytest.raises(kind) as found:
+        _try_get_data()
+    assert classify(found.value).message.startswith("a loader worker was killed")
+    assert "loader worker" not in classify(kind()).message, "one of another connection"

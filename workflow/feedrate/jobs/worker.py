@@ -167,6 +167,8 @@ def classify(error: BaseException) -> Failure:
     text = f"{error}"
     if re.match(_WORKER_GONE, text) and re.match(_KILLED, cause := f"{error.__cause__}"):
         text = cause  # torch names the signal only in the exception's cause
+    if _lost_a_worker(error):
+        text = f"a loader worker was killed while it sent a batch; {_NO_MEMORY}"
     if no_backend := text.startswith(NO_BACKEND):
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
         text = f"this torch cannot load its device's software ({reason}); run `feedrate doctor`"
@@ -191,6 +193,13 @@ def classify(error: BaseException) -> Failure:
         or isinstance(error, DeviceError | DataError)
         or bool(_MACHINE_FAULT.search(text)),
     )
+
+
+def _lost_a_worker(error: BaseException) -> bool:
+    """Whether torch's loader lost the connection to a worker whose end it had not noticed yet."""
+    frames = traceback.extract_tb(error.__traceback__)
+    cut = isinstance(error, EOFError | ConnectionError)
+    return cut and any(frame.name == "_try_get_data" for frame in frames)
 
 
 def first_sentence(text: str) -> str:
