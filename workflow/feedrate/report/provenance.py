@@ -49,8 +49,8 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
     precision are of the valid cells."""
     valid_first = sorted(runs, key=lambda run: run.status != "ok")
     records = [record for run in valid_first if (record := _record(run))]
-    every = [record.provenance for record in records]
-    known = next(iter(every), Provenance())
+    known = next((record.provenance for record in records), Provenance())
+    packages = {f"{n} {at}" for one in records for n, at in one.provenance.packages.items()}
     lengths = _usual(one.spec.settings.loader.max_tokens for one in records if one.spec)
     good = {run.cell: run for run in runs if run.status == "ok"}.values()
     batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
@@ -71,22 +71,24 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
         "Python": " on ".join(filter(None, (known.python, known.platform))),
-        "Packages": ", ".join(
-            sorted({f"{name} {at}" for one in every for name, at in one.packages.items()})
-        ),
+        "Packages": ", ".join(sorted(packages)),
         "Commit": _distinct(run.commit for run in runs),
         "Source digest": _distinct(run.source_digest[:12] for run in runs),
-        "Machine before the first run": ", ".join(
-            f"{name.replace('_', ' ').replace('cpu', 'CPU').replace('mhz', 'MHz')} {value}"
-            for name, value in known.machine_before.items()
-            if value not in ("", None)
-        ),
+        "Machine before the first run": _machine_before(known),
         "Measured": _times(runs),
     }
     lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
     if known.command:
         lines.append(wide_row("Command of the first run", el("code", known.command), 2))
     return table(("Property", "Value"), lines, "texts")
+
+
+def _machine_before(known: Provenance) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ').replace('cpu', 'CPU').replace('mhz', 'MHz')} {value}"
+        for name, value in known.machine_before.items()
+        if value not in ("", None)
+    )
 
 
 def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:

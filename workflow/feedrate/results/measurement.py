@@ -27,9 +27,8 @@ QUANTILES = {
 def measure(
     ranks: Ranks, spec: RunSpec, peaks: Sequence[Peak], host_peak_gib: float | None
 ) -> Measurement | None:
-    """The measurement of a run; None where no rank closed its window. The rate is samples over wall
-    time, never a mean of rates. A step takes as long as on its slowest rank, because the others
-    wait; in inference, all ranks' steps count."""
+    """The measurement of a run; None where no rank closed its window. The rate is never a mean of
+    rates. A step takes as long as on its slowest rank; in inference, all ranks' steps count."""
     windows = list(windows_of(ranks).values())
     if min((w.wall_s for w in windows), default=0) <= 0:
         return None
