@@ -62,7 +62,8 @@ def test_another_sum_of_losses_or_another_model_is_not_compared(changed):
 
 def test_the_effect_of_seeds_is_not_that_of_cells_that_are_not_compared():
     wild = runs(1.0, 3.0, losses="all")
-    found = departed({A: runs(1.0, 1.1, losses="own"), B: runs(1.5, 1.6, losses="own"), C: wild})
+    own = {A: runs(1.0, 1.1, losses="own"), B: runs(1.5, 1.6, losses="own")}
+    found = departed({**own, C: wild, ("s", "cpu", "d"): wild})
     assert found[B]["loss_seeds"] == pytest.approx(0.1)
     assert found[B]["loss_departs"] is True
 
