@@ -69,6 +69,12 @@ def test_a_statement_is_judged_with_its_own_workers_or_with_each_that_was_measur
     assert where_it_holds(claim(workers=workers or "not stated"), found, []).startswith(says)
 
 
+def test_the_studys_tolerance_counts():
+    found = {1: (1.7, 1.7)}
+    assert where_it_holds(claim(), found, []).startswith("Does not hold")
+    assert where_it_holds(claim(), found, [], tolerance=0.2).startswith("Holds with 1 worker")
+
+
 @pytest.mark.parametrize("name", ["other", "torch"])
 def test_a_ratio_that_was_not_measured_says_why(name):
     levels = {"loader": name}

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, UnsetType
 
 from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about
+from feedrate.core.plugins import declared
 
 Task = Literal["training", "inference"]
 Decode = Literal["reference", "host", "cache", "device"]
@@ -46,6 +47,17 @@ class ModelSettings(Strict, kw_only=True):
     def label(self) -> str:
         """Name and size, such as `bridgetower-large`."""
         return f"{self.name}-{self.size}"
+
+    @property
+    def task(self) -> str | None:
+        """The hub's name for the model's task, where it has one."""
+        found: str | None = declared(BUILDERS, "TASK").get(self.name)
+        return found
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the model classifies images, and reads no text."""
+        return self.task == "image-classification"
 
 
 class LoaderSettings(Strict, kw_only=True):

@@ -71,7 +71,7 @@ class Fed(Strict, frozen=True, kw_only=True):
 
     level: Level
     refused: str = ""
-    limit: Annotated[Feeding | None, about("Without pauses: the cores' rate limit.")] = None
+    limit: Annotated[Feeding | None, about("The loader drained without pauses.")] = None
     runs: Annotated[list[Feeding], about("In the order in which their numbers were tried.")] = []
 
     @property

@@ -23,8 +23,6 @@ from feedrate.results.record import Quality, Record, Score, read_quality, read_r
 README = "README.md"
 PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", README)
 """Weights, configuration, tokenizer and card; not the Trainer's pickle of its arguments."""
-TASKS = {"clip": "zero-shot-image-classification", "vit": "image-classification"}
-"""The hub's name for the task of a model, where it has one."""
 FROM_HUB = """\
 from huggingface_hub import snapshot_download
 
@@ -95,7 +93,7 @@ def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality
         base_model=settings.base_model,
         datasets=[settings.dataset] if settings.dataset else None,
         library_name="transformers",
-        pipeline_tag=TASKS.get(model),
+        pipeline_tag=spec.settings.model.task,
         tags=["feedrate", model],
         model_name=f"{spec.study}: {spec.cell}",
         eval_results=list(_results(settings, spec, quality)) or None,
@@ -130,13 +128,13 @@ def _summary(settings: CardSettings, spec: RunSpec, record: Record) -> str:
 
 def _results(settings: CardSettings, spec: RunSpec, quality: Quality) -> Iterator[hub.EvalResult]:
     """The scores after training, as metadata of the hub."""
-    vit = spec.settings.model.name == "vit"
+    task = "image-classification" if spec.settings.model.classifies else "image-text-retrieval"
     for score in quality.scores:
         if score.moment == "after" and score.value is not None:
             own = settings.dataset or spec.dataset, settings.dataset_revision
             data, revision = _winoground(quality) if score.on == "winoground" else own
             yield hub.EvalResult(
-                task_type="image-classification" if vit else "image-text-retrieval",
+                task_type=task,
                 dataset_type=data,
                 dataset_name=data,
                 dataset_split="test" if score.on == "winoground" else score.on,

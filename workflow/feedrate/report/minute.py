@@ -159,7 +159,7 @@ def _slower_storages(
 def _statements(study: StudySettings, found: Results, device: str) -> Markup:
     mine = [cell for cell in found.cells if cell.device == device]
     runs = [run for run in found.runs if (run.device, run.status) == (device, "ok")]
-    said = [outcome(claim, runs, mine) for claim in study.loaders]
+    said = [outcome(claim, runs, mine, study.claim_tolerance) for claim in study.loaders]
     words = ("Holds with", "Holds only", "Does not hold")
     hold, partly, fail = (sum(one.startswith(word) for one in said) for word in words)
     to_do = "Nothing to do: none of them fails here."

@@ -88,6 +88,7 @@ class StudyContext(Strict, kw_only=True):
     ladder: list[Name] = []  # factors whose levels ascend until memory is full
     exclude: list[Exclude]
     noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
+    claim_tolerance: Positive = 0.05  # by which a ratio of loaders may be below the claimed one
     most_repeats: int = 12  # of a cell with `repeats: auto`
     published: list[Published] = []
     sources: Sources = Sources()
@@ -254,6 +255,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         origin=entry.source,
         measured=project.devices_of(study),
         noise_share=entry.thresholds.noise_share,
+        claim_tolerance=entry.thresholds.claim_tolerance,
         most_repeats=project.config.auto_repeats.most,
         devices={
             name: subset(

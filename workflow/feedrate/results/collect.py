@@ -232,7 +232,7 @@ def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> N
 
 def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
     """Status, cause and numbers of runs of each cell, by KEY. The cause is that of the first run
-    with the cell's status; of an ok cell, that of the first run that does not count."""
+    with the cell's status; if only some runs are ok, that of the first run that is not."""
     counts = pd.crosstab([runs[name] for name in KEY], runs["status"])
     counts = counts.reindex(columns=list(STATUSES), fill_value=0)
     cells = counts.drop(columns="unsupported").add_suffix("_runs")

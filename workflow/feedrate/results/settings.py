@@ -245,7 +245,7 @@ def import_settings(project: Project, study: str) -> ImportSettings:
         factors=list(project.studies[study].factors),
         imports=imports,
         devices={o.device: subset(ImportDevice, project.devices[o.device]) for o in imports},
-        pixels_only=project.studies[study].settings.model.name in ("vit", "swin"),
+        pixels_only=project.studies[study].settings.model.classifies,
     )
 
 

@@ -13,6 +13,7 @@ from feedrate.models.build import Built, load_config, load_model
 from feedrate.models.builders.vit import CLASSES, Classifier, built_classifier
 from feedrate.models.flops import pair_flops
 
+TASK = "image-classification"
 SIZES = {
     # Hidden size of the first stage, layers and heads of each stage.
     "tiny": (32, (2, 2, 2), (1, 2, 4)),  # for CPUs; not the paper's Swin-T

@@ -25,6 +25,7 @@ from feedrate.models.build import Built, ModelError, load_config, load_model
 from feedrate.models.flops import pair_flops
 from feedrate.models.layers import IMAGENET, tower
 
+TASK = "image-classification"
 OFFERS = {
     "attention": ("eager", "sdpa", "flash"),
     "image_px": {"from": 16, "to": 1024, "step": 16},

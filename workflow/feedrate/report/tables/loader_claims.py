@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from feedrate.config.study import LoaderClaim, NotStated
+from feedrate.config.study import LoaderClaim, NotStated, Thresholds
 from feedrate.report import text
 from feedrate.report.markup import Markup, group_row, noted, row, table
 from feedrate.report.params import PageSettings
@@ -11,8 +11,8 @@ from feedrate.report.rows import CellRow, Inputs, RunRow
 NEEDS = ("cells", "runs", "loaders")
 ORDER = 45
 
-TOLERANCE = 0.05
-"""Share by which a measured ratio may be below the claimed one: `claim_tolerance` of studies."""
+TOLERANCE = Thresholds().claim_tolerance
+"""Share by which a measured ratio may be below the claimed one, where a study sets no other."""
 NOT_STATED = get_args(NotStated)[0]
 STORAGES = ("memory", "local disk", NOT_STATED)
 """Storages of statements that the rates here can decide; they are of local files."""
@@ -30,11 +30,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         rows.append(group_row(settings.label(device), len(heads)))
         mine = [run for run in runs if run.device == device]
         own = [cell for cell in cells if cell.device == device]
-        rows += [_statement(claim, mine, own) for claim in settings.loaders]
+        rows += [_statement(settings, claim, mine, own) for claim in settings.loaders]
     return table(heads, rows, "texts")
 
 
-def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> Markup:
+def _statement(
+    settings: PageSettings, claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]
+) -> Markup:
     found = measured_ratios(claim, runs)
     shown = [
         f"{workers}: {text.ratio(low)}" + f" to {text.ratio(high)}" * (high > low)
@@ -51,10 +53,13 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     here = noted("; ".join(shown) or text.DASH, rates)
     behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
     claimed = noted(text.ratio(claim.ratio), claim.note)
-    return row(about, claimed, here, outcome(claim, runs, cells), of=behind if found else [])
+    said = outcome(claim, runs, cells, settings.claim_tolerance)
+    return row(about, claimed, here, said, of=behind if found else [])
 
 
-def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
+def outcome(
+    claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow], tolerance: float = TOLERANCE
+) -> str:
     """Where a statement holds on a device with these valid runs, or why that is unknown."""
     if claim.storage not in STORAGES:
         return f"Cannot tell: it is about {claim.storage}, which is not measured here."
@@ -63,7 +68,7 @@ def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str
     if one is not None and other is not None and one - other > EQUAL_PIXELS:
         off = f"Its pixels differ from the reference's by {one:.2g} of 255 on average."
         return f"Does not count: the work is not equal. {off}"
-    return where_it_holds(claim, measured_ratios(claim, runs), cells)
+    return where_it_holds(claim, measured_ratios(claim, runs), cells, tolerance)
 
 
 def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, tuple[float, float]]:
@@ -84,7 +89,10 @@ def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, tuple[f
 
 
 def where_it_holds(
-    claim: LoaderClaim, found: dict[int, tuple[float, float]], cells: list[CellRow]
+    claim: LoaderClaim,
+    found: dict[int, tuple[float, float]],
+    cells: list[CellRow],
+    tolerance: float = TOLERANCE,
 ) -> str:
     """Whether it holds with its own workers or, if it states none, with which; or why not known."""
     if not found:
@@ -97,7 +105,7 @@ def where_it_holds(
         if claim.workers not in found:
             return f"Cannot tell: not measured with {text.count(claim.workers, 'worker')}."
         found, more = {claim.workers: found[claim.workers]}, "."
-    wanted = claim.ratio * (1 - TOLERANCE)
+    wanted = claim.ratio * (1 - tolerance)
     holding = [workers for workers, (low, _) in found.items() if low >= wanted]
     losing = [workers for workers, (_, high) in found.items() if high < wanted]
     if not holding and len(losing) < len(found):
