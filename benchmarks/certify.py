@@ -150,7 +150,7 @@ def model_steps(prepared: Path) -> dict[str, Callable[[Any], None]]:
 def run_real(prepared: Path, decode: str, steps: Sequence[Any], *, seconds: float) -> list[Any]:
     """Steps on core 1, of the model (functions) or emulated (seconds), fed from core 0."""
     from feedrate.jobs.accelerator import Step, take_batches
-    from feedrate.jobs.ceilings import EndlessBatches
+    from feedrate.jobs.blocks import EndlessBatches
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.path import HostPath
     from feedrate.models.build import build_bare

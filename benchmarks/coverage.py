@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks.figure import Figure
 from feedrate.config.study import Factor, Thresholds
+from feedrate.results.params import CollectStudy
 from feedrate.results.recommendation import RATES, recommend
-from feedrate.results.settings import CollectStudy
 from feedrate.results.statistics import (
     block_noise,
     median_interval,

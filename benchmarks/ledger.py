@@ -32,7 +32,7 @@ from feedrate.core.paths import RECORD_NAME
 from feedrate.data.manifest import STORE_INDEX, store_folder
 from feedrate.results.assemble import update_records
 from feedrate.results.ledger import Outcome, WouldHelp, predict_changes
-from feedrate.results.settings import BATCH, DECODE, TOKENS, WORKERS, DeviceFacts
+from feedrate.results.params import BATCH, DECODE, TOKENS, WORKERS, DeviceFacts
 
 LEVELS: dict[str, list[Level]] = {
     DECODE: ["reference", "host", "cache"],

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.figure import Figure
 from feedrate.config.study import Factor, Thresholds
+from feedrate.results.params import CollectStudy
 from feedrate.results.recommendation import RATES, recommend
-from feedrate.results.settings import CollectStudy
 from feedrate.results.statistics import look_confidence, pooled_noise
 
 PLANNED, MOST = 3, 12

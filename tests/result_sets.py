@@ -6,9 +6,9 @@ from typing import Any
 from feedrate.config.values import cell_name
 from feedrate.core.paths import RECORD, RESULTS
 from feedrate.results.columns import RUNS, with_factors
+from feedrate.results.files import write_csv
 from feedrate.results.record import Record, write_record
 from feedrate.results.schema import Provenance
-from feedrate.results.tables import write_csv
 
 COLUMNS = with_factors(RUNS, {"workers": [1]})
 BEFORE, AFTER = 1, 8

@@ -26,8 +26,8 @@ from feedrate.core.files import write_json
 from feedrate.core.paths import RECORD_NAME
 from feedrate.devices.host import host_facts, memory_gib
 from feedrate.results.collect import cell_rows, run_table
-from feedrate.results.settings import CollectSettings, CollectStudy
-from feedrate.results.tables import rows_of
+from feedrate.results.files import rows_of
+from feedrate.results.params import CollectSettings, CollectStudy
 
 LATEST, PAGE = Path(__file__).with_name("latest.json"), ROOT / "docs/measurement-lab.md"
 

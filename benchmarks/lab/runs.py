@@ -25,8 +25,8 @@ from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step, Window
 from feedrate.results.assemble import current_record
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Record
-from feedrate.results.settings import DeviceFacts
 
 STUDY, FACTOR = "lab", "run"
 DEVICES = {1: "cpu", 2: "cpu-x2"}

@@ -16,8 +16,8 @@ import warm
 from feedrate.config.spec import RunSpec, Software
 from feedrate.core import variables
 from feedrate.results.assemble import current_record
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Record
-from feedrate.results.settings import DeviceFacts
 from tiny_spec import tiny_spec
 
 HERE = Path(__file__).resolve().parent

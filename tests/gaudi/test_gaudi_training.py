@@ -9,7 +9,7 @@ import pytest
 from gaudi_software import FULL, Job, failed_checks, make_spec
 
 from feedrate.logs.formats import printed_text, tensorboard
-from feedrate.logs.found import read_trainer
+from feedrate.logs.reading import read_trainer
 
 
 def test_a_job_ends_in_a_valid_record(full_job):

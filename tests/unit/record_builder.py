@@ -9,15 +9,15 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.config.values import cell_name
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.record import Record, write_record
-from feedrate.results.schema import Ceilings, Measurement, Provenance
-from feedrate.results.settings import (
+from feedrate.results.params import (
     ClaimStudy,
     CollectSettings,
     CollectStudy,
     PublishedFacts,
     PublishedStudy,
 )
+from feedrate.results.record import Record, write_record
+from feedrate.results.schema import Ceilings, Measurement, Provenance
 from tiny_spec import tiny_spec
 
 FACTORS = {

@@ -8,7 +8,7 @@ from feedrate.core import paths, plugins
 from feedrate.flow import configuration, driver
 from feedrate.flow.runs import signed
 from feedrate.flow.view import PlanView
-from feedrate.results import tables
+from feedrate.results import files
 
 ROOT = Path(workflow.basedir)
 with configuration.workflow_errors():
@@ -26,7 +26,7 @@ DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     if driver.hold():
-        tables.remove_damaged(Path(paths.RESULTS))
+        files.remove_damaged(Path(paths.RESULTS))
 driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
 
 

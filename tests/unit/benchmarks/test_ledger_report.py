@@ -3,7 +3,7 @@
 from benchmarks.ledger import report
 
 from feedrate.results.ledger import Outcome
-from feedrate.results.settings import DECODE, WORKERS
+from feedrate.results.params import DECODE, WORKERS
 from feedrate.results.statistics import Estimate
 
 

@@ -31,7 +31,7 @@ from feedrate.core import paths
 from feedrate.results.collect import unsupported_row
 from feedrate.results.columns import RUNS, for_studies
 from feedrate.results.crate import CHECKSUMS
-from feedrate.results.tables import read_csv, write_csv
+from feedrate.results.files import read_csv, write_csv
 
 RUN = f"results/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1"
 RECORD = f"{RUN}/record.json"

@@ -7,7 +7,7 @@ import pytest
 
 from feedrate import __main__ as entry
 from feedrate.results.columns import COMPARISON
-from feedrate.results.tables import read_csv
+from feedrate.results.files import read_csv
 from result_sets import AFTER, PACKAGES, runs, write_set
 
 

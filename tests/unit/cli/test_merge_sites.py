@@ -19,9 +19,9 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
+from feedrate.results.files import read_csv
 from feedrate.results.imported import Imported
 from feedrate.results.record import read_document, read_record
-from feedrate.results.tables import read_csv
 
 
 def with_gains(root):

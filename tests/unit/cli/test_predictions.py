@@ -6,7 +6,7 @@ import pytest
 from feedrate.cli import jobs
 from feedrate.cli.advice import predictions
 from feedrate.config.project import with_all_studies
-from feedrate.results.settings import FitSettings, PublishedFacts, prediction_settings
+from feedrate.results.params import FitSettings, PublishedFacts, prediction_settings
 
 
 @pytest.fixture(scope="session")

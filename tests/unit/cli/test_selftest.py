@@ -21,7 +21,7 @@ from feedrate.config.study import Study
 from feedrate.config.values import load
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import Finding
-from feedrate.results.physics import Line
+from feedrate.results.selftest import Line
 from selftest_parts import QUICK, run_selftest, some_parts
 from tiny_spec import tiny_spec
 

@@ -7,7 +7,7 @@ import pytest
 
 from feedrate.flow.digests import Attempts
 from feedrate.results.assemble import parse_logs
-from feedrate.results.settings import DeviceFacts
+from feedrate.results.params import DeviceFacts
 from run_folder import make_outcome, make_spec, rank_events, write_run
 
 RECORDS = Path("results/loading/gpu/records.json")

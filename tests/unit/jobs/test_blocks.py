@@ -9,7 +9,7 @@ from training_jobs import make_spec, named, read_events
 
 from feedrate.devices.base import adapter
 from feedrate.jobs import rounds
-from feedrate.jobs.ceilings import Part
+from feedrate.jobs.blocks import Part
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import BLOCKS, Session
 

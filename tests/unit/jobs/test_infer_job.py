@@ -19,7 +19,7 @@ from feedrate.jobs.infer import COMPILED, HEADERS, compiling_anew, time_passes
 from feedrate.models.build import ModelError
 from feedrate.models.builders.bridgetower import count_flops, make_config
 from feedrate.results.assemble import build_record
-from feedrate.results.settings import DeviceFacts
+from feedrate.results.params import DeviceFacts
 
 
 @pytest.mark.parametrize("preprocessing", ["out", "in"])

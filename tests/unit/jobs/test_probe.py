@@ -8,14 +8,14 @@ from feedrate.config.devices import Peak
 from feedrate.devices.base import Memory
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.jobs import probe as probing
-from feedrate.results import physics
+from feedrate.results import selftest
 
 
 def outcomes(device, precisions=("fp32",), peak_tflops=None):
     """The outcome of each line of a device, by the last word of its subject."""
     answer = probing.probe(device, 0, list(precisions), seconds=0.05)
     peaks = [Peak(precision="fp32", datasheet_tflops=peak_tflops, source="planted")]
-    lines = physics.judge_probe(answer, peaks if peak_tflops else [])
+    lines = selftest.judge_probe(answer, peaks if peak_tflops else [])
     return answer, {line.subject.split()[-1]: line.outcome for line in lines}
 
 
@@ -88,5 +88,5 @@ def test_energy_is_read_while_products_run(monkeypatch):
     start_s = time.monotonic()
     monkeypatch.setattr(device, "energy_counter", lambda: lambda: (time.monotonic() - start_s) * 50)
     answer, _ = outcomes(device)
-    assert physics.judge_energy([answer], 60).outcome == "passed"
-    assert physics.judge_energy([answer], 40).outcome == "failed"
+    assert selftest.judge_energy([answer], 60).outcome == "passed"
+    assert selftest.judge_energy([answer], 40).outcome == "failed"

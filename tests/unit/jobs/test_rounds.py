@@ -17,7 +17,7 @@ from feedrate.devices.base import Memory
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.devices.placement import Placement
 from feedrate.jobs import rounds
-from feedrate.jobs.ceilings import EndlessBatches, Pipeline, in_turn, needs_more, write_trace
+from feedrate.jobs.blocks import EndlessBatches, Pipeline, in_turn, needs_more, write_trace
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import Session
 from feedrate.jobs.train import run_job
@@ -357,7 +357,7 @@ class Threaded:
 
 @pytest.mark.parametrize("depth", [0, 1, 7])
 def test_batches_that_threads_made_before_a_block_are_known(depth, monkeypatch):
-    monkeypatch.setattr("feedrate.jobs.ceilings.SETTLED_S", 0.001)
+    monkeypatch.setattr("feedrate.jobs.blocks.SETTLED_S", 0.001)
     pipeline = Pipeline(Threaded(depth), None, EndlessBatches(40, 4, seed=1))
     assert pipeline.ahead(1) == depth
     with pipeline.running():

@@ -17,7 +17,7 @@ from feedrate.config.settings import ModelSettings
 from feedrate.devices.base import Deferred, UnsupportedError, adapter
 from feedrate.devices.kinds import cpu
 from feedrate.devices.placement import Placement
-from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import check_rows, make_dataset
 from feedrate.jobs.meter import Meter

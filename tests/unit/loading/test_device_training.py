@@ -12,7 +12,7 @@ from feedrate.cli import jobs
 from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
-from feedrate.jobs.ceilings import Part
+from feedrate.jobs.blocks import Part
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import ignored_settings
 from feedrate.devices.base import UnsupportedError
-from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import collate
 from feedrate.loading.decoders.gaudi import MediaError

@@ -8,7 +8,7 @@ import foreign_runs as foreign
 import pytest
 
 from feedrate.core.errors import LogError
-from feedrate.logs.found import LFS, find_runs, lines, load_json
+from feedrate.logs.reading import LFS, find_runs, lines, load_json
 
 
 def only(folder):
@@ -196,7 +196,7 @@ def test_a_long_log_is_read_in_bounded_memory(tmp_path):
         stream.write(foreign.FINAL.encode())
     script = (
         "import resource, sys\nfrom pathlib import Path\n"
-        "from feedrate.logs.found import find_runs\n"
+        "from feedrate.logs.reading import find_runs\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "runs, _ = find_runs(Path(sys.argv[1]))\n"
         "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before\n"

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.logs import found as found_runs
+from feedrate.logs import reading
 from feedrate.logs.formats import tensorboard
 from feedrate.logs.formats.printed_text import Job
 from feedrate.logs.formats.tensorboard import read_scalars
-from feedrate.logs.found import read_evaluations, read_trainer
+from feedrate.logs.reading import read_evaluations, read_trainer
 from feedrate.logs.trainer import (
     LIMIT_BYTES,
     TrainerFigures,
@@ -294,7 +294,7 @@ def test_an_empty_folder_gives_empty_figures(tmp_path):
 
 
 NEW_FORMAT = """
-from feedrate.logs.found import Found
+from feedrate.logs.reading import Found
 
 ORDER = 2
 FILES = IMPORTS = ("*.metrics",)
@@ -314,8 +314,8 @@ def test_one_file_adds_a_format(tmp_path, monkeypatch):
     (run / "train.metrics").write_text("12.5")
     (run / "stdout.log").write_text(PRINTED_5)
     assert read_trainer(run).samples_per_s == 40.25
-    package = importlib.import_module(found_runs.FORMATS)
+    package = importlib.import_module(reading.FORMATS)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(plugin.parent)])
     assert read_trainer(run).samples_per_s == 12.5
-    assert run / "train.metrics" in found_runs.trainer_files(run)
-    monkeypatch.delitem(sys.modules, f"{found_runs.FORMATS}.own_format")
+    assert run / "train.metrics" in reading.trainer_files(run)
+    monkeypatch.delitem(sys.modules, f"{reading.FORMATS}.own_format")

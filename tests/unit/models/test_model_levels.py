@@ -11,7 +11,7 @@ from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings
 from feedrate.core import plugins
 from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import adapter
-from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.loading.path import open_path
 from feedrate.models.build import build_bare

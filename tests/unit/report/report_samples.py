@@ -35,7 +35,7 @@ from feedrate.report.page import render
 from feedrate.report.params import OverviewSettings, PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results import columns
-from feedrate.results.tables import write_csv
+from feedrate.results.files import write_csv
 
 TABLES = plugins.names("feedrate.report.tables")
 FIGURES = plugins.names("feedrate.report.figures")

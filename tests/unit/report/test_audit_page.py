@@ -13,8 +13,8 @@ from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import CLAIMS
-from feedrate.results.settings import claim_settings
-from feedrate.results.tables import write_csv
+from feedrate.results.files import write_csv
+from feedrate.results.params import claim_settings
 
 ROOT = Path(__file__).parents[3]
 

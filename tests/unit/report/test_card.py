@@ -92,7 +92,12 @@ def test_the_hub_finds_base_model_data_and_scores():
 
 
 @pytest.mark.parametrize(
-    ("name", "tag"), [("clip", "zero-shot-image-classification"), ("vit", "image-classification"), ("swin", "image-classification")]
+    ("name", "tag"),
+    [
+        ("clip", "zero-shot-image-classification"),
+        ("vit", "image-classification"),
+        ("swin", "image-classification"),
+    ],
 )
 def test_models_carry_the_hubs_name_of_their_task_where_it_has_one(name, tag):
     spec = make_spec(settings=Settings(model=ModelSettings(name=name, size="tiny")))

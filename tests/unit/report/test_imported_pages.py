@@ -16,8 +16,8 @@ from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.report.rows import Inputs
 from feedrate.results.imported import Imported, import_runs
+from feedrate.results.params import import_settings
 from feedrate.results.record import read_document
-from feedrate.results.settings import import_settings
 
 CELL = "workers=2~decode=host"
 

@@ -16,7 +16,7 @@ from feedrate.core import paths
 from feedrate.report import overview
 from feedrate.report.rows import Inputs
 from feedrate.results.imported import import_runs
-from feedrate.results.settings import import_settings
+from feedrate.results.params import import_settings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")

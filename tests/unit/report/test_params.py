@@ -20,7 +20,7 @@ from feedrate.config.study import Exclude
 from feedrate.core import plugins
 from feedrate.report import params
 from feedrate.report.params import OverviewSettings, PageSettings
-from feedrate.results.settings import claim_settings
+from feedrate.results.params import claim_settings
 
 PAGES = [("table", name) for name in TABLES] + [("figure", name) for name in FIGURES]
 

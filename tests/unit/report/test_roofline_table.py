@@ -7,7 +7,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.report import text
 from feedrate.report.rows import Inputs
 from feedrate.results.columns import CELLS
-from feedrate.results.tables import read_csv
+from feedrate.results.files import read_csv
 
 
 def test_predictions_stand_next_to_what_was_measured(tmp_path):

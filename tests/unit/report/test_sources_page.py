@@ -8,7 +8,7 @@ from feedrate.config.statements import Document, Statement, read_documents
 from feedrate.report.rows import Inputs
 from feedrate.report.sources import markdown, outcomes, render, status
 from feedrate.results.columns import CELLS, CLAIMS
-from feedrate.results.tables import write_csv
+from feedrate.results.files import write_csv
 
 ROOT = Path(__file__).resolve().parents[3]
 

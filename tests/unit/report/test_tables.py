@@ -19,7 +19,7 @@ from feedrate.config.study import Table
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.report.tables import training
 from feedrate.results.columns import FIT, with_factors
-from feedrate.results.tables import read_csv, write_csv
+from feedrate.results.files import read_csv, write_csv
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"

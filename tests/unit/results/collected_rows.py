@@ -5,8 +5,8 @@ from record_builder import collect_settings, write_records
 from feedrate.config.plan import Shared
 from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.columns import RUNS, for_studies
-from feedrate.results.tables import frame_of
-from feedrate.results.tables import rows_of as plain
+from feedrate.results.files import frame_of
+from feedrate.results.files import rows_of as plain
 
 W0, W1, W2 = (f"workers={w}~decode=host" for w in range(3))
 

@@ -9,8 +9,8 @@ from feedrate.config.devices import Peak
 from feedrate.core.errors import LogError
 from feedrate.logs.trainer import MAX_CHARS, one_line
 from feedrate.results.assemble import build_record, current_record
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import read_record
-from feedrate.results.settings import DeviceFacts
 from run_folder import make_outcome, make_spec, rank_events, write_run
 
 DEVICE = DeviceFacts(

@@ -8,7 +8,7 @@ from record_builder import collect_settings, collect_study, make_record, make_sp
 from feedrate.config.study import Factor
 from feedrate.core.errors import ExpectedError
 from feedrate.results.columns import RUNS, for_studies
-from feedrate.results.tables import confirm_results, write_csv
+from feedrate.results.files import confirm_results, write_csv
 
 
 def test_a_shared_run_is_one_choice_and_one_failure(tmp_path):

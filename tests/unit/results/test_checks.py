@@ -6,9 +6,9 @@ from record_builder import make_measurement, make_spec
 from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
 from feedrate.results.conformity import Evidence, disturbances, head_starts, undisturbed
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Ceilings
-from feedrate.results.settings import DeviceFacts
 from tiny_spec import tiny_spec
 
 GOOD = {

@@ -24,10 +24,10 @@ from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
-from feedrate.results.settings import ClaimSettings, claim_settings
+from feedrate.results.files import read_csv, write_csv
+from feedrate.results.files import rows_of as plain
+from feedrate.results.params import ClaimSettings, claim_settings
 from feedrate.results.statistics import Estimate
-from feedrate.results.tables import read_csv, write_csv
-from feedrate.results.tables import rows_of as plain
 
 PRINTED = [
     (1.28, "gaudi2[workers=2] / h100[workers=2]"),

@@ -16,8 +16,8 @@ from feedrate.config.values import read_yaml
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.comparability import NEEDS, compare, obstacles, short_epochs
-from feedrate.results.settings import ClaimSettings
-from feedrate.results.tables import rows_of as plain
+from feedrate.results.files import rows_of as plain
+from feedrate.results.params import ClaimSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 

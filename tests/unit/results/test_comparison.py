@@ -18,7 +18,7 @@ from feedrate.results.comparison import (
     run_frame,
     slowed,
 )
-from feedrate.results.tables import read_csv, write_csv
+from feedrate.results.files import read_csv, write_csv
 from result_sets import AFTER, runs, write_set
 
 LINES = Thresholds()

@@ -4,7 +4,7 @@ import pytest
 
 from feedrate.jobs.events import Computation, RankEvents
 from feedrate.results.conformity import Evidence, computation, equal_weights
-from feedrate.results.settings import DeviceFacts
+from feedrate.results.params import DeviceFacts
 from tiny_spec import tiny_spec
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from feedrate.results.collect import KEY, loss_shifts, trained_samples
 from feedrate.results.columns import RUNS, with_factors
-from feedrate.results.tables import frame_of, rows_of
+from feedrate.results.files import frame_of, rows_of
 
 A, B, C = ("s", "cpu", "a"), ("s", "cpu", "b"), ("s", "cpu", "c")
 

@@ -139,7 +139,7 @@ def test_checking_claims_loads_nothing_heavy():
     import sys
 
     code = (
-        "import sys, feedrate.results.expression, feedrate.results.settings; "
+        "import sys, feedrate.results.expression, feedrate.results.params; "
         "print([m for m in ('numpy', 'pandas', 'pyarrow', 'torch') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -10,8 +10,8 @@ from feedrate.config.additions import Import
 from feedrate.config.devices import Peak
 from feedrate.results.crate import Writer
 from feedrate.results.imported import Imported, import_runs, imported
+from feedrate.results.params import ImportDevice, ImportSettings
 from feedrate.results.record import read_document
-from feedrate.results.settings import ImportDevice, ImportSettings
 
 LEVELS = {"workers": 2, "decode": "host"}
 PEAK = Peak(precision="bf16", datasheet_tflops=432.0, source="data sheet")

@@ -7,7 +7,7 @@ import pytest
 from feedrate.jobs.events import read_run_events
 from feedrate.results.assemble import build_record
 from feedrate.results.measurement import measure
-from feedrate.results.settings import DeviceFacts
+from feedrate.results.params import DeviceFacts
 from run_folder import make_spec, rank_events, write_run
 
 

@@ -5,8 +5,8 @@ from record_builder import collect_settings, make_record, make_spec, write_recor
 
 from feedrate.config.settings import Settings
 from feedrate.results.collect import cell_rows, run_table
+from feedrate.results.files import rows_of as plain
 from feedrate.results.schema import Provenance
-from feedrate.results.tables import rows_of as plain
 
 
 def rows_of(tmp_path, task, **measured):

@@ -23,9 +23,9 @@ from feedrate.config.study import Factor
 from feedrate.config.values import read_yaml
 from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.columns import CELLS, FIT, for_studies
+from feedrate.results.files import read_csv, write_csv
 from feedrate.results.loader_model import Point, bound, fit, fit_rows, predict
-from feedrate.results.settings import FitSettings, fit_settings
-from feedrate.results.tables import read_csv, write_csv
+from feedrate.results.params import FitSettings, fit_settings
 
 
 @settings(max_examples=60, deadline=None)

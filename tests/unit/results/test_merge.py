@@ -2,9 +2,9 @@ import pyarrow.parquet as pq
 
 from feedrate.cli.jobs import run
 from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, with_factors
+from feedrate.results.files import read_csv, write_csv
 from feedrate.results.merge import leaderboard
 from feedrate.results.schema import VALUES
-from feedrate.results.tables import read_csv, write_csv
 
 FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
 FILES["fit"] = ("fit", FIT)

@@ -8,8 +8,8 @@ import pytest
 from feedrate.cli.jobs import run as run_job
 from feedrate.core.files import digest_file
 from feedrate.results.assemble import UNCHANGED, current_record, update_records
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import read_record
-from feedrate.results.settings import DeviceFacts
 from run_folder import make_outcome, make_spec, write_run
 
 DEVICE = DeviceFacts(power_w=700.0)

@@ -6,7 +6,7 @@ import pytest
 
 from feedrate.cli.jobs import run
 from feedrate.results.columns import QUALITY
-from feedrate.results.tables import read_csv
+from feedrate.results.files import read_csv
 
 SCORE = {
     "moment": "after",

@@ -15,10 +15,10 @@ from feedrate.config.values import read_yaml
 from feedrate.config.workflow import AutoRepeats
 from feedrate.core import paths
 from feedrate.results.columns import CELLS, CLAIMS, RUNS, with_factors
+from feedrate.results.files import TableError, write_csv
 from feedrate.results.next_runs import extend, next_repeats
-from feedrate.results.settings import claim_settings, collect_settings
+from feedrate.results.params import claim_settings, collect_settings
 from feedrate.results.statistics import look_confidence
-from feedrate.results.tables import TableError, write_csv
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"

@@ -22,9 +22,9 @@ from feedrate.config.study import Factor
 from feedrate.results.assemble import current_record, parse_logs
 from feedrate.results.collect import collect_results
 from feedrate.results.columns import CELLS, RUNS, for_studies
+from feedrate.results.files import read_csv, remove_damaged, write_csv
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import read_record
-from feedrate.results.settings import DeviceFacts
-from feedrate.results.tables import read_csv, remove_damaged, write_csv
 from run_folder import write_run
 
 

@@ -34,7 +34,7 @@ from feedrate.report.markup import COSTS
 from feedrate.report.rows import CellRow, RunRow
 from feedrate.results.assemble import update_records
 from feedrate.cli.jobs import run as run_job
-from feedrate.results.settings import DeviceFacts
+from feedrate.results.params import DeviceFacts
 
 root, run = Path.cwd(), Path(sys.argv[1])
 update_records([run], DeviceFacts(), "new")

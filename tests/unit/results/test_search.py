@@ -16,9 +16,9 @@ from feedrate.results import next_runs
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CELLS, with_factors
+from feedrate.results.files import rows_of, write_csv
 from feedrate.results.next_runs import next_cells, next_level, predicted, search
-from feedrate.results.settings import ClaimSettings
-from feedrate.results.tables import rows_of, write_csv
+from feedrate.results.params import ClaimSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY, LINE = "flava-batch-search", ("350M", "ddp")

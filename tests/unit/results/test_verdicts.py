@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.study import Factor, Thresholds
+from feedrate.results.params import CollectStudy
 from feedrate.results.recommendation import RATES
-from feedrate.results.settings import CollectStudy
 from feedrate.results.statistics import Estimate, pooled_noise
 from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict, faster_cells
 

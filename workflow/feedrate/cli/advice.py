@@ -16,9 +16,9 @@ from feedrate.core import variables
 from feedrate.core.files import write_text
 from feedrate.jobs.accelerator import BUSY
 from feedrate.jobs.drain import Loader, Refused
+from feedrate.results.files import Row
 from feedrate.results.loader_model import fit_rows, predict
-from feedrate.results.settings import FitSettings
-from feedrate.results.tables import Row
+from feedrate.results.params import FitSettings
 
 TOLERANCE = 0.02
 """Loaders within this share of the best are equally good; the simplest of them is used."""

@@ -23,8 +23,8 @@ from feedrate.report import text
 from feedrate.results import audit
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import Column
-from feedrate.results.settings import ClaimSettings, claim_settings
-from feedrate.results.tables import write_csv
+from feedrate.results.files import write_csv
+from feedrate.results.params import ClaimSettings, claim_settings
 
 AGREES, DIFFERS, CANNOT, DERIVED = "agrees", "differs", "cannot be recomputed", "not printed"
 VERDICTS = {"consistent": AGREES, "not": DIFFERS}

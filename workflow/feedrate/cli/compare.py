@@ -16,7 +16,7 @@ from feedrate.cli.display import cells_table, counted, output, table
 from feedrate.config.study import Thresholds
 from feedrate.core.errors import UsageError, fail
 from feedrate.results import comparison
-from feedrate.results.tables import Row, write_csv
+from feedrate.results.files import Row, write_csv
 
 STYLES = {
     comparison.SLOWER: "bold red",

@@ -20,7 +20,7 @@ from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_leve
 from feedrate.core.paths import TRAIN_RULE
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step
-from feedrate.results.tables import Row
+from feedrate.results.files import Row
 
 FILE_WIDTH = 1000
 """Columns of output to a file or a pipe, so that no line is broken."""

@@ -18,7 +18,7 @@ from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.core.files import write_json
 from feedrate.results.imported import Imported, imported
-from feedrate.results.settings import import_settings
+from feedrate.results.params import import_settings
 
 CONFIG = "config/config.yaml"
 OPTIONS = ("study", "device", "batch_size", "precision", "flops_per_sample", "only", "source")

@@ -21,8 +21,8 @@ from feedrate.core.paths import RESULTS
 from feedrate.jobs.trackers import NEEDS, PROJECT, lacks, set_defaults, trackio_server
 from feedrate.results.columns import RUNS
 from feedrate.results.comparison import record_of, results_csv
+from feedrate.results.files import read_csv
 from feedrate.results.merge import METRICS
-from feedrate.results.tables import read_csv
 
 IDENTITY = ("study", "device", "cell", "repeat", "spec_digest", "started_at")
 MOST = 100

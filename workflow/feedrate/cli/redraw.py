@@ -22,7 +22,7 @@ from feedrate.core.errors import ExpectedError
 from feedrate.flow.view import PlanView
 from feedrate.report.params import Part
 from feedrate.results.columns import RUNS
-from feedrate.results.tables import read_csv
+from feedrate.results.files import read_csv
 
 DERIVED = (
     *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),

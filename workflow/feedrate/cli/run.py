@@ -26,9 +26,9 @@ from feedrate.core.errors import UsageError, fail, tell
 from feedrate.core.processes import die_with_parent
 from feedrate.flow import configuration, driver
 from feedrate.results.columns import CELLS
+from feedrate.results.files import Row, read_csv
 from feedrate.results.next_runs import extend, search
 from feedrate.results.schema import BAD
-from feedrate.results.tables import Row, read_csv
 
 REPORT = Path("report.html")
 PART = Path(".report.part.html")

@@ -1,7 +1,7 @@
 """The command `selftest` and its job: what works on this machine, part by part, in ten minutes.
 
 The job plans config/selftest.yaml for a device, brings each run to its record as the workflow does,
-measures the device's physics (jobs/probe.py), and judges both (results/physics.py). It writes a
+measures the device's physics (jobs/probe.py), and judges both (results/selftest.py). It writes a
 page, its figures as JSON, and an archive without secrets for a bug report.
 """
 
@@ -44,11 +44,20 @@ from feedrate.devices.host import host_facts
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step, Window
 from feedrate.jobs.probe import ANSWER, Probe
-from feedrate.results import physics
 from feedrate.results.assemble import current_record
-from feedrate.results.physics import Line
+from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Record
-from feedrate.results.settings import DeviceFacts
+from feedrate.results.selftest import (
+    Line,
+    Outcome,
+    judge_energy,
+    judge_pixels,
+    judge_probe,
+    judge_run,
+    judge_stopwatch,
+    judge_verdict,
+    judge_weights,
+)
 
 NAME = "selftest"
 LIMIT_S = 570.0
@@ -120,7 +129,7 @@ def plan_project(device: str, entry: Device, parts: Path, dataset: str) -> Proje
 
 def page(head: str, lines: Sequence[Line], found: Sequence[Finding]) -> str:
     """The page: failures come first, the findings of doctor (`found`) last."""
-    order: list[physics.Outcome] = ["failed", "unknown", "passed", "not claimed"]
+    order: list[Outcome] = ["failed", "unknown", "passed", "not claimed"]
     counts = ", ".join(f"{[line.outcome for line in lines].count(one)} {one}" for one in order)
     rows = [
         f"{line.outcome:<12}{line.subject}: {line.text}"
@@ -183,8 +192,8 @@ class SelfTest:
         files = [folder / ANSWER.format(rank) for rank in range(spec.count)]
         self.probes = [msgspec.json.decode(file.read_bytes(), type=Probe) for file in files]
         for answer in self.probes:
-            yield from physics.judge_probe(answer, self._entry.peaks)
-        yield physics.judge_energy(self.probes, self._entry.power_w)
+            yield from judge_probe(answer, self._entry.peaks)
+        yield judge_energy(self.probes, self._entry.power_w)
 
     def _part(self, spec: RunSpec) -> Iterator[Line]:
         """The lines of one part."""
@@ -194,19 +203,19 @@ class SelfTest:
             yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
             return
         record, stopwatch_s = self._run(long_enough(spec, self._step_s), min(left_s, PART_S))
-        yield physics.judge_run(record, subject)
+        yield judge_run(record, subject)
         if record.measurement is None:
             return
         if part == "baseline":
             self._step_s = record.measurement.step_time_median_s
         if part == "stopwatch":
-            yield physics.judge_stopwatch(record.measurement, stopwatch_s, subject)
+            yield judge_stopwatch(record.measurement, stopwatch_s, subject)
         if part == "baseline" or part.startswith("decode"):
-            yield physics.judge_pixels(record, subject)
+            yield judge_pixels(record, subject)
         if part in VERDICTS:
-            yield physics.judge_verdict(record, VERDICTS[part], self._entry.memory_gib, subject)
+            yield judge_verdict(record, VERDICTS[part], self._entry.memory_gib, subject)
         if spec.count > 1 and spec.settings.train.strategy != "fsdp":
-            yield physics.judge_weights(record, subject)
+            yield judge_weights(record, subject)
 
     def _run(self, spec: RunSpec, limit_s: float) -> tuple[Record, float | None]:
         """The record of a job, run as in the workflow, and its window by an outer stopwatch, s."""

@@ -21,7 +21,7 @@ from feedrate.data.manifest import DataError, read_index
 from feedrate.jobs.earlier import pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
-from feedrate.results.tables import read_noted
+from feedrate.results.files import read_noted
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name

@@ -24,7 +24,7 @@ from feedrate.flow import digests
 from feedrate.flow.digests import Attempts, of_run
 from feedrate.flow.runs import Inputs, Resources
 from feedrate.report import params as report
-from feedrate.results import settings as results
+from feedrate.results import params as results
 
 KEPT = Path(".snakemake/feedrate")
 """Files for the next plan and for jobs; no result needs them."""

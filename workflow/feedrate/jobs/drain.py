@@ -138,7 +138,7 @@ def _measure(spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candid
     time. Whole rounds are counted for the same reason."""
     from accelerate.utils import send_to_device
 
-    from feedrate.jobs.ceilings import EndlessBatches
+    from feedrate.jobs.blocks import EndlessBatches
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.jobs.meter import batch_length
     from feedrate.loading.path import distance, open_path

@@ -202,7 +202,7 @@ class Host:
 
     def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
         """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
-        from feedrate.jobs.ceilings import EndlessBatches
+        from feedrate.jobs.blocks import EndlessBatches
 
         workers, size = math.ceil(self.cores / count), self._spec.settings.train.batch_size
         path, seed = self.path(level, workers), self._spec.seed

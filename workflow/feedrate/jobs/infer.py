@@ -19,7 +19,7 @@ from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
-from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
 from feedrate.jobs.meter import machine_now, window_of

@@ -1,6 +1,6 @@
 """The physics of a device, measured for `feedrate selftest` on all ranks at once: the rate of a
 large matrix product, what the memory statistics say of an allocation, and the energy counter.
-results/physics.py judges the answers.
+results/selftest.py judges the answers.
 """
 
 from collections.abc import Callable

@@ -20,8 +20,8 @@ from accelerate.utils import send_to_device
 from feedrate.config.spec import RunSpec, Stage
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
-from feedrate.jobs import ceilings, events
-from feedrate.jobs.ceilings import EndlessBatches, Part, Pipeline, in_turn, needs_more
+from feedrate.jobs import blocks, events
+from feedrate.jobs.blocks import EndlessBatches, Part, Pipeline, in_turn, needs_more
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
@@ -216,7 +216,7 @@ class Session:
         folder = Path(self._trainer.args.output_dir).parent
         with self._staged(), live.context():
             self._repeat(live, self._lead("live"))
-            ceilings.write_trace(self._adapter, self._log, folder, live.step, steps)
+            blocks.write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
     def _fed(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
@@ -306,7 +306,7 @@ class Session:
         self, name: Stage, call: Callable[..., Any], begins: int, *args: Any, **kwargs: Any
     ) -> Any:
         """The result of a call that is a stage, or (`begins`: 0) goes on with one."""
-        with span(name, begins), ceilings.marked(name):
+        with span(name, begins), blocks.marked(name):
             result = call(*args, **kwargs)
             if self._here.switch[0]:
                 self._adapter.synchronize()

@@ -10,7 +10,7 @@ from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
 from feedrate.report.scores import MATCHING, MOMENTS, Score, cells_of, pick
-from feedrate.results.settings import apart
+from feedrate.results.params import apart
 from feedrate.results.verdicts import UNSURE
 
 

@@ -15,7 +15,7 @@ from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.settings import STORAGE, apart, trains_the_same
+from feedrate.results.params import STORAGE, apart, trains_the_same
 
 LOSSES = "Losses compared with the baseline's"
 

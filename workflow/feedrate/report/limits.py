@@ -14,7 +14,7 @@ from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
 from feedrate.results.conformity import SHARE, merge_causes
-from feedrate.results.settings import DECODE, WORKERS, computes_the_same
+from feedrate.results.params import DECODE, WORKERS, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
 from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 

@@ -15,7 +15,7 @@ from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, Results, as_run, rates_of
 from feedrate.report.tables.loader_claims import outcome
-from feedrate.results.settings import STORAGE
+from feedrate.results.params import STORAGE
 from feedrate.results.statistics import CONFIDENCE, noise_by_device, ratio_interval
 
 LINEAR = 0.9

@@ -36,7 +36,7 @@ from feedrate.config.workflow import (
 )
 from feedrate.core import paths, plugins
 from feedrate.models.build import is_on_hub
-from feedrate.results.settings import sources_of
+from feedrate.results.params import sources_of
 
 T = TypeVar("T")
 Part = Literal["table", "figure"]

@@ -15,10 +15,10 @@ from feedrate.jobs.events import Step, read_events
 from feedrate.report import text
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
+from feedrate.results.files import read_csv
 from feedrate.results.imported import Imported
 from feedrate.results.record import Record, read_document
 from feedrate.results.statistics import CONFIDENCE, assumed_noise, ratio_interval
-from feedrate.results.tables import read_csv
 
 # Rows of result files
 

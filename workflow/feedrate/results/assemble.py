@@ -15,7 +15,7 @@ from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.jobs.events import RankEvents, read_run_events
-from feedrate.logs.found import read_evaluations, read_trainer, trainer_files
+from feedrate.logs.reading import read_evaluations, read_trainer, trainer_files
 from feedrate.logs.trainer import TrainerFigures, evaluation_figures, one_line, read_log
 from feedrate.results.checks import check_run
 from feedrate.results.conformity import (
@@ -26,6 +26,7 @@ from feedrate.results.conformity import (
     head_starts,
 )
 from feedrate.results.measurement import flops_per_sample, measure
+from feedrate.results.params import DeviceFacts
 from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import (
     Check,
@@ -38,7 +39,6 @@ from feedrate.results.record import (
     write_record,
 )
 from feedrate.results.schema import BAD, Measurement, PixelDistance, Provenance, Status
-from feedrate.results.settings import DeviceFacts
 
 UNCHANGED = "logs_unchanged"
 """The check that a run fails whose logs changed after its record was made from them."""

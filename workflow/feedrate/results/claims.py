@@ -12,9 +12,9 @@ from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
-from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
+from feedrate.results.files import Row, read_csv, write_result
+from feedrate.results.params import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
-from feedrate.results.tables import Row, read_csv, write_result
 
 HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"

@@ -15,11 +15,12 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_name
 from feedrate.results.assemble import current_record
 from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
+from feedrate.results.files import Row, frame_of, rows_of, write_parquet, write_result
+from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
 from feedrate.results.parts import PARTS, names_of, over_runs
 from feedrate.results.recommendation import RATES, recommend
 from feedrate.results.record import read_quality
 from feedrate.results.schema import STATUSES, VALUES
-from feedrate.results.settings import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
 from feedrate.results.statistics import (
     Noises,
     median_interval,
@@ -27,7 +28,6 @@ from feedrate.results.statistics import (
     ratio_interval,
     spread,
 )
-from feedrate.results.tables import Row, frame_of, rows_of, write_parquet, write_result
 from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]

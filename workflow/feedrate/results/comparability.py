@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from feedrate.config.statements import Fact, Item, Sources
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
-from feedrate.results.settings import PublishedFacts
+from feedrate.results.params import PublishedFacts
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
 """What is compared: rates (also of two devices), settings of one device, memory, or losses."""

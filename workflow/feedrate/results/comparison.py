@@ -16,9 +16,9 @@ from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
 from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
 from feedrate.results.crate import results_of
+from feedrate.results.files import Row, frame_of, read_csv, rows_of
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
-from feedrate.results.tables import Row, frame_of, read_csv, rows_of
 
 NEEDED = ("study", "device", "cell", "repeat", "status", "samples_per_s")
 """Columns without which there is nothing to compare."""

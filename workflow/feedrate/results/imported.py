@@ -12,14 +12,14 @@ import msgspec
 from feedrate.config.additions import Import
 from feedrate.config.values import Strict, cell_name
 from feedrate.core.files import digest_file, write_json
-from feedrate.logs.found import Found, ReadFile, find_runs
+from feedrate.logs.reading import Found, ReadFile, find_runs
 from feedrate.logs.trainer import MAX_CHARS, TrainerFigures, number, one_line, trainer_figures
 from feedrate.results.audit import Rate, excess
 from feedrate.results.conformity import Judgement
 from feedrate.results.crate import results_of
+from feedrate.results.params import ImportDevice, ImportSettings
 from feedrate.results.record import Check, MadeFrom, Record
 from feedrate.results.schema import Provenance, Status
-from feedrate.results.settings import ImportDevice, ImportSettings
 
 FULLEST, EMPTIEST = 1.02, 0.5
 """Between these shares of steps x batch x devices lie the samples of a run: the last batch of a

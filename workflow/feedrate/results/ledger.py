@@ -29,8 +29,8 @@ from feedrate.core.files import canonical_json, digest_value, write_json
 from feedrate.core.paths import EVENTS_NAME, RECORD_NAME
 from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.results.loader_model import predict
+from feedrate.results.params import BATCH, DECODE, TOKENS, WORKERS
 from feedrate.results.record import Record, read_record
-from feedrate.results.settings import BATCH, DECODE, TOKENS, WORKERS
 from feedrate.results.statistics import CONFIDENCE, Estimate, median_interval
 
 LOADING = get_args(LoadingStage)

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
-from feedrate.results.settings import FitSettings, PublishedStudy, computes_the_same
+from feedrate.results.files import Row, read_csv, write_result
+from feedrate.results.params import FitSettings, PublishedStudy, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, assumed_noise, median_interval
-from feedrate.results.tables import Row, read_csv, write_result
 
 HERE = "here"
 POOR_FIT = 0.10

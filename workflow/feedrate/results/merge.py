@@ -11,8 +11,8 @@ from typing import Any
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import DATAPACKAGE, LEADERBOARD_CSV
 from feedrate.results.columns import FILES, LEADERBOARD, RUNS, Column, with_factors
+from feedrate.results.files import Row, frame_of, read_csv, rows_of, write_parquet, write_result
 from feedrate.results.schema import VALUES
-from feedrate.results.tables import Row, frame_of, read_csv, rows_of, write_parquet, write_result
 
 METRICS = [c for c in RUNS if c.name in VALUES and c.kind in ("integer", "number")]
 """The measured numbers in a row of results.csv."""

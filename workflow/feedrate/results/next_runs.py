@@ -24,8 +24,8 @@ from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.results.columns import CELLS, CLAIMS, RUNS, Column
 from feedrate.results.comparison import OPEN, compare, read_results
-from feedrate.results.settings import BATCH, per_look
-from feedrate.results.tables import Row, TableError, read_csv
+from feedrate.results.files import Row, TableError, read_csv
+from feedrate.results.params import BATCH, per_look
 
 FINE = 0.05
 """A search ends if the gap is this share of the level that fits, or 1."""

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from feedrate.config.values import cell_name, level_text
-from feedrate.results.settings import CollectStudy, apart, trains_the_same
+from feedrate.results.files import Row
+from feedrate.results.params import CollectStudy, apart, trains_the_same
 from feedrate.results.statistics import (
     REPEATABILITY,
     Noise,
@@ -17,7 +18,6 @@ from feedrate.results.statistics import (
     selection_bias,
     variance,
 )
-from feedrate.results.tables import Row
 
 MOST_REPEATS = 100
 """Forecasts of repeats end here."""

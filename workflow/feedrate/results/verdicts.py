@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from feedrate.config.study import Thresholds
+from feedrate.results.files import Row
+from feedrate.results.params import CollectStudy, computes_the_same
 from feedrate.results.parts import PARTS, names_of
 from feedrate.results.recommendation import RATES
-from feedrate.results.settings import CollectStudy, computes_the_same
 from feedrate.results.statistics import (
     Estimate,
     Noises,
@@ -16,7 +17,6 @@ from feedrate.results.statistics import (
     ratio_interval,
     ratio_text,
 )
-from feedrate.results.tables import Row
 
 Name = Literal[
     "input-bound", "compute-bound", "launch-bound", "memory-limited", "communication-bound",

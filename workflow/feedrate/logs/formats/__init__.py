@@ -1,4 +1,4 @@
-"""Log formats, one file each. `feedrate.logs.found` finds them by these constants and functions:
+"""Log formats, one file each. `feedrate.logs.reading` finds them by these constants and functions:
 
 - `IMPORTS`: patterns of the names of files that other people's runs leave.
 - `read(path)`: what such a file says, as `Found`, one for each run. Raises LogError.

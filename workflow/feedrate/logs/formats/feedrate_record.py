@@ -5,7 +5,7 @@ from pathlib import Path
 
 from feedrate.core.errors import LogError
 from feedrate.jobs.causes import Cause
-from feedrate.logs.found import Found, load_json
+from feedrate.logs.reading import Found, load_json
 from feedrate.logs.trainer import number
 
 IMPORTS = ("record.json",)

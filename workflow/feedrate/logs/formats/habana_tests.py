@@ -8,7 +8,7 @@ from typing import Any
 
 from feedrate.core.errors import LogError
 from feedrate.jobs.causes import Cause
-from feedrate.logs.found import Found, load_json
+from feedrate.logs.reading import Found, load_json
 from feedrate.logs.trainer import evaluation_figures
 
 IMPORTS = ("*.json",)

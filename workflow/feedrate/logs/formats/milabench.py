@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from feedrate.jobs.causes import Cause, CauseReader
-from feedrate.logs.found import Found, lines
+from feedrate.logs.reading import Found, lines
 from feedrate.logs.trainer import number
 
 IMPORTS = ("*.data",)

@@ -7,7 +7,7 @@ from typing import Any
 
 from feedrate.core.errors import LogError
 from feedrate.jobs.causes import Cause
-from feedrate.logs.found import Found, load_json
+from feedrate.logs.reading import Found, load_json
 from feedrate.logs.trainer import number
 
 IMPORTS = ("benchmark_report.json", "benchmark.json")

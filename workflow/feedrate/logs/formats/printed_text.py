@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.jobs.causes import CauseReader
-from feedrate.logs.found import LOG_ORDER, Found, lines
+from feedrate.logs.reading import LOG_ORDER, Found, lines
 from feedrate.logs.trainer import evaluation_figures, number
 
 ORDER = 3

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from feedrate.jobs.causes import cause_of
-from feedrate.logs.found import Found, refuse_pointer
+from feedrate.logs.reading import Found, refuse_pointer
 from feedrate.logs.trainer import evaluation_figures, number
 
 ORDER = 2

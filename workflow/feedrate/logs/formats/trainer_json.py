@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.jobs.causes import cause_of
-from feedrate.logs.found import Found, load_json
+from feedrate.logs.reading import Found, load_json
 from feedrate.logs.trainer import evaluation_figures
 
 ORDER = 1

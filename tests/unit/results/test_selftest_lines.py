@@ -5,7 +5,7 @@ from record_builder import make_ceilings
 
 from feedrate.config.devices import Peak
 from feedrate.jobs.probe import Allocation, Probe, Product
-from feedrate.results import physics
+from feedrate.results import selftest
 from feedrate.results.record import Check, Record
 from feedrate.results.schema import Measurement, PixelDistance
 from tiny_spec import tiny_spec
@@ -14,7 +14,7 @@ PEAKS = [Peak(precision="bf16", datasheet_tflops=989, source="a data sheet")]
 
 
 def product(tflops):
-    return physics.judge_product(
+    return selftest.judge_product(
         Product(precision="bf16", side=16384, tflops=tflops), 989, "card 0"
     )
 
@@ -41,13 +41,13 @@ def test_a_rate_that_is_impossible_or_far_too_low_fails(tflops):
 
 def test_a_product_that_fails_is_no_product_that_a_kind_lacks():
     broken = Product(precision="bf16", failure="RuntimeError")
-    assert physics.judge_product(broken, 989, "card 0").outcome == "failed"
+    assert selftest.judge_product(broken, 989, "card 0").outcome == "failed"
     assert product(None).outcome == "unknown"
 
 
 def test_a_product_without_a_registered_peak_is_unknown():
     found = Product(precision="fp32", side=512, tflops=0.05)
-    assert physics.judge_product(found, None, "card 0").outcome == "unknown"
+    assert selftest.judge_product(found, None, "card 0").outcome == "unknown"
 
 
 FIGURES = (1.0, 1.25, 1.0, 1.25, 1.0)
@@ -55,7 +55,7 @@ FIGURES = (1.0, 1.25, 1.0, 1.25, 1.0)
 
 
 def allocation(*figures):
-    return physics.judge_allocation(
+    return selftest.judge_allocation(
         Allocation(size_gib=0.25, figures_gib=figures), "card 0"
     ).outcome
 
@@ -95,7 +95,7 @@ def energy(*ranks, power_w=700):
         )
         for number, readings in enumerate(ranks)
     ]
-    return physics.judge_energy(probes, power_w).outcome
+    return selftest.judge_energy(probes, power_w).outcome
 
 
 def test_energy_increases_below_the_rated_power():
@@ -156,17 +156,17 @@ def record(
 
 def test_a_window_is_compared_with_a_stopwatch():
     def judged(stopwatch_s):
-        return physics.judge_stopwatch(record().measurement, stopwatch_s, "stopwatch").outcome
+        return selftest.judge_stopwatch(record().measurement, stopwatch_s, "stopwatch").outcome
 
     assert [judged(s) for s in (3.97, 4.0, 4.03)] == ["passed"] * 3
     assert [judged(s) for s in (3.9, 4.2, None)] == ["failed"] * 3
 
 
 def test_pixels_must_be_those_of_the_reference():
-    assert physics.judge_pixels(record(), "decode").outcome == "passed"
-    assert physics.judge_pixels(record(off=0.0, psnr_db=None), "decode").outcome == "passed"
+    assert selftest.judge_pixels(record(), "decode").outcome == "passed"
+    assert selftest.judge_pixels(record(off=0.0, psnr_db=None), "decode").outcome == "passed"
     for planted in ({"off": 46.0}, {"off": None}):
-        assert physics.judge_pixels(record(**planted), "decode").outcome == "failed"
+        assert selftest.judge_pixels(record(**planted), "decode").outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_pixels_must_be_those_of_the_reference():
 def test_a_planted_limit_is_called_by_its_name(planted, expected):
     names = {"input-bound", "compute-bound"}
     (other,) = names - {expected}
-    assert physics.judge_verdict(record(**planted), expected, None, "plant").outcome == "passed"
-    assert physics.judge_verdict(record(**planted), other, None, "plant").outcome == "failed"
+    assert selftest.judge_verdict(record(**planted), expected, None, "plant").outcome == "passed"
+    assert selftest.judge_verdict(record(**planted), other, None, "plant").outcome == "failed"
 
 
 def check(name, passed):
@@ -189,22 +189,22 @@ def check(name, passed):
 
 def test_a_job_that_took_another_path_fails_its_line():
     wrong = [check("computation", passed=False)]
-    line = physics.judge_run(record(status="invalid", cause="x", checks=wrong), "one card: fp8")
+    line = selftest.judge_run(record(status="invalid", cause="x", checks=wrong), "one card: fp8")
     assert (line.outcome, "What was found" in line.text) == ("failed", True)
     for status in ("failed", "out_of_memory"):
-        assert physics.judge_run(record(status=status, cause="x"), "fp8").outcome == "failed"
-    assert physics.judge_run(record(), "fp8").outcome == "passed"
+        assert selftest.judge_run(record(status=status, cause="x"), "fp8").outcome == "failed"
+    assert selftest.judge_run(record(), "fp8").outcome == "passed"
 
 
 @pytest.mark.parametrize("disturbed", ["alone_on_host", "undisturbed"])
 def test_other_load_on_the_host_is_no_fault_of_a_capability(disturbed):
     disturbed = record(status="invalid", checks=[check(disturbed, passed=False)])
-    assert physics.judge_run(disturbed, "fp8").outcome == "passed"
+    assert selftest.judge_run(disturbed, "fp8").outcome == "passed"
 
 
 def test_ranks_with_unequal_weights_fail():
     def judged(*checks):
-        return physics.judge_weights(record(checks=list(checks)), "all cards: ddp").outcome
+        return selftest.judge_weights(record(checks=list(checks)), "all cards: ddp").outcome
 
     assert judged(check("equal_weights", passed=True)) == "passed"
     assert judged(check("equal_weights", passed=False)) == "failed"
@@ -219,6 +219,6 @@ def test_a_probe_has_a_line_for_each_product_and_for_memory():
         allocation=Allocation(size_gib=0.25, figures_gib=FIGURES),
         energy=[],
     )
-    lines = list(physics.judge_probe(answer, PEAKS))
+    lines = list(selftest.judge_probe(answer, PEAKS))
     assert [line.outcome for line in lines] == ["passed", "passed"]
     assert all(line.subject.startswith("card 3") for line in lines)
