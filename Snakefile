@@ -44,9 +44,9 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/selftest.smk"
-include: "workflow/rules/measure.smk"
+include: "workflow/rules/results.smk"
 include: "workflow/rules/quality.smk"
-include: "workflow/rules/models.smk"
+include: "workflow/rules/cards.smk"
 include: "workflow/rules/report.smk"
 
 

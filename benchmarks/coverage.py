@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.figure import Figure
 from feedrate.config.study import Factor, Thresholds
 from feedrate.results.params import CollectStudy
-from feedrate.results.recommendation import RATES, recommend
+from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.statistics import (
     block_noise,
     median_interval,
@@ -189,7 +189,7 @@ def _study(levels: int) -> CollectStudy:
 def _cell(workers: int, rates: list[float]) -> Row:
     facts = dict(zip(("study", "device"), PLACE, strict=True)) | {"cell": workers, "status": "ok"}
     hosts = {"cores_granted": 2, "nodes": 1, "world_size": 1, "block_noise": None, "disturbed": ""}
-    return {**facts, **hosts, "workers": workers, "samples_per_s": median(rates), RATES: rates}
+    return {**facts, **hosts, "workers": workers, "samples_per_s": median(rates), OK_RATES: rates}
 
 
 def measure() -> Iterator[Figure]:

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.figure import Figure
 from feedrate.config.study import Factor, Thresholds
 from feedrate.results.params import CollectStudy
-from feedrate.results.recommendation import RATES, recommend
+from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.statistics import look_confidence, pooled_noise
 
 PLANNED, MOST = 3, 12
@@ -76,7 +76,7 @@ def simulate(case: Case, confidence: float, most: int = MOST, studies: int = STU
     return Result(
         decided=fmean(chosen is not None for chosen, _ in ended),
         wrong=fmean(chosen is not None and _is_wrong(case.rates, chosen) for chosen, _ in ended),
-        repeats=fmean(len(row[RATES]) for _, rows in ended for row in rows),
+        repeats=fmean(len(row[OK_RATES]) for _, rows in ended for row in rows),
         bias=fmean(math.log(_middle(rows[-1]) / _middle(rows[0])) - truth for _, rows in ended),
     )
 
@@ -93,7 +93,7 @@ def _one_study(
             "workers": n,
             "status": "ok",
             "disturbed": "",
-            RATES: [],
+            OK_RATES: [],
         }
         | dict.fromkeys(("block_noise", "cores_granted", "nodes", "world_size"))
         for n in range(len(case.rates))
@@ -101,10 +101,10 @@ def _one_study(
     for block in range(most):
         for row in rows:
             if block < PLANNED or row["open"]:
-                row[RATES].append(_draw(case, case.rates[row["workers"]], block, rng))
+                row[OK_RATES].append(_draw(case, case.rates[row["workers"]], block, rng))
                 row["samples_per_s"] = _middle(row)
         if block + 1 >= PLANNED:
-            recommend(rows, study, {("s", "a"): pooled_noise(row[RATES] for row in rows)})
+            recommend(rows, study, {("s", "a"): pooled_noise(row[OK_RATES] for row in rows)})
             if chosen := [row["workers"] for row in rows if row["recommended"]]:
                 return chosen[0], rows
     return None, rows
@@ -117,7 +117,7 @@ def _draw(case: Case, rate: float, block: int, rng: np.random.Generator) -> floa
 
 
 def _middle(row: dict[str, Any]) -> float:
-    return median(row[RATES])
+    return median(row[OK_RATES])
 
 
 def _is_wrong(rates: Sequence[float], chosen: int) -> bool:

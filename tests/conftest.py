@@ -33,12 +33,14 @@ TOGETHER = (
     "workflow/test_quality_learned.py",
     "workflow/test_profiles.py",
     "workflow",
+    "unit/jobs/test_combinations.py",
     "unit/jobs/test_strategies.py",
     "unit/jobs/test_two_ranks.py",
     "unit/jobs/test_rounds.py",
     "unit/jobs/test_train_settings.py",
     "unit/jobs/test_trainer.py",
     "unit/loading/test_libraries_train.py",
+    "unit/cli/test_merge_sites.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""

@@ -58,7 +58,7 @@ def test_lists_in_words(items, said):
 
 
 def test_counts_and_levels_in_words():
-    assert text.count(1, "run") == "1 run"
-    assert text.count(3, "run") == "3 runs"
+    assert text.counted(1, "run") == "1 run"
+    assert text.counted(3, "run") == "3 runs"
     assert text.levels_text({"workers": 2, "pin": True}) == "workers = 2, pin = true"
     assert text.values_text({"workers": 2, "decode": "host"}) == "2, host"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feedrate.config.study import Factor, Thresholds
 from feedrate.results.params import CollectStudy
-from feedrate.results.recommendation import RATES
+from feedrate.results.recommendation import OK_RATES
 from feedrate.results.statistics import Estimate, pooled_noise
 from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict, faster_cells
 
@@ -366,7 +366,7 @@ def test_among_many_equal_cells_few_seem_to_outrun_the_model_alone():
         noise = {("s", "d"): pooled_noise(runs)}
         cells = [
             row(samples_per_s=median(rates), model=1.0, half_width=0.02)
-            | {"study": "s", "device": "d", "workers": level, "block_noise": None, RATES: rates}
+            | {"study": "s", "device": "d", "workers": level, "block_noise": None, OK_RATES: rates}
             for level, rates in enumerate(runs)
         ]
         flagged += sum(below_rate(c, faster_cells(c, cells, study, noise)) != "" for c in cells)

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from feedrate import __version__
-from feedrate.cli.display import counted
 from feedrate.cli.redraw import make_again, measured, unplanned
 from feedrate.cli.run import add_choices, check_configuration
 from feedrate.config.plan import Plan, make_plan
@@ -29,6 +28,7 @@ from feedrate.core.files import atomic_path, digest_file
 from feedrate.core.scrub import Scrubber, names_in
 from feedrate.jobs.events import RankEvents
 from feedrate.jobs.supervisor import read_commit
+from feedrate.report.text import counted
 from feedrate.results.columns import FILES
 from feedrate.results.crate import ENVIRONMENT, PROJECT, TOP_FOLDERS, Writer
 from feedrate.results.record import Outcome, Record, read_record

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from rich.text import Text
 
-from feedrate.cli.display import counted, output, table
+from feedrate.cli.display import output, table
 from feedrate.config.devices import Device
 from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, load_project, study_names
@@ -20,6 +20,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.study import Published
 from feedrate.config.values import read_yaml
 from feedrate.report import text
+from feedrate.report.text import counted
 from feedrate.results import audit
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import Column
@@ -192,4 +193,4 @@ def _rows(project: Project, *metrics: str) -> Iterator[tuple[str, Published]]:
 
 def _cell(project: Project, row: Published) -> str:
     levels = text.values_text(row.levels) or "settings not stated"
-    return f"{project.devices[row.device].label}, {text.count(row.count, 'device')}: {levels}"
+    return f"{project.devices[row.device].label}, {text.counted(row.count, 'device')}: {levels}"

@@ -12,9 +12,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.cli.display import cells_table, counted, output, table
+from feedrate.cli.display import cells_table, output, table
 from feedrate.config.study import Thresholds
 from feedrate.core.errors import UsageError, fail
+from feedrate.report.text import counted
 from feedrate.results import comparison
 from feedrate.results.files import Row, write_csv
 

@@ -20,6 +20,7 @@ from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_leve
 from feedrate.core.paths import TRAIN_RULE
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step
+from feedrate.report.text import counted
 from feedrate.results.files import Row
 
 FILE_WIDTH = 1000
@@ -87,11 +88,6 @@ def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
     """The factors whose levels differ between the cells; all factors if there is only one cell."""
     names = dict.fromkeys(name for cell in cells for name in cell)
     return [n for n in names if len(cells) == 1 or len({cell.get(n) for cell in cells}) > 1]
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

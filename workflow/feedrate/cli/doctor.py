@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.cli.display import counted, output
+from feedrate.cli.display import output
 from feedrate.cli.run import layers_of
 from feedrate.config.devices import DETECTED
 from feedrate.config.errors import ConfigError
@@ -22,6 +22,7 @@ from feedrate.devices import host
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
 from feedrate.flow import configuration, driver
 from feedrate.flow.configuration import Profile
+from feedrate.report.text import counted
 
 STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
 """The outlooks in the order in which they are shown."""

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
-from feedrate.cli.display import counted, output, table
+from feedrate.cli.display import output, table
 from feedrate.cli.redraw import measured, redraw
 from feedrate.cli.verify import flat, read_project
 from feedrate.config.additions import with_page
@@ -30,6 +30,7 @@ from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page
+from feedrate.report.text import counted
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.imported import Imported
 from feedrate.results.ledger import NO_GAINS, WouldHelp

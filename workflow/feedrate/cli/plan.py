@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from feedrate.cli.display import counted, output, table
+from feedrate.cli.display import output, table
 from feedrate.cli.run import check_call, run_snakemake
 from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
@@ -19,6 +19,7 @@ from feedrate.devices import host
 from feedrate.flow.forecast import HERE, DryRun, Forecast, Job, Jobs, Runs, forecast, read
 from feedrate.flow.runs import START_S, Basis
 from feedrate.flow.view import PlanView
+from feedrate.report.text import counted
 from feedrate.results.certificate import read_certificates, shortfalls
 
 IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")

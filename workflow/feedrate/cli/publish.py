@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from feedrate.cli.display import counted, output
+from feedrate.cli.display import output
 from feedrate.core.errors import MASK, Masker, UsageError
 from feedrate.core.files import digest_value
 from feedrate.core.paths import RESULTS
 from feedrate.jobs.trackers import NEEDS, PROJECT, lacks, set_defaults, trackio_server
+from feedrate.report.text import counted
 from feedrate.results.columns import RUNS
 from feedrate.results.comparison import record_of, results_csv
 from feedrate.results.files import read_csv

@@ -11,7 +11,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from feedrate.cli import jobs
-from feedrate.cli.display import counted
 from feedrate.config import statements
 from feedrate.config.plan import CellWithoutRuns, Plan, Unsupported, make_plan
 from feedrate.config.project import Project, study_names
@@ -21,6 +20,7 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.flow.view import PlanView
 from feedrate.report.params import Part
+from feedrate.report.text import counted
 from feedrate.results.columns import RUNS
 from feedrate.results.files import read_csv
 

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from feedrate.cli.display import cells_table, counted, output
+from feedrate.cli.display import cells_table, output
 from feedrate.cli.jobs import STOPPED
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
@@ -25,6 +25,7 @@ from feedrate.core import paths, slurm, variables
 from feedrate.core.errors import UsageError, fail, tell
 from feedrate.core.processes import die_with_parent
 from feedrate.flow import configuration, driver
+from feedrate.report.text import counted
 from feedrate.results.columns import CELLS
 from feedrate.results.files import Row, read_csv
 from feedrate.results.next_runs import extend, search

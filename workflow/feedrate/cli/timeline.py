@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from feedrate.cli.display import counted, output
+from feedrate.cli.display import output
 from feedrate.core.errors import UsageError
 from feedrate.core.files import write_text
 from feedrate.core.paths import EVENTS_NAME
 from feedrate.jobs.events import Ceiling, Evaluation, RankEvents, Virtual, read_run_events
+from feedrate.report.text import counted
 
 Slice = dict[str, Any]
 Block = Evaluation | Ceiling | Virtual

@@ -16,13 +16,13 @@ import msgspec
 from pyarrow.parquet import read_table
 
 from feedrate.cli.archive import environment
-from feedrate.cli.display import counted
 from feedrate.cli.redraw import derived, make_again
 from feedrate.config.project import Project
 from feedrate.config.values import convert
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file
+from feedrate.report.text import counted
 from feedrate.results.assemble import read_spec
 from feedrate.results.crate import ENVIRONMENT, PROJECT, ArchiveError, defects, unpack
 from feedrate.results.record import read_outcome, read_quality, read_record

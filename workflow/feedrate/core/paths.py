@@ -33,7 +33,6 @@ LOG_NAME, RECORD_NAME, TRAINER_NAME, MODEL_NAME = "train.log", "record.json", "t
 TRACE_NAME = "trace.json.gz"
 """The files of a run by their names, because a job works in another folder than the run's."""
 ANY_EVENTS = "events*.jsonl"
-SPEC = f"{RUN}/{SPEC_NAME}"
 OUTCOME = f"{RUN}/{OUTCOME_NAME}"
 """The job's outcome, written last."""
 TRAIN_LOG = f"{RUN}/{LOG_NAME}"

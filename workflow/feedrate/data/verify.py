@@ -70,11 +70,11 @@ class Stored(NamedTuple):
 
 
 def verify_images(
-    root: Path, files: Sequence[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
+    root: Path, files: Sequence[RawFile], prepared: Path, workers: int
 ) -> dict[str, Stored | Lost]:
     """Check every file under `root` and store the good ones under prepared/images/; the verdicts,
     by path as fetched. Raises OSError, as on a full disk."""
-    verdicts = run_isolated(partial(_verify, root, prepared), files, workers, timeout_s)
+    verdicts = run_isolated(partial(_verify, root, prepared), files, workers, TIMEOUT_S)
     return dict(zip((file.path for file in files), verdicts, strict=True))
 
 

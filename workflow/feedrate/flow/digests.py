@@ -55,20 +55,20 @@ CODE = {
     "tuned": Code(
         ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *SHARED, *PLUGINS), ("cli", *MEASURED)
     ),
-    "foreseen": Code(("jobs/roofline.py", *PLUGINS), MEASURED),
+    "predict-rates": Code(("jobs/roofline.py", *PLUGINS), MEASURED),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py", "models/*.py"), ("jobs", "models", "loading", "data")),
-    "predicted": Code(("cli/advice.py",)),
+    "predict-published": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
     "imported": Code(("results/imported.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
-    "foretold": Code(("results/ledger.py",)),
+    "predict-changes": Code(("results/ledger.py",)),
     "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/page.py",)),

@@ -162,7 +162,7 @@ class PlanView:
     def predictions(self) -> Params:
         """The published rates of all studies, selected or not, that predictions are made from."""
         published = results.prediction_settings(with_all_studies(self._root, self.project))
-        return self._params(published, "predicted")
+        return self._params(published, "predict-published")
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
@@ -232,7 +232,7 @@ class PlanView:
         }
         settings = msgspec.to_builtins({"specs": specs, "devices": roofs})
         weights = (self.inputs.weights(spec.settings.model) for spec in specs)
-        return self._params(settings, "foreseen") | next(filter(None, weights), {})
+        return self._params(settings, "predict-rates") | next(filter(None, weights), {})
 
     def predict_settings(self, study: str) -> str:
         """A file with the settings of `predicting`, which can be too long for a command line."""

@@ -58,7 +58,6 @@ class Supervisor:
     try_: int | None
     """Snakemake's count of its tries, from 1; None outside a workflow."""
     resume: bool
-    keep_weights: bool
 
     def finish(self) -> None:
         """CHECKING, and WAITING for the lock. Raises one of FAULTS, Interrupted or RunConflict."""
@@ -172,8 +171,7 @@ class Supervisor:
         module = ["feedrate", "worker", "--run", str(attempt), "--data", str(self.data.parent)]
         if self.resume:
             module.append("--resume")
-        keeps = self.keep_weights or os.environ.get(variables.KEEP_WEIGHTS)
-        if keeps and self.spec.repeat == 1:
+        if os.environ.get(variables.KEEP_WEIGHTS) and self.spec.repeat == 1:
             module.append("--keep-weights")
         launch = prepare(self.spec, module, [attempt, self.data.parent], os.environ)
         state, commit = machine_state(), read_commit()
@@ -253,7 +251,6 @@ def train(
     attempt: int = 1,
     try_: int | None = None,
     resume: bool = False,
-    keep_weights: bool = False,
     quiet: bool = False,
 ) -> None:
     """Bring one run to its outcome.
@@ -264,16 +261,13 @@ def train(
     --attempt         number of the attempt, from 1; each failure of the run adds 1
     --try             Snakemake's count of its tries, from 1; the last records a machine fault
     --resume          continue from the newest checkpoint
-    --keep-weights    save the model of repeat 1, even if the protocol does not
     --quiet           print no progress
     """
     requests = StopRequests()
     check_protocol(spec)
     me = run_lock.this_holder(identity(spec, data, source_digest, attempt))
     progress = ProgressLine(spec, quiet=quiet)
-    supervisor = Supervisor(
-        spec, data, out, me, requests, progress, try_=try_, resume=resume, keep_weights=keep_weights
-    )
+    supervisor = Supervisor(spec, data, out, me, requests, progress, try_=try_, resume=resume)
     if lost := os.environ.get(variables.LOST):
         supervisor.record_lost(read_cause(lost, out))
     else:

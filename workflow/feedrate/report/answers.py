@@ -75,7 +75,7 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
         names = several(study, [cell.levels for cell in between])
-        few = names if len(between) <= FEW else text.count(len(between), "setting")
+        few = names if len(between) <= FEW else text.counted(len(between), "setting")
         most = study.most_repeats
         if max(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
             hint = f"That is more than repeats: auto makes (at most {most}, auto_repeats.most)."

@@ -57,14 +57,14 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[Finding]:
             why = f"{text.STATUS_WORDS[cell.status]}. {cell.cause}".strip()
             found.append(Finding(name, why, [cell]))
         elif cell.status == "ok" and cell.ok_runs < cell.runs:
-            lost = f"{cell.runs - cell.ok_runs} of {text.count(cell.runs, 'run')}"
+            lost = f"{cell.runs - cell.ok_runs} of {text.counted(cell.runs, 'run')}"
             found.append(Finding(name, f"{lost} did not count. {cell.cause}".strip(), [cell]))
     return found
 
 
 def failed(cells: int) -> str:
     """The heading of `failures`."""
-    return f"{text.count(cells, 'cell')} with runs that do not count"
+    return f"{text.counted(cells, 'cell')} with runs that do not count"
 
 
 def _of_device(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
@@ -106,7 +106,7 @@ def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> 
             continue
         cells = [cell for why in whys for cell in found[why]]
         at = [{name: found[why][0].levels[name] for name in names} for why in whys]
-        more = text.count(max(cell.repeats_to_decide or 1 for cell in cells), "further repeat")
+        more = text.counted(max(cell.repeats_to_decide or 1 for cell in cells), "further repeat")
         single = cells[0].basis
         needed = f"{single}; each needs {'at least' if single else 'about'} {more}."
         parts.append(f"With {several(study, at)}: undecided between {settings}{needed}")
@@ -138,7 +138,7 @@ def _kept(part: Exclude) -> str:
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
     same = [cell for cell in cells if cell.loss_identical and not cell.measured_as]
     words = (
-        f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit for bit, "
+        f"The losses of {text.counted(len(same), 'setting')} equal the baseline's bit for bit, "
         "because the batches are the same. This shows that training is deterministic, and says "
         "nothing about quality."
     )
@@ -159,7 +159,7 @@ def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
         verb = "losses of {} differ" if len(others) > 1 else "loss of {} differs"
         differ = verb.format("; ".join(others))
         return f"A warning, not a test: the {differ} {departs}.", compared
-    count = text.count(len(compared), "setting")
+    count = text.counted(len(compared), "setting")
     none = f"None differs {departs} ({count} compared). This does not show that they are equal."
     return none if compared else "", compared
 
@@ -169,7 +169,7 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
     if not scored:
         return "", ()
     takes = text.seconds(mean(row.job_s for row in scored.values()))
-    runs = text.count(len(scored), "run")
+    runs = text.counted(len(scored), "run")
     words = f"Scoring a run's model before and after training takes {takes} on average ({runs})."
     return words, [*scored.values()]
 

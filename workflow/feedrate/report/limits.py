@@ -31,9 +31,9 @@ def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -
         return "", ()
     skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
     needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
-    more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
+    more = f"; {text.counted(skipped, 'cell')} that {needs} at least as much {were} skipped"
     limit = text.with_remark("ran out of memory", study.limit(device))
-    ran_out = f"{text.count(len(mine) - skipped, 'cell')} {limit}, which counts as a result"
+    ran_out = f"{text.counted(len(mine) - skipped, 'cell')} {limit}, which counts as a result"
     return f"{ran_out}{more * bool(skipped)}.", mine
 
 
@@ -149,7 +149,7 @@ def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[C
     of `every` that is not among `cells` and has the grouped level. A name longer than `LONG`
     becomes `19 of 33 settings`."""
     name = _full_name(study, cells, every)
-    return name if len(name) <= LONG else f"{len(cells)} of {text.count(len(every), 'setting')}"
+    return name if len(name) <= LONG else f"{len(cells)} of {text.counted(len(every), 'setting')}"
 
 
 def _full_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:

@@ -177,7 +177,7 @@ def _cell_rows(
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
         reason = noted(word(text.STATUS_WORDS["unsupported"]), f"{_names(group)}: {cause}")
-        yield wide_row(text.count(len(group), "cell"), reason, width)
+        yield wide_row(text.counted(len(group), "cell"), reason, width)
 
 
 def _names(cells: Sequence[CellRow]) -> str:

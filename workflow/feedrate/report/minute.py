@@ -64,7 +64,7 @@ def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
         span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates and alike else ()
         known = any(cell.status == "ok" for cell in found.cells)
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
-        value = f"{len(good)} of {text.count(len(found.imported), 'run')} valid"
+        value = f"{len(good)} of {text.counted(len(found.imported), 'run')} valid"
         value += f", {' to '.join(span)} samples/s" * bool(span)
         yield _line("Runs of others", value, map(as_run, found.imported), f". {to_do}")
 
@@ -191,9 +191,9 @@ def _scaling(study: StudySettings, found: Results) -> Markup:
     both = len(known) == len(pair)  # repeats on one device say nothing about another
     interval = text.ratio_interval(low, high) if both else "no interval: single runs"
     share = gain * few / many
-    to_do = f"Use {text.count(many, 'device')}."
+    to_do = f"Use {text.counted(many, 'device')}."
     if share < LINEAR:
-        to_do = f"Look for what limits {text.count(many, 'device')} in the table of scaling."
+        to_do = f"Look for what limits {text.counted(many, 'device')} in the table of scaling."
     where = f"from {few} to {many} devices with {answers.name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     value = text.with_remark(text.ratio(gain), interval)

@@ -115,7 +115,7 @@ def _further(study: StudySettings, results: Results) -> Markup | None:
     made = [run for run in made if run.repeat and not run.measured_as]
     more = [run for run in made if run.repeat > study.setups[run.device].repeats]
     hours = text.number(sum(run.duration_s or 0.0 for run in more) / 3600, 2)
-    made_of = record_link(text.count(len(more), "run"), *more, at="")
+    made_of = record_link(text.counted(len(more), "run"), *more, at="")
     undecided = (cell for cell in results.cells if cell.open)
     left = [f"{study.label(c.device)}, {text.values_text(c.levels)}" for c in undecided]
     left += [one.statement for one in results.claims if one.verdict == "cannot tell"]

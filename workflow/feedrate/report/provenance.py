@@ -161,7 +161,7 @@ def _lines(path: Path) -> str:
     except OSError as error:
         return f"cannot be read: {error}"
     left_out = tail[-1][0] if tail else 0
-    between = [f"({text.count(left_out, 'line')} between)"] if left_out > 0 else []
+    between = [f"({text.counted(left_out, 'line')} between)"] if left_out > 0 else []
     ends = (line[:WIDE].rstrip() for _, line in tail)
     return Masker()("\n".join([*head, *between, *ends])) or "(empty)"
 
@@ -186,7 +186,7 @@ def _record(run: RunRow) -> Record | None:
 def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
     granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
     host = f" of the host's {known.cores_of_host}" if granted and known.cores_of_host else ""
-    threads = f"; {text.count(known.intraop_threads or 0, 'thread')} per process"
+    threads = f"; {text.counted(known.intraop_threads or 0, 'thread')} per process"
     return granted + host + (threads if known.intraop_threads else "")
 
 
@@ -194,8 +194,8 @@ def _protocol(setup: Setup | None, step: str) -> str:
     if setup is None:
         return ""
     return (
-        f"{text.count(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
-        + text.count(setup.repeats, "repeat")
+        f"{text.counted(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
+        + text.counted(setup.repeats, "repeat")
         + ", interleaved" * (setup.repeats > 1)
     )
 

@@ -118,7 +118,7 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def count(value: int, noun: str) -> str:
+def counted(value: int, noun: str) -> str:
     """`1 run`, `3 runs`."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
 

@@ -18,7 +18,7 @@ from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
 from feedrate.results.files import Row, frame_of, rows_of, write_parquet, write_result
 from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
 from feedrate.results.parts import PARTS, names_of, over_runs
-from feedrate.results.recommendation import RATES, recommend
+from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.record import read_quality
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
@@ -170,7 +170,7 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
 
 def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
     """The cells of a study by KEY, in the order in which they first appear among `runs`. Columns
-    not combined over the repeats have the first run's values; RATES has all ok runs'."""
+    not combined over the repeats have the first run's values; OK_RATES has all ok runs'."""
     cells = runs.drop_duplicates(KEY).set_index(KEY)
     states = outcomes(runs)
     # Rows in the cells' order first: or pandas orders each column by itself.
@@ -183,7 +183,7 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     cells = cells.copy()  # in few blocks again
     names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
     baselines = pd.Series(names, cells.index, dtype=object)
-    cells[RATES] = ok["samples_per_s"].agg(list)
+    cells[OK_RATES] = ok["samples_per_s"].agg(list)
     cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
     cells["short_epochs"] = ok["short_epochs"].any()
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
@@ -212,11 +212,11 @@ def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> N
     over one baseline hold together: there are as many comparisons as other cells with own runs."""
     lines = study.thresholds
     bases = [(cell["device"], cell_name(study.baseline_of(cell))) for cell in cells]
-    known = {(cell["device"], cell["cell"]): cell[RATES] for cell in cells}
+    known = {(cell["device"], cell["cell"]): cell[OK_RATES] for cell in cells}
     own = zip(bases, cells, strict=True)
-    among = Counter(base for base, c in own if c[RATES] and not c["measured_as"])
+    among = Counter(base for base, c in own if c[OK_RATES] and not c["measured_as"])
     for cell, base in zip(cells, bases, strict=True):
-        rates, baseline = cell[RATES], known.get(base)
+        rates, baseline = cell[OK_RATES], known.get(base)
         options = lines.confidence, noise.get((cell["study"], cell["device"]))
         interval = median_interval(rates, *options)[1:] if rates else (None, None)
         speedup: Sequence[float | None] = (None, None, None)

@@ -21,15 +21,15 @@ from feedrate.results.statistics import (
 
 MOST_REPEATS = 100
 """Forecasts of repeats end here."""
-RATES = "ok rates"
+OK_RATES = "ok rates"
 """The key of a row for the rates of the cell's ok runs, samples/s; no factor has a space."""
 
 
 def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
     """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study,
-    which have the RATES of their ok runs. The cells of a device that train the same as the baseline
-    are compared with each other, within each level of the factors that are `apart`; none where only
-    one was tried, and none of inference, where throughput is not all that counts."""
+    which have the OK_RATES of their ok runs. The cells of a device that train the same as the
+    baseline are compared with each other, within each level of the factors that are `apart`; none
+    where only one was tried, and none of inference, where throughput is not all that counts."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for cell in cells:
         cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
@@ -84,7 +84,7 @@ class _Choice:
     def _over(self, one: Row, other: Row) -> tuple[float, float]:
         """The interval of the ratio of two rates; those of all cells hold together."""
         noise = self._between(one, other)
-        rates = one[RATES], other[RATES]
+        rates = one[OK_RATES], other[OK_RATES]
         value, low, high = ratio_interval(*rates, self._level, noise, self._others)
         return low or value, high or value
 
@@ -121,14 +121,14 @@ class _Choice:
             f"{decide}."
         )
         for row in (cell, *rivals):
-            row |= {"open": text, "repeats_to_decide": max(needed - len(row[RATES]), 1)}
+            row |= {"open": text, "repeats_to_decide": max(needed - len(row[OK_RATES]), 1)}
 
     def _repeats(self, cell: Row, other: Row) -> int:
         """Repeats of two cells that would decide between them, if their ratio stays as it is."""
-        start = min(len(cell[RATES]), len(other[RATES])) + 1
+        start = min(len(cell[OK_RATES]), len(other[OK_RATES])) + 1
         if not self._repeated:
             return start
-        own = [noise_of(one[RATES], self._noise) or self._noise for one in (cell, other)]
+        own = [noise_of(one[OK_RATES], self._noise) or self._noise for one in (cell, other)]
         sd = math.hypot(*(noise.sd for noise in own))
         gap = math.log(other["samples_per_s"] / cell["samples_per_s"])
         goal = max(gap, math.log(self._matters) - gap)
@@ -162,7 +162,7 @@ class _Choice:
     def _luck(self) -> str:
         """How far noise alone raises the best of the settings that may be equal."""
         equal = sum(self._over(self._best, c)[0] <= 1 for c in self._cells if c is not self._best)
-        bias = selection_bias(self._noise, len(self._best[RATES]), 1 + equal)
+        bias = selection_bias(self._noise, len(self._best[OK_RATES]), 1 + equal)
         if not equal:
             return ""
         maybe = f"the best of {1 + equal} that may be equal"

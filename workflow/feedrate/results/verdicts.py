@@ -8,7 +8,7 @@ from feedrate.config.study import Thresholds
 from feedrate.results.files import Row
 from feedrate.results.params import CollectStudy, computes_the_same
 from feedrate.results.parts import PARTS, names_of
-from feedrate.results.recommendation import RATES
+from feedrate.results.recommendation import OK_RATES
 from feedrate.results.statistics import (
     Estimate,
     Noises,
@@ -101,7 +101,7 @@ def faster_cells(
     for one in (one for one in others if one["samples_per_s"] > limit):
         blocks = cell["block_noise"], one["block_noise"]
         between = known or assumed_noise(lines.noise_share, blocks)
-        rates = one[RATES], cell[RATES]
+        rates = one[OK_RATES], cell[OK_RATES]
         found.append(ratio_interval(*rates, lines.confidence, between, len(others)))
     return found
 

@@ -38,7 +38,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         key = trace.run.key
         _curve(axes, trace, keys.index(key), names[key] if trace is first[key] else "")
         last = [step for step in trace.steps if step.loss is not None][-1]
-        words = f"loss {text.number(last.loss)} after {text.count(last.step, 'step')}"
+        words = f"loss {text.number(last.loss)} after {text.counted(last.step, 'step')}"
         name = f"{names[key]}, repeat {trace.run.repeat}"
         canvas.mark(axes, (last.step, last.loss or 0.0), f"{name}: {words}", trace.run)
     axes.set_xlabel("optimizer step")
@@ -48,7 +48,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     if len(keys) <= canvas.FEW:  # a legend with more would hide the curves
         figure.legend(**canvas.LEGEND, ncols=columns)
     else:
-        canvas.note(figure, [f"{text.count(len(keys), 'cell')}, too many to name here."])
+        canvas.note(figure, [f"{text.counted(len(keys), 'cell')}, too many to name here."])
     return figure
 
 

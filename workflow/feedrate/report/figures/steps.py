@@ -34,7 +34,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         run = trace.run
         axes.set_title(f"{settings.label(run.device)}, {names[run.cell]}, repeat {run.repeat}")
         _panel(axes, trace)
-    part = f" (the first {PANELS} of {text.count(len(first), 'cell')})"
+    part = f" (the first {PANELS} of {text.counted(len(first), 'cell')})"
     panels[-1].set_xlabel("optimizer step" + part * (len(first) > PANELS))
     figure.legend(*panels[0].get_legend_handles_labels(), **canvas.LEGEND, ncols=3)
     return figure

@@ -52,12 +52,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (d
     kind = f" ({report.source})" * (report.source != report.dataset)
     changed = text.listed(report.changed_since_fetch) or "none" * (report.source == "hub")
     splits = (
-        f"{name}: {text.count(count['rows'], 'row')}, {text.count(count['images'], 'image')}"
+        f"{name}: {text.counted(count['rows'], 'row')}, {text.counted(count['images'], 'image')}"
         for name, count in report.splits.items()
     )
     facts = [
         wide_row("Source", join(report.dataset, kind, small(revision)), 2),
-        wide_row("Samples", f"{report.samples:,} with {text.count(report.images, 'image')}", 2),
+        wide_row("Samples", f"{report.samples:,} with {text.counted(report.images, 'image')}", 2),
         wide_row("Splits", ", ".join(splits), 2),
         wide_row("Colour modes as found", _counts(report.modes), 2),
         wide_row("Formats as found", _counts(report.formats), 2),
@@ -81,7 +81,7 @@ def _left_out(report: DataReport) -> Markup:
     lines = [row(entry.path, entry.reason, f"{entry.rows:,}") for entry in report.left_out]
     more = len(lines) - LISTED
     rest = [group_row(f"and {more:,} more, in data_report.json", 3)] if more > 0 else []
-    lost = f"{text.count(len(lines), 'file')}, {text.count(report.rows_left_out, 'row')}"
+    lost = f"{text.counted(len(lines), 'file')}, {text.counted(report.rows_left_out, 'row')}"
     return join(
         el("p", f"Left out: {lost}."),
         table(["File", "Reason", "Rows lost"], [*lines[:LISTED], *rest], "texts"),

@@ -32,7 +32,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         """The device, the cell and, unless it is the throughput, the metric of a number."""
         levels = text.levels_text(entry.levels) or "settings not stated"
         metric = f", {entry.metric}" if entry.metric != audit.RATE else ""
-        device = f"{settings.label(entry.device)}, {text.count(entry.count, 'device')}"
+        device = f"{settings.label(entry.device)}, {text.counted(entry.count, 'device')}"
         return f"{text.with_remark(device, _assumed(entry, settings.sources))}: {levels}{metric}"
 
     rated = [

@@ -25,7 +25,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     columns: dict[str, Field] = {
         **SPEED,
         "Loss at the end": lambda cell: noted(
-            text.number(cell.loss_end, 4), text.count(cell.ok_runs, "repeat")
+            text.number(cell.loss_end, 4), text.counted(cell.ok_runs, "repeat")
         ),
         "Difference from the baseline": lambda cell: _signed(cell.loss_shift, "+"),
         "Effect of seeds": lambda cell: _signed(cell.loss_seeds),

@@ -43,7 +43,7 @@ def _statement(
         for workers, (low, high) in found.items()
     ]
     regime = [
-        f"{noun}s {value}" if isinstance(value, str) else text.count(value, noun)
+        f"{noun}s {value}" if isinstance(value, str) else text.counted(value, noun)
         for noun, value in (("worker", claim.workers), ("core", claim.cores))
     ]
     regime.append(f"storage {NOT_STATED}" if claim.storage == NOT_STATED else claim.storage)
@@ -103,7 +103,7 @@ def where_it_holds(
     more = ". More workers were not measured."
     if isinstance(claim.workers, int):
         if claim.workers not in found:
-            return f"Cannot tell: not measured with {text.count(claim.workers, 'worker')}."
+            return f"Cannot tell: not measured with {text.counted(claim.workers, 'worker')}."
         found, more = {claim.workers: found[claim.workers]}, "."
     wanted = claim.ratio * (1 - tolerance)
     holding = [workers for workers, (low, _) in found.items() if low >= wanted]

@@ -69,7 +69,7 @@ def _imported(settings: PageSettings, records: list[Record], columns: Columns) -
         own = [one for one in records if one.device == device and one.status == "ok"]
         mine = [one for one in own if len(one.levels) == len(settings.factors)]
         libraries = dict.fromkeys(one.trainer.library or "an unknown program" for one in mine)
-        about = f"{text.count(len(mine), 'run')}, by {text.listed(libraries)}"
+        about = f"{text.counted(len(mine), 'run')}, by {text.listed(libraries)}"
         about += "; medians" * (len(mine) > 1)
         yield row(_name(settings, device, settings.devices[device].count), *numbers, about)
 
@@ -112,7 +112,7 @@ def _number(cell: CellRow | None) -> Markup:
 
 
 def _name(settings: PageSettings, device: str, count: int) -> Markup:
-    return noted(settings.label(device), text.count(count, "device"))
+    return noted(settings.label(device), text.counted(count, "device"))
 
 
 def _batch(size: int | None) -> str:

@@ -94,7 +94,7 @@ def _model(count: int, cell: CellRow) -> Scaling:
 
 def _times(model: Scaling) -> str:
     times = f"{text.seconds(model.compute_s)} of computing and {text.seconds(model.exchange_s)}"
-    return f"on {text.count(model.devices, 'device')}, a batch takes {times} of all-reduce"
+    return f"on {text.counted(model.devices, 'device')}, a batch takes {times} of all-reduce"
 
 
 def _measured(cells: ByCount, errors: Mapping[int, float]) -> Iterator[Markup]:

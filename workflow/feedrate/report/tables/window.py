@@ -34,7 +34,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         until = f"until {text.number(median(ends), 2)}{wanted} epochs" if ends else ""
         return noted(_compared([(run, rate) for run, rate, _ in windows]), until)
 
-    name = f"The source's ({text.count(protocol.warmup_steps, 'step')} left out)"
+    name = f"The source's ({text.counted(protocol.warmup_steps, 'step')} left out)"
     columns: dict[str, Field] = {
         "Our window (samples/s)": lambda cell: text.number(cell.samples_per_s),
         "The Trainer's own": trainers,

@@ -44,7 +44,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 def _summary(outcomes: Sequence[Outcome]) -> str:
     errors = [abs(error) for one in outcomes if (error := one.error) is not None]
     late = sum(one.late for one in outcomes)
-    words = f"{text.count(len(outcomes), 'prediction')}, {len(errors)} with a result"
+    words = f"{text.counted(len(outcomes), 'prediction')}, {len(errors)} with a result"
     words += f" (median error {text.share(median(errors))})" if errors else ""
     after = f"; {late} made after the change had run {'does' if late == 1 else 'do'} not count."
     return words + (after if late else ".")

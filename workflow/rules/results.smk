@@ -1,4 +1,4 @@
-"""Measurement: logs become records; records become results, claims and fits."""
+"""Results: logs become records; records become results, claims, fits and predictions."""
 
 
 rule parse_logs:
@@ -125,7 +125,7 @@ rule predict_changes:
     conda:
         "../../envs/report.yaml"
     params:
-        predict=VIEW.code_of("foretold"),
+        predict=VIEW.code_of("predict-changes"),
         records=lambda wc: VIEW.record_list(wc.study),
         ledger=paths.LEDGER,
     shell:
