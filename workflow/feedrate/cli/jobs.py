@@ -35,7 +35,7 @@ JOBS = {
     "fit-loader-model": "results.loader_model:fit_loader_model",
     "predict-changes": "results.ledger:predict_changes",
     "merge-results": "results.merge:merge_results",
-    "confirm-results": "results.tables:confirm_results",
+    "confirm-results": "results.files:confirm_results",
     "tune-device": "cli.tune:tune_device",
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",

@@ -29,8 +29,7 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
-from feedrate.report import markup, overview, page
-from feedrate.report.text import counted
+from feedrate.report import markup, overview, page, text
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.imported import Imported
 from feedrate.results.ledger import NO_GAINS, WouldHelp
@@ -103,7 +102,7 @@ def merge(options: argparse.Namespace) -> int:
     output().print(table("Sites", columns, (map(Text, fact) for fact in facts), wrapped=columns))
     names = [(site.name, *pair) for site in sites for pair in site.names.items()]
     renamed = [f"{new} is {old} of {site}" for site, old, new in names if old != new]
-    told = f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites"
+    told = f"{options.out}: {text.counted(len(plan.runs), 'run')} of {len(sites)} sites"
     print(told, *renamed, sep="; ")
     return 0
 
@@ -331,7 +330,7 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
         if spec := record.spec:
             timed = spec.protocol
             yield study, "protocol", f"{timed.steps} steps after {timed.warmup_steps} left out"
-            yield device, "cards", f"{spec.count} on {counted(spec.nodes, 'host')}"
+            yield device, "cards", f"{spec.count} on {text.counted(spec.nodes, 'host')}"
             if key in shared:
                 used = msgspec.to_builtins({"settings": spec.settings, "protocol": timed})
                 yield from ((f"{study} {device}", what, str(one)) for what, one in flat(used))

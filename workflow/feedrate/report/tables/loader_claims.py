@@ -30,12 +30,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         rows.append(group_row(settings.label(device), len(heads)))
         mine = [run for run in runs if run.device == device]
         own = [cell for cell in cells if cell.device == device]
-        rows += [_statement(settings, claim, mine, own) for claim in settings.loaders]
+        tolerance = settings.claim_tolerance
+        rows += [_statement(claim, mine, own, tolerance) for claim in settings.loaders]
     return table(heads, rows, "texts")
 
 
 def _statement(
-    settings: PageSettings, claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]
+    claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow], tolerance: float = TOLERANCE
 ) -> Markup:
     found = measured_ratios(claim, runs)
     shown = [
@@ -53,7 +54,7 @@ def _statement(
     here = noted("; ".join(shown) or text.DASH, rates)
     behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
     claimed = noted(text.ratio(claim.ratio), claim.note)
-    said = outcome(claim, runs, cells, settings.claim_tolerance)
+    said = outcome(claim, runs, cells, tolerance)
     return row(about, claimed, here, said, of=behind if found else [])
 
 
