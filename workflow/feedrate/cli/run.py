@@ -23,7 +23,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
 from feedrate.core import paths, slurm, variables
 from feedrate.core.errors import UsageError, fail, tell
-from feedrate.core.processes import die_with_parent
+from feedrate.core.processes import die_with_parent, stop_signals
 from feedrate.flow import configuration, driver
 from feedrate.report.text import counted
 from feedrate.results.columns import CELLS
@@ -37,7 +37,6 @@ STYLE = Path("report/style.css")
 
 LOCKED = 3
 """Exit code if another driver works in the folder."""
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TWICE_WITHIN_S = 2.0
 """A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
 if it is interrupted again while it handles the first one."""
@@ -286,7 +285,7 @@ def _interrupting(group: int) -> Iterator[list[float]]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGINT)
 
-    previous = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
+    previous = {number: signal.signal(number, interrupt) for number in stop_signals()}
     try:
         yield received
     finally:

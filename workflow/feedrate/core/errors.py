@@ -73,7 +73,16 @@ def fail(program: str, why: object, exit_code: int = 1) -> int:
 
 def tell(program: str, what: object) -> None:
     """Print `what` on stderr, without secrets, after the program's name, `feedrate …`."""
-    print(f"{program}: {Masker()(str(what))}", file=sys.stderr)
+    print_error(f"{program}: {Masker()(str(what))}")
+
+
+def print_error(line: str) -> None:
+    """Print a line on stderr. Where that fails, as in a pipe whose reader has ended, it and all
+    later lines are lost: words for a reader end no job."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Processes: asking programs, ending children with their parent, descendants and their CPU time."""
+"""Processes: stop signals, asking programs, ending children with their parent, descendants and their CPU time."""
 
 import ctypes
 import os
@@ -26,6 +26,13 @@ _libc = ctypes.CDLL(None, use_errno=True)  # here, since nothing may be loaded a
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent dies (prctl(2)); survives an exec."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that ask this process to stop: not SIGHUP where `nohup` has it ignored."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    hung_up = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return numbers[:-1] if hung_up else numbers
 
 
 def ask(

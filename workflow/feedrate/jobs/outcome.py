@@ -16,11 +16,12 @@ from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_json
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
-from feedrate.jobs.causes import KILLED_LOADER, NODE_FAILURE, killed_rank
+from feedrate.core.slurm import KILLED_FOR_MEMORY
+from feedrate.jobs.causes import NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
-from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY, SHARED_MEMORY_FULL, first_sentence
+from feedrate.jobs.worker import DISK_FULL, LOADER_GONE, OUT_OF_MEMORY, SHARED_MEMORY_FULL, first_sentence
 
 ATTEMPT = "attempt-"
 CHECKPOINTS = "checkpoint-*"
@@ -65,13 +66,15 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     errors = [events.error for events in ranks if events.error]
     if fault := next((e for e in errors if e.infrastructure), None):
         raise MachineFault(fault.message)
-    lines = (line for line in end.tail[-40:] if not SHARED_MEMORY_FULL.search(line))
-    if end.disk_full or any(DISK_FULL.search(line) for line in lines):
-        raise MachineFault(f"the disk that holds {run} is full")
     cause = _cause(end, errors)
     if has_results(spec, ranks):
         ended = not end.exit_code and all(events.end and events.end.ok for events in ranks)
         return Result("ok", "" if ended else f"after its results were written: {cause}")
+    if end.disk_full:
+        raise MachineFault(f"the disk that holds {run} is full")
+    lines = (line for line in end.tail[-40:] if not SHARED_MEMORY_FULL.search(line))
+    if full := next(filter(DISK_FULL.search, lines), None):
+        raise MachineFault(f"a disk is full: {first_sentence(full)}")
     if lost := next((line for line in end.tail if NODE_FAILURE.search(line)), None):
         raise MachineFault(first_sentence(lost))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
@@ -96,7 +99,7 @@ def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
     if own is None and killed is not None:
         rank, number = killed
         reason = ""
-        if number == signal.SIGKILL and end.oom_kills:
+        if number == signal.SIGKILL and _killed_for_memory(end):
             reason = "; the kernel killed it for lack of memory"
         elif number == signal.SIGKILL:
             reason = "; from outside: the kernel reports no lack of memory"
@@ -112,12 +115,19 @@ def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
 def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
     if any(e.out_of_memory for e in errors):
         return True
-    if not errors and any(OUT_OF_MEMORY.search(line) for line in end.tail):
+    number = (_killed(end) or (0, 0))[1]
+    by_kernel = number == signal.SIGKILL or any(LOADER_GONE.search(e.message) for e in errors)
+    if by_kernel and _killed_for_memory(end):
         return True
-    killed = _killed(end)
-    by_kernel = killed is not None and killed[1] == signal.SIGKILL
-    by_kernel = by_kernel or any(KILLED_LOADER.search(e.message) for e in errors)
-    return by_kernel and end.oom_kills > 0
+    # Words alone do not count where the end has another cause: libraries print them and go on.
+    ended = end.stopped_after_min is None and number in (0, signal.SIGABRT, signal.SIGKILL)
+    return ended and not errors and any(OUT_OF_MEMORY.search(line) for line in end.tail)
+
+
+def _killed_for_memory(end: ProcessExit) -> bool:
+    """Whether the kernel killed a process for lack of memory, here or on another node of the job,
+    which only Slurm's lines tell."""
+    return end.oom_kills > 0 or any(KILLED_FOR_MEMORY.search(line) for line in end.tail)
 
 
 def _killed(end: ProcessExit) -> tuple[int, int] | None:

@@ -6,7 +6,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -20,7 +19,7 @@ import psutil
 
 from feedrate.config.spec import RunSpec
 from feedrate.core import processes, variables
-from feedrate.core.errors import ExpectedError, Masker
+from feedrate.core.errors import ExpectedError, Masker, print_error
 from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import descendants
 from feedrate.devices.host import GIB, oom_kills
@@ -37,7 +36,6 @@ SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
 """Share of one core that sampling memory may use; expensive samples are taken less often."""
 TAIL_LINES = 400
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(ExpectedError):
@@ -59,7 +57,7 @@ class StopRequests:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in SIGNALS:
+        for number in processes.stop_signals():
             signal.signal(number, self._note)
 
     def check(self) -> None:
@@ -131,7 +129,7 @@ class ProgressLine:
     def report(self, text: str) -> None:
         """Print a line about this job."""
         if not self._quiet:
-            print(f"{self._label}: {text}", file=sys.stderr, flush=True)
+            print_error(f"{self._label}: {text}")
 
     def _rate(self) -> str:
         steps = self._spec.protocol.steps

@@ -64,6 +64,8 @@ _WORKER_TRACEBACK = re.compile(r"^Caught (\w+) in DataLoader worker")
 _KILLED = r"DataLoader worker .* is killed by signal: ([^.]+)\."
 _WORKER_GONE = r"DataLoader worker (.*) exited unexpectedly"
 _NO_MEMORY = "often the host had no memory left for it"
+LOADER_GONE = re.compile(f"a loader worker .*; {_NO_MEMORY}")
+"""Our words for a loader worker that was killed, as error events have them."""
 _LOADER_MESSAGES = {
     r"DataLoader worker .* is killed by signal: (Bus error)\.": (
         "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
