@@ -123,8 +123,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give each worker its own folder for temporary files, and with it its own host lock."""
+    """Give each worker its own folder for temporary files, and its own host lock."""
     os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
+    os.environ["FEEDRATE_LOCK"] = f"feedrate{os.environ['TMPDIR']}"
     tempfile.tempdir = None
 
 

@@ -74,7 +74,7 @@ class Workflow:
             self.driver = subprocess.Popen(
                 [self.project.python, "-m", "feedrate", "run", "--profile", "profiles/faults"],
                 cwd=self.root,
-                env=self.project.env() | {"TMPDIR": str(self.root.parent)},
+                env=self.project.env() | {"FEEDRATE_LOCK": f"{self.root.parent}"[-90:]},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,8 +88,7 @@ def make_prepared(folder: Path) -> Path:
 @pytest.fixture
 def own_lock(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of the host that is the test's own: other tests and jobs do not keep it waiting."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("lock")))
-    monkeypatch.setattr(tempfile, "tempdir", None)  # or it is what was found before
+    monkeypatch.setenv("FEEDRATE_LOCK", f"feedrate{tmp_path_factory.mktemp('lock')}")
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
 """The program that tunes a device: its runs, its drain and their numbers together."""
 
-import fcntl
 import os
 import sys
 import time
+from contextlib import suppress
 
 import msgspec
 import psutil
@@ -18,7 +18,7 @@ from feedrate.core.files import write_json
 from feedrate.core.processes import is_alive
 from feedrate.data.manifest import store_spec
 from feedrate.devices import launch
-from feedrate.devices.host import lock_path
+from feedrate.devices.host import host_lock, lock_name
 from feedrate.flow.digests import DigestCache
 from feedrate.flow.runs import Inputs
 from feedrate.jobs import drain
@@ -159,12 +159,13 @@ def test_the_host_is_the_drains_own_while_it_lasts_and_then_free_for_a_run(
     tiny_prepared, tmp_path, monkeypatch
 ):
     def taken():
-        with lock_path().open("w") as another:
-            try:
-                fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
+        told = []
+        with suppress(InterruptedError), host_lock(lock_name(), told.append, stop):
+            pass
+        return bool(told)
+
+    def stop():
+        raise InterruptedError
 
     seen = []
     monkeypatch.setattr(tuning, "gather", lambda _files: None)

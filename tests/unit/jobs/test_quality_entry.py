@@ -1,6 +1,5 @@
 """`python -m feedrate score`: whatever happens, a quality.json says it."""
 
-import fcntl
 import json
 import subprocess
 
@@ -11,7 +10,7 @@ from models_kept import arguments, end, keep_model, make_spec
 import warm
 from feedrate.cli import jobs
 from feedrate.config.spec import Software
-from feedrate.devices.host import lock_path
+from feedrate.devices.host import host_lock, lock_name
 from feedrate.results.record import read_quality
 
 pytestmark = pytest.mark.usefixtures("own_lock")
@@ -40,9 +39,12 @@ def test_scoring_is_alone_on_its_host(tiny_prepared, tmp_path, monkeypatch):
     """The worker holds the lock too, so that it is free only when that has ended."""
     locks = []
 
+    def stop():
+        raise InterruptedError
+
     def run(_command, *, pass_fds, **_options):
-        with lock_path().open() as another, pytest.raises(BlockingIOError):
-            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(InterruptedError), host_lock(lock_name(), print, stop):
+            pass
         locks.extend(pass_fds)
         return subprocess.CompletedProcess([], 7)
 

@@ -124,7 +124,7 @@ class Job:
                 *("--data", str(prepared / "manifest.json"), "--out", str(out)),
                 *("--source-digest", "abc", "--attempt", "2", *options),
             ],
-            env={**os.environ, "TMPDIR": str(out.parent), **environment},
+            env={**os.environ, "FEEDRATE_LOCK": f"{out.parent}"[-90:], **environment},
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -24,7 +24,7 @@ from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
-from feedrate.devices.host import host_lock, lock_path
+from feedrate.devices.host import host_lock, lock_name
 from feedrate.jobs.drain import ANSWER, Drained, Loader, Refused
 from feedrate.jobs.events import read_run_events
 
@@ -152,7 +152,7 @@ def run_ranks(
     folders = [folder, *(Path(word) for word in options if word.startswith("/"))]
     made = launch.prepare(spec, module, folders, os.environ)
     try:
-        with host_lock(lock_path(), partial(tell, "feedrate")) as lock:
+        with host_lock(lock_name(), partial(tell, "feedrate")) as lock:
             subprocess.run(
                 made.command, env=made.environment, check=True, timeout=limit_s, pass_fds=[lock]
             )

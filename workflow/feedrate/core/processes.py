@@ -1,4 +1,4 @@
-"""Processes: stop signals, asking programs, ending children with their parent, descendants and their CPU time."""
+"""Processes: asking and stopping them, ending children with their parent, descendants, CPU time."""
 
 import ctypes
 import os

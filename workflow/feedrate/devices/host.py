@@ -2,7 +2,7 @@
 
 import contextlib
 import csv
-import fcntl
+import errno
 import importlib.metadata
 import itertools
 import math
@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import socket
-import tempfile
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -302,33 +302,45 @@ POLL_S = 0.5
 """How often a job tries to take the lock, s."""
 
 
-def lock_path() -> Path:
-    """The lock file of this user on this host, for jobs that train, score, drain or feed."""
-    return Path(tempfile.gettempdir()) / f"feedrate-{os.getuid()}.lock"
+def lock_name() -> str:
+    """The name of this user's lock on this host, for jobs that train, score, drain or feed."""
+    return os.environ.get(variables.LOCK) or f"feedrate-{os.getuid()}"
 
 
 @contextlib.contextmanager
 def host_lock(
-    path: Path, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
+    name: str, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
     """Hold the lock, because two jobs that measure at once would disturb each other. If another job
     holds it, say so once with `tell` and wait; `check` is called at every attempt, and may raise an
-    error to give up. Yields the file descriptor: processes that inherit it hold the lock too, until
-    the last of them ends."""
-    # O_NOFOLLOW: the folder is shared with other users.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+    error to give up. Yields a file descriptor: processes that inherit it hold the lock too, until
+    the last of them ends.
+
+    The lock is an abstract socket (unix(7)). The kernel keeps its name for the whole host: a job's
+    own /tmp, a full disk or a cleaner of old files cannot divide it."""
+    address = f"\0{name}"
+    with socket.socket(socket.AF_UNIX) as lock:
         for attempt in itertools.count():
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                lock.bind(address)
                 break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
             if attempt == 0:
-                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                tell(f"waiting: another job of feedrate runs on this host (pid {holder})")
+                pid = _holder(address) or "unknown"
+                tell(f"waiting: another job of feedrate runs on this host (pid {pid})")
             check()
             time.sleep(POLL_S)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        lock.listen()
+        yield lock.fileno()
+
+
+def _holder(address: str) -> int:
+    """The process that took a lock; 0 if it is not known."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)
+        asking.connect(address)
+        found = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int(struct.unpack("3i", found)[0])
+    return 0

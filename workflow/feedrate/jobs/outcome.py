@@ -21,7 +21,13 @@ from feedrate.jobs.causes import NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
-from feedrate.jobs.worker import DISK_FULL, LOADER_GONE, OUT_OF_MEMORY, SHARED_MEMORY_FULL, first_sentence
+from feedrate.jobs.worker import (
+    DISK_FULL,
+    LOADER_GONE,
+    OUT_OF_MEMORY,
+    SHARED_MEMORY_FULL,
+    first_sentence,
+)
 
 ATTEMPT = "attempt-"
 CHECKPOINTS = "checkpoint-*"

@@ -24,7 +24,7 @@ from feedrate.core.paths import EVENTS_NAME, SPEC_NAME
 from feedrate.core.processes import die_with_parent, this_process
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
-from feedrate.devices.host import host_lock, lock_path
+from feedrate.devices.host import host_lock, lock_name
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, Scores
 
@@ -93,7 +93,7 @@ def score(
         module += ["--winoground", str(winoground)] if winoground else []
         try:
             job = launch.prepare(alone, module, folders, os.environ)
-            with host_lock(lock_path(), partial(tell, "feedrate score")) as lock:
+            with host_lock(lock_name(), partial(tell, "feedrate score")) as lock:
                 ended = subprocess.run(
                     job.command,
                     env={**job.environment, variables.SUPERVISOR_PID: this_process()},

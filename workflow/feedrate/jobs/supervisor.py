@@ -28,7 +28,7 @@ from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME
 from feedrate.data.hub import check_fetched
 from feedrate.data.manifest import DataError, check_prepared, check_store, store_folder
 from feedrate.devices.base import DeviceError
-from feedrate.devices.host import host_lock, lock_path, machine_state
+from feedrate.devices.host import host_lock, lock_name, machine_state
 from feedrate.devices.launch import prepare
 from feedrate.jobs import earlier, outcome, run_lock
 from feedrate.jobs.events import Result
@@ -143,7 +143,7 @@ class Supervisor:
 
     def _train(self, lock: RunLock) -> None:
         """RUNNING alone on this host, then PUBLISHED."""
-        with host_lock(lock_path(), self.progress.report, self.requests.check) as descriptor:
+        with host_lock(lock_name(), self.progress.report, self.requests.check) as descriptor:
             spec = msgspec.to_builtins(self.spec)
             attempt = outcome.open_attempt(self.run, self.me.token, spec, resume=self.resume)
             try:
