@@ -55,6 +55,7 @@ CAUSES = lost.Causes()
 
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
+    driver.check_alone()
     check_files()
     driver.check_machine(
         workflow, PROJECT, VIEW.plan, here=configuration.call().is_local

@@ -1,6 +1,8 @@
 """An edit reruns what it changes and nothing else: jobs are counted in the next plan."""
 
 import os
+import re
+import shutil
 import time
 
 from mini_project import MINI
@@ -104,3 +106,22 @@ def test_comments_docstrings_new_times_and_more_time_for_a_job_run_nothing(edite
     edited.edit("workflow/feedrate/jobs/meter.py", '"""', '"""Really: ')
     edited.study(protocol=MINI["protocol"] | {"timeout_min": 300})
     assert edited.planned() == {}
+
+
+def test_results_from_elsewhere_are_compared_with_the_plan(edited):
+    """Snakemake knows nothing of files that it did not make in this folder."""
+    shutil.rmtree(edited.root / ".snakemake")
+    planned = edited.planned()
+    assert planned["parse_logs"] == 1
+    assert TRAIN not in planned
+    train = MINI["settings"]["train"] | {"learning_rate": 2e-5}
+    edited.study(settings=MINI["settings"] | {"train": train})
+    assert edited.planned()[TRAIN] == 2
+
+
+def test_results_of_other_settings_that_were_put_back_are_made_again(edited):
+    outcome = edited.root / "results/mini/cpu/workers=1~decode=host/rep1/outcome.json"
+    stat = outcome.stat()
+    outcome.write_text(re.sub(r'"spec_digest": ".', '"spec_digest": "!', outcome.read_text()))
+    os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert edited.planned()[TRAIN] == 1

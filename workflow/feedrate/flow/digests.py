@@ -307,6 +307,21 @@ class Attempts:
         ended = tried and current and status in ("ok", "out_of_memory")
         return ended and attempt != self._disturbed_attempt(spec)
 
+    def is_stale(self, spec: RunSpec, source: str) -> bool:
+        """Whether the run has a result, but of other settings, data or code, or of an attempt that
+        must be followed by another."""
+        try:
+            outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
+            made = [outcome[key] for key in ("spec_digest", "source_digest", "data_digest")]
+            attempt = outcome["attempt"]
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, KeyError, TypeError):
+            return True
+        data = self._digest_of(spec.dataset) or made[-1]
+        current = made == [digest_value(msgspec.to_builtins(spec)), source, data]
+        return not current or attempt != self.of_run(spec, source)
+
     def _disturbed_attempt(self, spec: RunSpec) -> int | None:
         """The attempt of a run that its record calls disturbed by other work on the machine."""
         records = of_run(paths.RECORDS, spec)

@@ -26,11 +26,13 @@ from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Event, Step, Window
-from feedrate.jobs.outcome import ProcessExit
+from feedrate.jobs.outcome import MachineFault, ProcessExit
 
 TICK_S = 0.5
 GRACE_S = 5.0
 """Time from SIGTERM to SIGKILL."""
+KILLED_S = 60.0
+"""Time after SIGKILL within which a process ends, unless it hangs in the kernel."""
 PROGRESS_EVERY_S = 5.0
 SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
@@ -90,11 +92,14 @@ class StopRequests:
 
 
 def _open_driver(text: str) -> int | None:
-    """A descriptor that shows the driver's death; None if it is not a process on this host."""
+    """A descriptor that shows the driver's death; None if it is on another host, as under a
+    cluster's scheduler. Raises Interrupted if it has died already."""
     pid, _, host = text.partition("@")
     if pid.isdigit() and host in ("", socket.gethostname()):
-        with suppress(OSError):  # on another host, as under a cluster's scheduler
+        try:
             return os.pidfd_open(int(pid))
+        except ProcessLookupError:
+            raise Interrupted(f"the workflow's driver ({text}) has died", 1) from None
     return None
 
 
@@ -184,6 +189,7 @@ def run_processes(
 def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
     """Start a command in a session of its own, dying with us; its output goes to `log`."""
     processes.adopt_orphans()
+    stream = log.open("wb", buffering=0)  # before the job: on a full disk it must not start
     process = subprocess.Popen(
         launch.command,
         env={**launch.environment, variables.SUPERVISOR_PID: processes.this_process()},
@@ -195,7 +201,7 @@ def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[byte
         preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
     )
     assert process.stdout is not None
-    return process, LogPump(process.stdout, log, Masker())
+    return process, LogPump(process.stdout, stream, Masker())
 
 
 def _wait(
@@ -227,10 +233,14 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
     deadline_s = time.monotonic() + grace_s
     while descendants() and time.monotonic() < deadline_s:
         time.sleep(0.05)
+    deadline_s = time.monotonic() + KILLED_S
     while alive := descendants():  # a process may start another before it is killed
         for process in alive:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+        if time.monotonic() >= deadline_s:
+            pids = ", ".join(str(process.pid) for process in alive)
+            raise MachineFault(f"SIGKILL does not end process {pids}: it hangs in a driver")
         time.sleep(0.02)
 
 
@@ -269,11 +279,11 @@ class LogPump:
     lines stay in `tail`. A full disk sets `disk_full` but does not stop the reading: the job would
     hang on its output."""
 
-    def __init__(self, source: IO[bytes], path: Path, mask: Masker) -> None:
-        """Start to copy `source` to `path`."""
+    def __init__(self, source: IO[bytes], log: IO[bytes], mask: Masker) -> None:
+        """Start to copy `source` to `log`, which is closed at the end."""
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.disk_full = False
-        self._source, self._path, self._mask = source, path, mask
+        self._source, self._log, self._mask = source, log, mask
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -282,7 +292,7 @@ class LogPump:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        with self._path.open("wb", buffering=0) as log:
+        with self._log as log:
             for raw in self._source:
                 line = self._mask(raw.decode(errors="replace"))
                 self.tail.append(line.rstrip("\n"))

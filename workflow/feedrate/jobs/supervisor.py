@@ -22,13 +22,13 @@ from feedrate.config.devices import launcher_limit
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
-from feedrate.core.errors import Masker, tell
+from feedrate.core.errors import Masker, explain_os_error, tell
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME
 from feedrate.data.hub import check_fetched
 from feedrate.data.manifest import DataError, check_prepared, check_store, store_folder
 from feedrate.devices.base import DeviceError
-from feedrate.devices.host import host_lock, lock_name, machine_state
+from feedrate.devices.host import host_lock, lock_name, machine_state, other_training_jobs
 from feedrate.devices.launch import prepare
 from feedrate.jobs import earlier, outcome, run_lock
 from feedrate.jobs.events import Result
@@ -114,11 +114,12 @@ class Supervisor:
             raise Interrupted(
                 f"{interruption}{why and f' ({why})'}", interruption.exit_code
             ) from None
-        except FAULTS as machine_fault:
+        except (*FAULTS, OSError) as error:
             if not self._is_last_try:
                 raise
-            tell("feedrate train", machine_fault)
-            self._record(lock, Result("failed", str(machine_fault)))
+            why = explain_os_error(error) if isinstance(error, OSError) else str(error)
+            tell("feedrate train", why)
+            self._record(lock, Result("failed", why))
 
     def _is_known(self, lock: RunLock, seen: set[str], since: str) -> bool:
         """ADOPTED or DECIDED: whether the run now has its outcome without training."""
@@ -184,6 +185,8 @@ class Supervisor:
             requests=self.requests,
             progress=self.progress,
         )
+        # Another job that began later is seen only now.
+        state["other_training_jobs"] = max(state["other_training_jobs"], other_training_jobs())
         result = outcome.classify_exit(self.spec, attempt, end)
         return {
             **self._outcome(result, started, end.exit_code, commit),

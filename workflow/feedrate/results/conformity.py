@@ -209,15 +209,15 @@ def data_digest(e: Evidence) -> Judgement:
 
 def alone_on_host(e: Evidence) -> Judgement:
     """No other job of feedrate (training, scoring, draining of loaders) ran on the host when this
-    one began."""
+    one began or ended."""
     before = (e.outcome.machine_before if e.outcome else None) or {}
     seen = before.get("other_training_jobs")
     others = len(seen) if isinstance(seen, list) else seen
     if not isinstance(others, int):
         return True, "Other jobs of feedrate on the host were not looked for."
     if others:
-        return False, f"Other processes of feedrate ran on the host at the start: {others}."
-    return True, "No other job of feedrate ran on the host at the start."
+        return False, f"Other processes of feedrate ran on the host: {others}."
+    return True, "No other job of feedrate ran on the host at the start or the end."
 
 
 STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02
