@@ -27,13 +27,6 @@ DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     if driver.hold():
         files.remove_damaged(Path(paths.RESULTS))
-if workflow.is_main_process:
-    TARGETS = set(configuration.call().targets) or {"all"}
-    # Other targets need no run, or only some.
-    if TARGETS <= {"all", *STUDIES}:
-        driver.make_again(
-            workflow, VIEW.stale(STUDIES if "all" in TARGETS else TARGETS)
-        )
 driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
 
 

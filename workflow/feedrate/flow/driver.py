@@ -9,7 +9,6 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -31,8 +30,6 @@ STARTED = Path(".snakemake/feedrate.started")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
 
 _held: TextIO | None = None
-_stale: frozenset[str] = frozenset()
-"""Files that Snakemake was told to make again, and not by its user."""
 
 
 class Driver(NamedTuple):
@@ -70,19 +67,12 @@ def hold() -> bool:
     return _held is not None
 
 
-def make_again(workflow: Any, files: Sequence[str]) -> None:
-    """Have Snakemake make these files again, as far as the call's targets need them."""
-    global _stale
-    _stale = frozenset(files) - set(workflow.dag_settings.forcerun)
-    workflow.dag_settings.forcerun = frozenset({*workflow.dag_settings.forcerun, *_stale})
-
-
 def tell_jobs(workflow: Any) -> None:
     """Tell the jobs on all hosts in environment variables how this driver was called."""
     os.environ[variables.RETRIES] = str(getattr(workflow.execution_settings, "retries", 0))
     os.environ[variables.DRIVER_SINCE] = str(time.time())
     dag = workflow.dag_settings
-    forced = dag.forceall or dag.forcetargets or dag.forcerun - _stale
+    forced = dag is not None and (dag.forceall or dag.forcetargets or dag.forcerun)
     os.environ[variables.FORCED] = "1" if forced else ""
     STARTED.parent.mkdir(exist_ok=True)
     STARTED.touch()

@@ -7,7 +7,6 @@ again when, and only when, one of these or an input has changed.
 import json
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,9 @@ from feedrate.results.files import read_noted
 
 KEPT = Path(".snakemake/feedrate")
 """Files for the next plan and for jobs; no result needs them."""
+
+RECORDED = Path(".snakemake/metadata")
+"""What Snakemake recorded about the files that it made."""
 
 Params = dict[str, Any]
 
@@ -77,20 +79,18 @@ class PlanView:
         devices = dict.fromkeys(spec.device for spec in self.plan.of_study(study))
         return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
-    def stale(self, studies: Iterable[str]) -> list[str]:
-        """The files of these studies that have to be made again, whether or not Snakemake sees why:
-        it compares only what it recorded when it made a file itself, in this folder."""
-        recorded = any(Path(".snakemake/metadata").glob("*"))
-        found, planned = list[str](), dict[str, set[str]]()
-        for spec in (spec for study in studies for spec in self.plan.of_study(study)):
-            planned.setdefault(of_run(paths.RECORDS, spec), set()).add(of_run(paths.RUN, spec))
-            if self._attempts.is_stale(spec, self._measured(spec)["source"]):
-                found.append(of_run(paths.OUTCOME, spec))
-        for file, runs in planned.items():
-            same = recorded and read_noted(Path(file), "digests").keys() == runs
-            if Path(file).exists() and not same:
-                found.append(file)
-        return found
+    def stale(self, study: str, device: str) -> set[str]:
+        """The outcomes and records that have to be made again, whether or not Snakemake sees why: it
+        compares only what it recorded when it made a file itself, in this folder."""
+        runs = self._runs(study, device)
+        found = {
+            of_run(paths.OUTCOME, spec)
+            for spec in runs
+            if self._attempts.is_stale(spec, self._measured(spec)["source"])
+        }
+        file = paths.RECORDS.format(study=study, device=device)
+        parsed = read_noted(Path(file), "digests").keys() == {of_run(paths.RUN, o) for o in runs}
+        return found if parsed and any(RECORDED.glob("*")) else {*found, file}
 
     def pages(self, study: str) -> list[str]:
         """All tables and figures of a study."""
