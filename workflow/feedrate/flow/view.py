@@ -80,7 +80,7 @@ class PlanView:
         return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
     def stale(self, study: str, device: str) -> set[str]:
-        """The outcomes and records that have to be made again, whether or not Snakemake sees why: it
+        """Outcomes and records that have to be made again, whether or not Snakemake sees why: it
         compares only what it recorded when it made a file itself, in this folder."""
         runs = self._runs(study, device)
         found = {
