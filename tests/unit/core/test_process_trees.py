@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -144,3 +145,24 @@ def test_threads_that_share_a_core_wait_for_it():
     for one in pair:
         one.communicate(b"\n")
     assert waited_s >= 0.1
+
+
+IGNORED = """
+import signal
+signal.signal(signal.SIGHUP, signal.{})
+from feedrate.core.processes import stop_signals
+print(signal.SIGHUP in stop_signals())
+"""
+
+
+@pytest.mark.parametrize(("handler", "stops"), [("SIG_DFL", "True"), ("SIG_IGN", "False")])
+def test_a_terminal_that_closes_stops_no_run_under_nohup(handler, stops):
+    command = [sys.executable, "-c", IGNORED.format(handler)]
+    assert subprocess.check_output(command, text=True).strip() == stops
+
+
+def test_words_that_nobody_can_read_end_no_job():
+    """As after `2>&1 | less`, or where the log's disk is full."""
+    text = "from feedrate.core.errors import tell; [tell('feedrate', 'words') for _ in range(9)]"
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run([sys.executable, "-c", text], stderr=full).returncode == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from snakemake.exceptions import WorkflowError
 
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
@@ -45,6 +46,13 @@ def lock(folder):
 
 def test_a_living_driver_is_named(other):
     assert driver.other_driver().startswith(f"process {other.pid} on ")
+
+
+def test_a_second_driver_is_refused_but_for_the_first_ones_helper(other, monkeypatch):
+    with pytest.raises(WorkflowError, match=f"process {other.pid}"):
+        driver.check_alone()
+    monkeypatch.setenv(variables.LOST, "causes.json")
+    driver.check_alone()
 
 
 def test_a_killed_driver_is_forgotten_and_its_lock_cleared(folder, other):

@@ -133,7 +133,8 @@ def test_a_kill_by_the_kernel_is_out_of_memory(tmp_path, kills, status):
 
 
 def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(tmp_path):
-    write(tmp_path, [error("DataLoader worker (pid 12) is killed by signal: Killed. ")])
+    log = EventLog(tmp_path, 0)
+    write_error(log, RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. "))
     assert classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1)).status == "failed"
     killed = ProcessExit(exit_code=1, oom_kills=1)
     assert classify_exit(make_spec(), tmp_path, killed).status == "out_of_memory"
@@ -144,22 +145,47 @@ def test_out_of_memory_before_any_event_is_found_in_the_output(tmp_path):
     assert classify_exit(make_spec(), tmp_path, end).status == "out_of_memory"
 
 
+@pytest.mark.parametrize("end", [{"exit_code": -15, "stopped_after_min": 60}, {"exit_code": -11}])
+def test_words_about_memory_are_no_cause_where_the_end_has_another(tmp_path, end):
+    """A compiler that tries kernels prints such words, and goes on."""
+    tail = ["torch.OutOfMemoryError: CUDA out of memory. Ignoring this choice."]
+    result = classify_exit(make_spec(), tmp_path, ProcessExit(tail=tail, **end))
+    assert result.status == "failed"
+
+
+def test_memory_that_another_node_lacked_is_told_by_slurm(tmp_path):
+    line = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have"
+    write(tmp_path, [error("NCCL error: remote process exited", "DistBackendError")])
+    end = ProcessExit(exit_code=1, tail=[*TORCHRUN_KILLED.splitlines(), line])
+    result = classify_exit(make_spec(count=2), tmp_path, end)
+    assert result.status == "out_of_memory"
+    assert "the kernel killed it for lack of memory" in result.cause
+
+
+FULL = "wandb: ERROR Failed to write /home/u/.cache/wandb: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize("end", [{"tail": [FULL]}, {"disk_full": True}])
+def test_complete_results_stay_valid_whatever_disk_was_full(tmp_path, end):
+    write(tmp_path, GOOD)
+    assert classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=0, **end)).status == "ok"
+
+
+def test_another_disk_that_is_full_is_not_called_the_runs(tmp_path):
+    with pytest.raises(MachineFault, match=r"a disk is full: wandb") as fault:
+        classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, tail=[FULL]))
+    assert str(tmp_path) not in str(fault.value)
+
+
 def test_a_fault_of_the_machine_has_no_result(tmp_path):
     write(tmp_path, [error("no CUDA device", "DeviceError", infrastructure=True)])
     with pytest.raises(MachineFault, match="no CUDA device"):
         classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1))
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        ProcessExit(exit_code=1, disk_full=True),
-        ProcessExit(exit_code=1, tail=["OSError: [Errno 28] No space left on device"]),
-    ],
-)
-def test_a_full_disk_is_told_with_its_place(tmp_path, end):
+def test_a_full_disk_is_told_with_its_place(tmp_path):
     with pytest.raises(MachineFault, match=f"the disk that holds {tmp_path} is full"):
-        classify_exit(make_spec(), tmp_path, end)
+        classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, disk_full=True))
 
 
 @pytest.mark.parametrize(

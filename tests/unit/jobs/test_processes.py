@@ -2,18 +2,22 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from msgspec.structs import replace
 from training_jobs import make_spec, processes_below, survivors
 
+from feedrate.core import variables
 from feedrate.core.errors import Masker
 from feedrate.jobs import processes
 from feedrate.jobs.events import Step, Window
+from feedrate.jobs.outcome import MachineFault
 from feedrate.jobs.processes import LogPump, MemorySampler, ProgressLine, memory_gib
 
 STUBBORN = """
@@ -35,7 +39,8 @@ def pump(tmp_path, text, mask=None, path=None):
     os.write(sink, text)
     os.close(sink)
     with os.fdopen(source, "rb") as stream:
-        made = LogPump(stream, path or tmp_path / "log", mask or Masker({}))
+        log = (path or tmp_path / "log").open("wb", buffering=0)
+        made = LogPump(stream, log, mask or Masker({}))
         made.finish()
     return made
 
@@ -165,3 +170,19 @@ def test_quiet_progress_says_nothing(monkeypatch, capsys):
     line.update([step(1)])
     line.report("anything")
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_driver_that_died_before_its_job_began_ends_the_job(monkeypatch):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    monkeypatch.setenv(variables.DRIVER_PID, f"{dead.pid}@{socket.gethostname()}")
+    with pytest.raises(processes.Interrupted, match="has died"):
+        processes.StopRequests()
+
+
+def test_a_process_that_no_signal_ends_is_a_fault_of_the_machine(monkeypatch):
+    hangs = SimpleNamespace(pid=4711, terminate=lambda: None, kill=lambda: None)
+    monkeypatch.setattr(processes, "descendants", lambda: [hangs])
+    monkeypatch.setattr(processes, "KILLED_S", 0.1)
+    with pytest.raises(MachineFault, match="4711"):
+        processes.stop_descendants(grace_s=0)

@@ -1,6 +1,7 @@
 """Which runs are parsed again, and what becomes of those that cannot be."""
 
 import json
+import shutil
 
 import msgspec
 import pytest
@@ -111,6 +112,14 @@ def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
     assert json.loads(marker.read_text()) == {"digests": digests, "disturbed": {}}
     assert run_job("parse-logs", [*arguments, "--out", str(marker)]) == 0
     assert "parsed 0 of 3 runs" in capsys.readouterr().out
+
+
+def test_the_copy_of_another_repeat_does_not_count(runs):
+    """It would narrow the interval of its cell."""
+    shutil.copytree(runs[0], runs[0].with_name("rep9"))
+    update_records([runs[0].with_name("rep9")], DEVICE, "parser")
+    record = read_record(runs[0].with_name("rep9") / "record.json")
+    assert (record.status, record.repeat) == ("failed", 9)
 
 
 def test_a_list_that_is_missing_is_one_sentence(tmp_path, capsys):
