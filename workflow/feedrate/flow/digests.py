@@ -6,19 +6,19 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.settings import Decode
+from feedrate.config.settings import Decode, Settings
 from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
-from feedrate.jobs.earlier import pruned_by
+from feedrate.jobs.earlier import inputs_digest, pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
 from feedrate.results.files import read_noted
@@ -256,7 +256,9 @@ class Attempts:
     """The number of each run's attempt, a param: with a new number a run runs again. Each is read
     once per plan: a job that ends does not change its plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, digest: Callable[[Path], str] = digest_file) -> None:
+        """`digest` computes that of a file; weights are large."""
+        self._digest_file = digest
         self._numbers: dict[str, int] = {}
         self._data: dict[str, str] = {}
         self._disturbed: dict[str, dict[str, int]] = {}
@@ -286,24 +288,27 @@ class Attempts:
             if not cause.startswith(NOT_TRIED):
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
-            made = source, self._digest_of(spec.dataset)
-            return pruned_by(spec, made, run, cause=cause) is not None
+            made, inputs = (source, self._digest_of(spec.dataset)), self._inputs_of(spec.dataset)
+            return pruned_by(spec, made, inputs, run, cause=cause) is not None
 
         number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
         return number + (self._disturbed_attempt(spec) == number)
 
     def has_ended(self, spec: RunSpec, source: str) -> bool:
-        """Whether the run has a result of its current settings, the current data (if they are here)
-        and code with the digest `source`, and nothing disturbed it."""
+        """Whether the run has a result of its current settings, the current data and weights (if
+        they are here) and code with the digest `source`, and nothing disturbed it."""
         try:
             outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
             tried = not str(outcome["cause"]).startswith(NOT_TRIED)
             made = [outcome[key] for key in ("spec_digest", "source_digest", "data_digest")]
             attempt, status = outcome["attempt"], outcome["status"]
+            read = outcome.get("inputs_digest", "")
         except (OSError, ValueError, KeyError, TypeError):
             return False
         data = self._digest_of(spec.dataset) or made[-1]
         current = made == [digest_value(msgspec.to_builtins(spec)), source, data]
+        inputs = read and self._inputs_of(spec.dataset)(spec.settings)
+        current = current and inputs in ("", read)
         ended = tried and current and status in ("ok", "out_of_memory")
         return ended and attempt != self._disturbed_attempt(spec)
 
@@ -313,6 +318,11 @@ class Attempts:
         if records not in self._disturbed:
             self._disturbed[records] = read_noted(Path(records), "disturbed")
         return self._disturbed[records].get(of_run(paths.RUN, spec))
+
+    def _inputs_of(self, dataset: str) -> Callable[[Settings], str]:
+        """A function that computes the digest of a run's other inputs, when the plan is made."""
+        prepared = Path(paths.MANIFEST.format(dataset=dataset)).parent
+        return partial(inputs_digest, prepared=prepared, digest=self._digest_file)
 
     def _digest_of(self, dataset: str) -> str:
         """The digest of the prepared data when the plan is made."""

@@ -21,7 +21,13 @@ from feedrate.jobs.causes import NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
-from feedrate.jobs.worker import DISK_FULL, LOADER_GONE, OUT_OF_MEMORY, SHARED_MEMORY_FULL, first_sentence
+from feedrate.jobs.worker import (
+    DISK_FULL,
+    LOADER_GONE,
+    OUT_OF_MEMORY,
+    SHARED_MEMORY_FULL,
+    first_sentence,
+)
 
 ATTEMPT = "attempt-"
 CHECKPOINTS = "checkpoint-*"
@@ -225,6 +231,7 @@ def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
             spec=outcome["spec_digest"],
             source=outcome["source_digest"],
             data=outcome["data_digest"],
+            inputs=outcome.get("inputs_digest", ""),
             attempt=outcome["attempt"],
         )
         files, token = found["files"], found["token"]
