@@ -102,6 +102,19 @@ def _without_library(plan: Plan, studies: Iterable[str]) -> Iterator[Unsupported
             yield subset(Unsupported, cell, lacks="", install=row["cause"])
 
 
+def refuse_other_settings(plan: Plan) -> None:
+    """Raise ExpectedError if a run of the plan was made with other settings than the plan's."""
+    found = {key: read_record(paths.run_dir(*key) / paths.RECORD_NAME).spec for key in plan.runs}
+    other = [key for key, spec in found.items() if spec and spec != plan.runs[key]]
+    if other:
+        raise ExpectedError(
+            f"{counted(len(other), 'run')} of {' and '.join(sorted({key[0] for key in other}))} "
+            f"{'was' if len(other) == 1 else 'were'} made with other settings than this "
+            "configuration's: run again, or archive with the configuration that made "
+            f"{'it' if len(other) == 1 else 'them'}"
+        )
+
+
 def unplanned(plan: Plan) -> Iterator[str]:
     """A sentence for each study that has records of runs which are not in the plan."""
     planned = {paths.run_dir(*key) / paths.RECORD_NAME for key in plan.runs}
