@@ -35,6 +35,38 @@ def test_other_edits_change_the_digest(change):
     assert digest_code(ast.parse(BASE.replace("x + 1", change))) != digest_code(ast.parse(BASE))
 
 
+RICH = BASE + "class C(dict):\n    def g(self, *, a=None, **k): return {**k, None: f'{a!r:>4}'}\n"
+
+
+@pytest.mark.parametrize("version", ["fewer fields", "more fields", "a field that is not set"])
+def test_empty_fields_of_another_python_keep_the_digest(monkeypatch, version):
+    """Python 3.12 gave functions and classes `type_params`."""
+    before, extra = digest_code(ast.parse(RICH)), "of_a_later_version"
+    tree = ast.parse(RICH)
+    for node in ast.walk(tree):
+        if version == "fewer fields":
+            node._fields = [n for n in node._fields if getattr(node, n, None) not in (None, [])]
+        else:
+            node._fields = (extra, *node._fields)
+            if version == "more fields":
+                setattr(node, extra, [])
+    assert digest_code(tree) == before
+
+
+def test_an_empty_part_of_a_text_keeps_the_digest():
+    """Python 3.12.1 ends some formats with one."""
+    before, tree = digest_code(ast.parse(RICH)), ast.parse(RICH)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            node.values.append(ast.Constant(""))
+    assert digest_code(tree) == before
+
+
+@pytest.mark.parametrize("change", [("None:", "1:"), ("**k, ", ""), (">4", ">5"), ("*, ", "")])
+def test_none_and_lists_in_code_count(change):
+    assert digest_code(ast.parse(RICH.replace(*change))) != digest_code(ast.parse(RICH))
+
+
 def test_imports_are_found_wherever_they_stand():
     source = (
         "import os, feedrate.core.files\n"

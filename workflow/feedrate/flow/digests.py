@@ -15,7 +15,7 @@ import msgspec
 from feedrate.config.settings import Decode, Settings
 from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
-from feedrate.core.files import digest_file, digest_text, digest_value, write_text
+from feedrate.core.files import digest_file, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
 from feedrate.jobs.earlier import inputs_digest, pruned_by
@@ -151,7 +151,21 @@ def digest_code(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not _is_text(statement)]
-    return digest_text(ast.dump(tree))
+        elif isinstance(node, ast.JoinedStr):  # some releases of Python 3.12 end some with ""
+            node.values = [part for part in node.values if getattr(part, "value", None) != ""]
+    return digest_value(_plain(tree))
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as plain values, which do not depend on Python's version: later versions add
+    fields to nodes, which are empty where the code has nothing new."""
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = {name: getattr(node, name, None) for name in node._fields}
+    filled = {name: _plain(one) for name, one in fields.items() if one is not None and one != []}
+    return [type(node).__name__, filled]
 
 
 def imported_modules(tree: ast.Module) -> list[str]:
