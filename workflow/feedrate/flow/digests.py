@@ -26,8 +26,8 @@ from feedrate.results.files import read_noted
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
 
-SHARED = ("devices/*.py", "models/*.py")
-"""The code around device kinds, launchers and models; `plugins_of` adds a run's own."""
+SHARED = ("devices/*.py",)
+"""The code around device kinds and launchers; `plugins_of` adds a run's own."""
 PLUGINS = (
     *("devices/kinds/*.py", "devices/launchers/*.py", "loading/decoders/*.py"),
     "models/builders/*.py",
@@ -60,7 +60,7 @@ CODE = {
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
-    "stored": Code(("jobs/store.py", "models/*.py"), ("jobs", "models", "loading", "data")),
+    "stored": Code(("jobs/store.py",), ("jobs", "models", "loading", "data")),
     "predict-published": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
