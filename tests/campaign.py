@@ -29,6 +29,7 @@ def clone(root: Path) -> Path:
     study = yaml.safe_load(file.read_text())
     for part, names in PAGES.items():
         study[part] = [page for page in study[part] if page["name"] in names]
+    study["adapt"]["cpu"]["protocol"]["ceiling_s"] = 0.6  # with which the runs were made
     file.write_text(yaml.safe_dump(study, sort_keys=False))
     config = root / "config/config.yaml"
     text = re.sub(r"^studies: .*$", f"studies: [{STUDY}]", config.read_text(), flags=re.MULTILINE)

@@ -332,6 +332,15 @@ def test_runs_of_another_configuration_are_told(again, capsys):
         assert not [name for name in found.namelist() if "rep9" in name]
 
 
+@pytest.mark.parametrize("flags", [[], ["--scrub"]])
+def test_no_archive_shows_settings_that_its_runs_do_not_have(again, capsys, flags):
+    study = again / f"config/studies/{STUDY}.yaml"
+    study.write_text(study.read_text().replace("steps: 46", "steps: 60"))
+    assert entry.main(["archive", "--out", "new.zip", *flags]) == 1
+    assert f"12 runs of {STUDY} were made with other settings" in capsys.readouterr().err
+    assert not Path("new.zip").exists()
+
+
 def test_imports_that_no_report_shows_yet_are_told(again, capsys):
     foreign.trainer_folder(again / "foreign")
     assert entry.main(["import", "foreign", "--study", STUDY, "--device", "cpu"]) == 0

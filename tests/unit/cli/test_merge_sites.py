@@ -176,6 +176,30 @@ def test_a_folder_counts_with_its_runs_whatever_its_configuration_says(
     assert sum(row["status"] != "unsupported" for row in mine) == len(site.records)
 
 
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [((46, 46, 45), [1, 2]), ((45, 46, 46), [2, 3]), ((45, 45, 45), [1, 2, 3])],
+)
+def test_a_run_that_another_configuration_left_is_left_out_and_named(
+    sites, tmp_path, monkeypatch, capsys, steps, kept
+):
+    """The plan, of 46 steps, tells which of a cell's runs are leftovers, else the lowest repeat."""
+    other = shutil.copytree(sites / "south", tmp_path / "other")
+    cell = "workers=2~decode=reference~strategy=ddp"
+    for repeat, timed in enumerate(steps, 1):
+        edit(other, f"{cell}/rep{repeat}/record.json", '"steps": 46', f'"steps": {timed}')
+    edit(other, f"{cell}/rep2/record.json", '"seed": ', '"seed": 1')
+    monkeypatch.chdir(sites / "north")
+    capsys.readouterr()
+    words = ["../north.zip", f"other={other}", "--out", str(tmp_path / "both")]
+    assert entry.main(["merge", *words]) == 0
+    named = re.findall(rf"left out: {STUDY} cpu {cell} rep (\d) of other", capsys.readouterr().out)
+    runs = read_csv(tmp_path / "both/results/results.csv", RUNS)
+    own = [r["repeat"] for r in runs if (r["device"], r["cell"]) == ("cpu-other", cell)]
+    assert own == kept
+    assert {*map(int, named)} == {1, 2, 3} - {*kept}
+
+
 def test_runs_of_two_archives_are_refused_if_they_are_the_same(sites, monkeypatch, capsys):
     monkeypatch.chdir(sites / "north")
     capsys.readouterr()

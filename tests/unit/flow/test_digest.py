@@ -35,6 +35,38 @@ def test_other_edits_change_the_digest(change):
     assert digest_code(ast.parse(BASE.replace("x + 1", change))) != digest_code(ast.parse(BASE))
 
 
+RICH = BASE + "class C(dict):\n    def g(self, *, a=None, **k): return {**k, None: f'{a!r:>4}'}\n"
+
+
+@pytest.mark.parametrize("version", ["fewer fields", "more fields", "a field that is not set"])
+def test_empty_fields_of_another_python_keep_the_digest(monkeypatch, version):
+    """Python 3.12 gave functions and classes `type_params`."""
+    before, extra = digest_code(ast.parse(RICH)), "of_a_later_version"
+    tree = ast.parse(RICH)
+    for node in ast.walk(tree):
+        if version == "fewer fields":
+            node._fields = [n for n in node._fields if getattr(node, n, None) not in (None, [])]
+        else:
+            node._fields = (extra, *node._fields)
+            if version == "more fields":
+                setattr(node, extra, [])
+    assert digest_code(tree) == before
+
+
+def test_an_empty_part_of_a_text_keeps_the_digest():
+    """Python 3.12.1 ends some formats with one."""
+    before, tree = digest_code(ast.parse(RICH)), ast.parse(RICH)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            node.values.append(ast.Constant(""))
+    assert digest_code(tree) == before
+
+
+@pytest.mark.parametrize("change", [("None:", "1:"), ("**k, ", ""), (">4", ">5"), ("*, ", "")])
+def test_none_and_lists_in_code_count(change):
+    assert digest_code(ast.parse(RICH.replace(*change))) != digest_code(ast.parse(RICH))
+
+
 def test_imports_are_found_wherever_they_stand():
     source = (
         "import os, feedrate.core.files\n"
@@ -115,6 +147,14 @@ def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
     seen = seen_by(CODE["measured"], tmp_path=tmp_path)
     assert {"jobs/meter.py", "loading/dataset.py", "devices/launch.py"} <= seen
     assert not {p for p in seen if p.startswith(("report/", "results/", "logs/"))}
+
+
+@pytest.mark.parametrize("code", ["measured", "inferred", "scored", "tuned", "stored"])
+def test_the_models_that_a_job_builds_count_and_a_count_of_memory_does_not(tmp_path, code):
+    """`fits`, `check-claims` and the search for a batch count it; no job does."""
+    seen = seen_by(CODE[code], "models/builders/vit.py", tmp_path=tmp_path)
+    assert {"models/build.py", "models/layers.py", "models/flops.py"} <= seen
+    assert "models/memory.py" not in seen
 
 
 PLUGIN = (

@@ -13,9 +13,11 @@ from feedrate.config.project import Project, load_project
 from feedrate.config.spec import library_of, missing_packages
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
-from feedrate.data.manifest import store_spec
+from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
+from feedrate.flow.digests import Attempts
 from feedrate.flow.view import PlanView
-from feedrate.jobs.earlier import ladders, not_tried, pruned_by
+from feedrate.jobs.earlier import inputs_digest, ladders, not_tried, pruned_by
+from feedrate.jobs.supervisor import identity
 
 ROOT = Path(__file__).resolve().parents[3]
 SEARCH = "flava-batch-search"
@@ -43,12 +45,12 @@ def edit(root, file, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
-def left(spec, status="out_of_memory", source="c", cause="it was full", attempt=1):
+def left(spec, status="out_of_memory", source="c", cause="it was full", attempt=1, **more):
     """The run's outcome of the code `source`; of data that are not there."""
     file = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat) / "outcome.json"
     outcome = {"status": status, "cause": cause, "attempt": attempt, "source_digest": source}
     spec_digest = digest_value(msgspec.to_builtins(spec))
-    write_json(file, outcome | {"spec_digest": spec_digest, "data_digest": ""})
+    write_json(file, outcome | {"spec_digest": spec_digest, "data_digest": ""} | more)
 
 
 def test_a_tracker_repeats_nothing(root):
@@ -84,7 +86,7 @@ def test_a_run_that_ran_out_prunes_all_that_the_plan_makes_larger_and_no_others(
     for spec in runs:
         run = paths.run_dir(spec.study, spec.device, spec.cell, 1)
         larger = spec is not tried and asks_for_as_much(spec, tried)
-        found = pruned_by(spec, ("c", ""), run)
+        found = pruned_by(spec, ("c", ""), lambda _: "", run)
         assert found == (tried.cell if larger else None), spec.cell
 
 
@@ -150,6 +152,34 @@ def test_other_weights_in_a_users_folder_train_what_starts_from_them(root, name)
     after = params(project, flava), params(project, other)
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
     assert "weights" not in after[1]
+
+
+def test_a_result_of_other_weights_is_none_of_this_plan(root):
+    project = with_weights(root, devices=["cpu"])
+    spec = next(iter(make_plan(project).runs.values()))
+    inputs = identity(spec, Path("manifest.json"), "c", 1).inputs
+    left(spec, status="ok", inputs_digest=inputs)
+    assert Attempts().has_ended(spec, "c")
+    (root / "mine/config.json").write_text("other")
+    assert identity(spec, Path("manifest.json"), "c", 1).inputs != inputs
+    assert not Attempts().has_ended(spec, "c")
+    left(spec, status="ok")  # an earlier version noted none
+    assert Attempts().has_ended(spec, "c")
+
+
+def test_the_lists_of_fetched_weights_and_of_a_store_are_inputs(root):
+    edit(root, f"studies/{SEARCH}.yaml", "decode: host", "decode: cache")
+    project = load(root, checkpoint="hub/flava", checkpoint_model="flava")
+    settings = next(iter(make_plan(project).runs.values())).settings
+    prepared = root / "prepared"
+    seen = [inputs_digest(settings, prepared)]
+    fetched = Path(paths.CHECKPOINT.format(checkpoint=paths.checkpoint_key("hub/flava", None)))
+    for file in (fetched, store_folder(settings, prepared) / STORE_INDEX):
+        for content in ("one", "two"):
+            write_json(file, content)
+            seen.append(inputs_digest(settings, prepared))
+    assert seen[0] == ""
+    assert len(set(seen)) == 5
 
 
 def test_other_weights_make_a_store_of_decoded_pictures_anew(root):

@@ -94,9 +94,18 @@ def test_without_a_driver_only_what_nobody_read_is_taken(finish, monkeypatch):
     assert adopt(finish(AFTER, record_s=AFTER - 1), SAME, set()) == OUTCOME
 
 
-@pytest.mark.parametrize("change", [{"spec": "t"}, {"source": "e"}, {"data": "f"}, {"attempt": 2}])
+CHANGES = [{"spec": "t"}, {"source": "e"}, {"data": "f"}, {"inputs": "w"}, {"attempt": 2}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_result_of_something_else_is_left_alone(finish, change):
     assert adopt(finish(), msgspec.structs.replace(SAME, **change), set()) is None
+
+
+def test_a_result_of_the_same_weights_is_taken_and_one_of_others_is_not(finish):
+    run = finish(inputs_digest="w")
+    assert adopt(run, msgspec.structs.replace(SAME, inputs="v"), set()) is None
+    assert adopt(run, msgspec.structs.replace(SAME, inputs="w"), set()) is not None
 
 
 def test_a_result_whose_files_are_gone_is_made_again(finish):

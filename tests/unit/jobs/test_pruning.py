@@ -54,6 +54,9 @@ def device(tmp_path, monkeypatch):
     """Leaves outcomes of cells, and asks what shows that another would run out of memory."""
 
     class Device:
+        def inputs(self, settings):
+            return f"weights of {settings.model.size}"
+
         def ended(self, spec, status, cause="", **changes):
             folder = tmp_path / spec.cell / f"rep{spec.repeat}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,7 @@ def device(tmp_path, monkeypatch):
                 patch.delenv(variables.LADDERS, raising=False)
                 for name, value in environment.items():
                     patch.setenv(name, value)
-                return pruned_by(spec, MADE, self.run(spec), cause)
+                return pruned_by(spec, MADE, self.inputs, self.run(spec), cause)
 
         def stands(self, spec, other, environment=ENVIRONMENT):
             return self.asked(spec, environment, not_tried(other.cell)) is not None
@@ -127,6 +130,13 @@ def test_what_ran_with_other_settings_code_or_data_shows_nothing(device, digest,
     device.ended(cell("350M", 16), "ok", **{digest: stale})
     device.ended(cell("350M", 16, repeat=2), "out_of_memory")
     assert device.asked(cell("350M", 32)) == name("350M", 16)
+
+
+def test_what_ran_with_other_weights_shows_nothing(device):
+    """Each cell has its own: here those of its size."""
+    for size, shown in (("900M", None), ("350M", name("350M", 16))):
+        device.ended(cell("350M", 16), "out_of_memory", inputs_digest=f"weights of {size}")
+        assert device.asked(cell("900M", 16)) == shown
 
 
 def test_an_edit_of_all_cells_settings_makes_the_smaller_ones_outcome_stale(device):

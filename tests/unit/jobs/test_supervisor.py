@@ -81,6 +81,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
         "exit_code": 0,
         "attempt": 2,
         "source_digest": "abc",
+        "inputs_digest": "",
         "spec_digest": digest_value(msgspec.to_builtins(spec)),
     }
     assert {key: word[key] for key in expected} == expected

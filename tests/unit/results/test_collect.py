@@ -61,6 +61,24 @@ def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else(tmp_path)
     assert cell["cause"] == "MFU is 120%.", "why one of its runs does not count"
 
 
+@pytest.mark.parametrize("change", [{"train": {"batch_size": 8}}, {"seed": 5}])
+def test_runs_of_other_settings_than_the_first_ok_one_are_in_no_median(tmp_path, change):
+    """The repeats of a cell differ in their seeds."""
+    rates = {1: (7.0, "failed"), 2: (10.0, "ok"), 3: (99.0, "ok"), 4: (12.0, "ok")}
+    records = [
+        make_record(rate, spec=make_spec(0, repeat=k, **(change if k == 3 else {})), status=status)
+        for k, (rate, status) in rates.items()
+    ]
+    rows, settings = rows_of(tmp_path, records[::-1])
+    cell = cells_from(rows, settings)[0]
+    if "seed" in change:
+        assert (cell["ok_runs"], cell["invalid_runs"], cell["samples_per_s"]) == (3, 0, 12.0)
+    else:
+        assert (cell["ok_runs"], cell["invalid_runs"], cell["samples_per_s"]) == (2, 1, 11.0)
+        assert rows[2]["status"] == "invalid"
+        assert "repeat 2" in rows[2]["cause"]
+
+
 def test_a_factor_may_not_bear_the_name_of_a_result():
     study = collect_study(
         factors={"status": Factor(sets="loader.workers", levels=[0])}, baseline={"status": 0}

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from feedrate import __version__
-from feedrate.cli.redraw import make_again, measured, unplanned
+from feedrate.cli.redraw import make_again, measured, refuse_other_settings, unplanned
 from feedrate.cli.run import add_choices, check_configuration
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import Project
@@ -59,6 +59,7 @@ def archive(options: argparse.Namespace) -> int:
     if options.out.suffix != ".zip":
         raise UsageError(f"--out {options.out}: not allowed; the name of an archive ends in .zip")
     project, plan = measured(check_configuration(options, []))
+    refuse_other_settings(plan)
     planned = len(make_plan(project).runs)
     campaign = Campaign(project, plan, options.scrub)
     with atomic_path(options.out) as temporary:

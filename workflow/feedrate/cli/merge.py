@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from feedrate.cli.display import output, table
-from feedrate.cli.redraw import measured, redraw
+from feedrate.cli.redraw import Key, leftovers, measured, records_of, redraw
 from feedrate.cli.verify import flat, read_project
 from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
@@ -33,7 +33,7 @@ from feedrate.report import markup, overview, page, text
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.imported import Imported
 from feedrate.results.ledger import NO_GAINS, WouldHelp
-from feedrate.results.record import Record, read_document, read_record, write_record
+from feedrate.results.record import Record, read_document, write_record
 
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 """Facts that are shown even where they agree."""
@@ -48,8 +48,6 @@ _COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 LISTED = 5
 T = TypeVar("T")
-Key = tuple[str, str, str, int]
-"""Study, device, cell and repeat of a run."""
 
 
 class Site(NamedTuple):
@@ -62,6 +60,8 @@ class Site(NamedTuple):
     records: dict[Key, Record]
     names: dict[str, str]
     """The devices' names in the merged results, by their own: see `name_devices`."""
+    left_out: Sequence[Key] = ()
+    """Runs with other settings than the others of their cells."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +104,10 @@ def merge(options: argparse.Namespace) -> int:
     renamed = [f"{new} is {old} of {site}" for site, old, new in names if old != new]
     told = f"{options.out}: {text.counted(len(plan.runs), 'run')} of {len(sites)} sites"
     print(told, *renamed, sep="; ")
+    for site in sites:
+        for study, device, cell, repeat in site.left_out:
+            run = f"{study} {device} {cell} rep {repeat} of {site.name}"
+            print(f"left out: {run}, made with other settings than the cell's other runs")
     return 0
 
 
@@ -128,20 +132,13 @@ def read_site(text: str, stack: contextlib.ExitStack) -> Site:
             project, plan = measured(project)
         except ExpectedError as error:
             raise ExpectedError(f"{path}: {error}") from None
+    left_out = leftovers(records, plan)
+    records = {key: record for key, record in records.items() if key not in left_out}
     specs = {key: replace(r.spec, device=key[1]) for key, r in records.items() if r.spec}
+    specs = {key: spec for key, spec in plan.runs.items() if key in records} | specs
     lacking = [c for c in plan.unsupported if (c.study, c.device, c.cell, 1) not in specs]
-    plan = replace(plan, runs=plan.runs | specs, unsupported=lacking)
-    return Site(name, folder, project, plan, {key: records[key] for key in plan.runs}, names={})
-
-
-def records_of(folder: Path, studies: Container[str]) -> dict[Key, Record]:
-    """The records of all runs of these studies in a project's folder."""
-    found: dict[Key, Record] = {}
-    for file in sorted((folder / paths.RESULTS).glob(f"*/*/*/rep*/{paths.RECORD_NAME}")):
-        study, device, cell, repeat = file.parts[-5:-1]
-        if study in studies and (number := repeat.removeprefix("rep")).isdecimal():
-            found[study, device, cell, int(number)] = read_record(file)
-    return found
+    plan = replace(plan, runs=specs, unsupported=lacking)
+    return Site(name, folder, project, plan, {key: records[key] for key in specs}, {}, left_out)
 
 
 def as_measured(folder: Path, config: dict[str, Any], runs: Iterable[Key]) -> Project:

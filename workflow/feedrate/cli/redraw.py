@@ -4,7 +4,7 @@ no device, data or network: predicted.json, which needs the dataset, is taken as
 import contextlib
 import io
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from feedrate.report.params import Part
 from feedrate.report.text import counted
 from feedrate.results.columns import RUNS
 from feedrate.results.files import read_csv
+from feedrate.results.record import Record, read_record
 
 DERIVED = (
     *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
@@ -38,6 +39,8 @@ MERGED = {
     "fit": paths.FIT_CSV,
 }
 """The files that `merge-results` merges, by its options."""
+Key = tuple[str, str, str, int]
+"""Study, device, cell and repeat of a run."""
 _key = attrgetter("study", "device", "cell")
 
 
@@ -65,6 +68,28 @@ def measured(project: Project) -> tuple[Project, Plan]:
     return kept, Plan(runs=runs, unsupported=lacking, shared=shared)
 
 
+def records_of(folder: Path, studies: Container[str]) -> dict[Key, Record]:
+    """The records of all runs of these studies in a project's folder."""
+    found: dict[Key, Record] = {}
+    for file in sorted((folder / paths.RESULTS).glob(f"*/*/*/rep*/{paths.RECORD_NAME}")):
+        study, device, cell, repeat = file.parts[-5:-1]
+        if study in studies and (number := repeat.removeprefix("rep")).isdecimal():
+            found[study, device, cell, int(number)] = read_record(file)
+    return found
+
+
+def leftovers(records: Mapping[Key, Record], plan: Plan) -> list[Key]:
+    """The runs with other settings than their cell, which has those of the plan if any of its runs
+    was made with them, else those of its lowest repeat. Seeds may differ."""
+    planned = {key[:3]: spec.of_cell for key, spec in plan.runs.items()}
+    specs = {key: record.spec.of_cell for key, record in sorted(records.items()) if record.spec}
+    cells: dict[tuple[str, str, str], list[RunSpec]] = {}
+    for key, spec in specs.items():
+        cells.setdefault(key[:3], []).append(spec)
+    own = {key: planned[key] if planned.get(key) in one else one[0] for key, one in cells.items()}
+    return [key for key, spec in specs.items() if spec != own[key[:3]]]
+
+
 def _without_library(plan: Plan, studies: Iterable[str]) -> Iterator[Unsupported]:
     """The cells for which the results say that a loader library was not installed where they were
     made: no other file says so, and what is installed here does not matter."""
@@ -75,6 +100,19 @@ def _without_library(plan: Plan, studies: Iterable[str]) -> Iterator[Unsupported
         cell = planned.get((row["study"], row["device"], row["cell"]))
         if cell and row["status"] == "unsupported":
             yield subset(Unsupported, cell, lacks="", install=row["cause"])
+
+
+def refuse_other_settings(plan: Plan) -> None:
+    """Raise ExpectedError if a run of the plan was made with other settings than the plan's."""
+    found = {key: read_record(paths.run_dir(*key) / paths.RECORD_NAME).spec for key in plan.runs}
+    other = [key for key, spec in found.items() if spec and spec != plan.runs[key]]
+    if other:
+        raise ExpectedError(
+            f"{counted(len(other), 'run')} of {' and '.join(sorted({key[0] for key in other}))} "
+            f"{'was' if len(other) == 1 else 'were'} made with other settings than this "
+            "configuration's: run again, or archive with the configuration that made "
+            f"{'it' if len(other) == 1 else 'them'}"
+        )
 
 
 def unplanned(plan: Plan) -> Iterator[str]:

@@ -113,6 +113,11 @@ class RunSpec(Strict, kw_only=True):
         train = self.settings.train
         return train.batch_size * train.gradient_accumulation * self.count
 
+    @property
+    def of_cell(self) -> "RunSpec":
+        """The spec without what differs between the repeats of a cell."""
+        return replace(self, repeat=1, seed=0)
+
     def changed(self, part: str, **values: Any) -> "RunSpec":
         """The same run with other settings of a part, such as `loader`."""
         settings = replace(self.settings, **{part: replace(getattr(self.settings, part), **values)})

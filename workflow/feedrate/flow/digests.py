@@ -6,19 +6,19 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.settings import Decode
+from feedrate.config.settings import Decode, Settings
 from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
-from feedrate.core.files import digest_file, digest_text, digest_value, write_text
+from feedrate.core.files import digest_file, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
-from feedrate.jobs.earlier import pruned_by
+from feedrate.jobs.earlier import inputs_digest, pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
 from feedrate.results.files import read_noted
@@ -26,8 +26,8 @@ from feedrate.results.files import read_noted
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
 
-SHARED = ("devices/*.py", "models/*.py")
-"""The code around device kinds, launchers and models; `plugins_of` adds a run's own."""
+SHARED = ("devices/*.py",)
+"""The code around device kinds and launchers; `plugins_of` adds a run's own."""
 PLUGINS = (
     *("devices/kinds/*.py", "devices/launchers/*.py", "loading/decoders/*.py"),
     "models/builders/*.py",
@@ -60,7 +60,7 @@ CODE = {
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
-    "stored": Code(("jobs/store.py", "models/*.py"), ("jobs", "models", "loading", "data")),
+    "stored": Code(("jobs/store.py",), ("jobs", "models", "loading", "data")),
     "predict-published": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
@@ -151,7 +151,21 @@ def digest_code(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not _is_text(statement)]
-    return digest_text(ast.dump(tree))
+        elif isinstance(node, ast.JoinedStr):  # some releases of Python 3.12 end some with ""
+            node.values = [part for part in node.values if getattr(part, "value", None) != ""]
+    return digest_value(_plain(tree))
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as plain values, which do not depend on Python's version: later versions add
+    fields to nodes, which are empty where the code has nothing new."""
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = {name: getattr(node, name, None) for name in node._fields}
+    filled = {name: _plain(one) for name, one in fields.items() if one is not None and one != []}
+    return [type(node).__name__, filled]
 
 
 def imported_modules(tree: ast.Module) -> list[str]:
@@ -256,7 +270,9 @@ class Attempts:
     """The number of each run's attempt, a param: with a new number a run runs again. Each is read
     once per plan: a job that ends does not change its plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, digest: Callable[[Path], str] = digest_file) -> None:
+        """`digest` computes that of a file; weights are large."""
+        self._digest_file = digest
         self._numbers: dict[str, int] = {}
         self._data: dict[str, str] = {}
         self._disturbed: dict[str, dict[str, int]] = {}
@@ -286,24 +302,27 @@ class Attempts:
             if not cause.startswith(NOT_TRIED):
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
-            made = source, self._digest_of(spec.dataset)
-            return pruned_by(spec, made, run, cause=cause) is not None
+            made, inputs = (source, self._digest_of(spec.dataset)), self._inputs_of(spec.dataset)
+            return pruned_by(spec, made, inputs, run, cause=cause) is not None
 
         number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
         return number + (self._disturbed_attempt(spec) == number)
 
     def has_ended(self, spec: RunSpec, source: str) -> bool:
-        """Whether the run has a result of its current settings, the current data (if they are here)
-        and code with the digest `source`, and nothing disturbed it."""
+        """Whether the run has a result of its current settings, the current data and weights (if
+        they are here) and code with the digest `source`, and nothing disturbed it."""
         try:
             outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
             tried = not str(outcome["cause"]).startswith(NOT_TRIED)
             made = [outcome[key] for key in ("spec_digest", "source_digest", "data_digest")]
             attempt, status = outcome["attempt"], outcome["status"]
+            read = outcome.get("inputs_digest", "")
         except (OSError, ValueError, KeyError, TypeError):
             return False
         data = self._digest_of(spec.dataset) or made[-1]
         current = made == [digest_value(msgspec.to_builtins(spec)), source, data]
+        inputs = read and self._inputs_of(spec.dataset)(spec.settings)
+        current = current and inputs in ("", read)
         ended = tried and current and status in ("ok", "out_of_memory")
         return ended and attempt != self._disturbed_attempt(spec)
 
@@ -328,6 +347,11 @@ class Attempts:
         if records not in self._disturbed:
             self._disturbed[records] = read_noted(Path(records), "disturbed")
         return self._disturbed[records].get(of_run(paths.RUN, spec))
+
+    def _inputs_of(self, dataset: str) -> Callable[[Settings], str]:
+        """A function that computes the digest of a run's other inputs, when the plan is made."""
+        prepared = Path(paths.MANIFEST.format(dataset=dataset)).parent
+        return partial(inputs_digest, prepared=prepared, digest=self._digest_file)
 
     def _digest_of(self, dataset: str) -> str:
         """The digest of the prepared data when the plan is made."""

@@ -19,7 +19,7 @@ from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import subset
 from feedrate.core import paths, variables
-from feedrate.core.files import write_text
+from feedrate.core.files import digest_file, write_text
 from feedrate.flow import digests
 from feedrate.flow.digests import Attempts, of_run
 from feedrate.flow.runs import Inputs, Resources
@@ -44,7 +44,7 @@ class PlanView:
         self.project = project
         self._root = root
         self._cache = digests.DigestCache(KEPT / "digests.json")
-        self._attempts = Attempts()
+        self._attempts = Attempts(lambda file: str(self._cache.digest(file, digest_file)))
         self._sources: dict[tuple[str, ...], str] = {}
         self.plan = plan or runnable(
             project,

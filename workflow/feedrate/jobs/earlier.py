@@ -3,14 +3,14 @@
 Earlier tries of a run decide its result if Slurm ended them for lack of memory or time. A cell that
 ran out of memory decides for cells that need more: in a study's `ladder`, later levels need more
 memory. Jobs get the ladder in an environment variable, outside the spec, so that a new level reruns
-nothing. An outcome counts only if it was made with the current settings, code and data.
+nothing. An outcome counts only if it was made with the current settings, code, data and weights.
 """
 
 import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,17 @@ import msgspec
 
 from feedrate.config.plan import LevelSettings
 from feedrate.config.project import Project
+from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, cell_name
 from feedrate.core import slurm, variables
-from feedrate.core.files import digest_value
+from feedrate.core.files import digest_file, digest_value
 from feedrate.core.paths import OUTCOME_NAME
+from feedrate.data.hub import PATTERNS
+from feedrate.data.manifest import STORE_INDEX, store_folder
 from feedrate.jobs.events import NOT_TRIED, Result
 from feedrate.jobs.run_lock import Holder, LockEntry
+from feedrate.models.build import fetched_index, local_folder
 
 TIMEOUT = "TIMEOUT"
 NEAR_MIN = 1.0
@@ -142,16 +146,41 @@ def not_tried(cell: str) -> str:
     return f"{NOT_TRIED}{cell} ran out of memory, and this cell needs at least as much."
 
 
+def inputs_digest(
+    settings: Settings, prepared: Path, digest: Callable[[Path], str] = digest_file
+) -> str:
+    """Digest of the files besides the data that a run with these settings reads: the weights of a
+    local checkpoint, the list of a fetched one, the index of the store next to the folder
+    `prepared`. Empty if it reads none; files that are not here or not readable do not count."""
+    files: list[Path] = []
+    if local := local_folder(settings.model):
+        files += sorted({file for pattern in PATTERNS for file in local.glob(pattern)})
+    if fetched := fetched_index(settings.model):
+        files.append(fetched)
+    if store := store_folder(settings, prepared):
+        files.append(store / STORE_INDEX)
+    read: list[list[str]] = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            if file.is_file():
+                read.append([file.name, digest(file)])
+    return digest_value(read) if read else ""
+
+
 def pruned_by(
-    spec: RunSpec, made: tuple[str, str], run: Path, cause: str | None = None
+    spec: RunSpec,
+    made: tuple[str, str],
+    inputs: Callable[[Settings], str],
+    run: Path,
+    cause: str | None = None,
 ) -> str | None:
     """The cell that ran out of memory, so that this one would too; None if there is none. With a
     `cause`, only the cell that it names counts. A cell counts if it differs only in factors of the
     ladder, and needs no more in any of them. `made` are the digests of the measured code and of the
-    data, `run` is this run's folder."""
+    data, `inputs` gives that of `inputs_digest` for a cell, `run` is this run's folder."""
     for smaller in _smaller(spec):
         cell: str = smaller["cell"]
-        if cause in (None, not_tried(cell)) and _ran_out(smaller, made, run):
+        if cause in (None, not_tried(cell)) and _ran_out(smaller, made, inputs, run):
             return cell
     return None
 
@@ -179,11 +208,15 @@ def _smaller(spec: RunSpec) -> Iterator[dict[str, Any]]:
         yield smaller
 
 
-def _ran_out(smaller: dict[str, Any], made: tuple[str, str], run: Path) -> bool:
+def _ran_out(
+    smaller: dict[str, Any], made: tuple[str, str], inputs: Callable[[Settings], str], run: Path
+) -> bool:
     """Whether a run of the cell was tried and ran out of memory, and no run of it trained."""
     outcomes = list(_outcomes(run.parent.parent / smaller["cell"]))
     if not any(outcome.get("status") == "out_of_memory" for _, outcome in outcomes):
         return False
+
+    read = inputs(msgspec.convert(smaller["settings"], Settings))
 
     def digest(repeat: int) -> str:
         """Digest of the cell's spec in that repeat: the seed rises by one with each repeat."""
@@ -196,6 +229,7 @@ def _ran_out(smaller: dict[str, Any], made: tuple[str, str], run: Path) -> bool:
         if not str(outcome.get("cause", "")).startswith(NOT_TRIED)
         and (outcome.get("source_digest"), outcome.get("data_digest")) == made
         and outcome.get("spec_digest") == digest(repeat)
+        and outcome.get("inputs_digest", read) == read
     }
     return "out_of_memory" in ended and "ok" not in ended
 

@@ -231,6 +231,7 @@ def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
             spec=outcome["spec_digest"],
             source=outcome["source_digest"],
             data=outcome["data_digest"],
+            inputs=outcome.get("inputs_digest", ""),
             attempt=outcome["attempt"],
         )
         files, token = found["files"], found["token"]

@@ -46,6 +46,8 @@ class Identity(Strict, frozen=True, kw_only=True):
     spec: str
     source: str
     data: str
+    inputs: str = ""
+    """That of `earlier.inputs_digest`."""
     attempt: int
 
     def serves(self, wanted: "Identity") -> bool:

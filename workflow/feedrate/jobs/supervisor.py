@@ -13,6 +13,7 @@ import subprocess
 import time
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class Supervisor:
         if self._is_known(lock, seen, self.me.since):
             return
         made = self.me.identity
-        if cell := earlier.pruned_by(self.spec, (made.source, made.data), self.run):
+        inputs = partial(earlier.inputs_digest, prepared=self.data.parent)
+        if cell := earlier.pruned_by(self.spec, (made.source, made.data), inputs, self.run):
             self._record(lock, Result("out_of_memory", earlier.not_tried(cell)))
             return
         try:
@@ -209,6 +211,7 @@ class Supervisor:
             "commit": commit,
             "source_digest": made.source,
             "data_digest": made.data,
+            "inputs_digest": made.inputs,
             "spec_digest": made.spec,
             "status": result.status,
             "infrastructure": False,
@@ -283,6 +286,7 @@ def identity(spec: RunSpec, data: Path, source_digest: str, attempt: int) -> Ide
         spec=digest_value(msgspec.to_builtins(spec)),
         source=source_digest,
         data=digest_file(data) if data.is_file() else "",
+        inputs=earlier.inputs_digest(spec.settings, data.parent),
         attempt=attempt,
     )
 

@@ -2,12 +2,14 @@
 a row per run, cells.csv a row per cell, quality.csv a row per score of a model."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
+from msgspec.structs import replace
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
@@ -19,7 +21,7 @@ from feedrate.results.files import Row, frame_of, rows_of, write_parquet, write_
 from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
 from feedrate.results.parts import PARTS, names_of, over_runs
 from feedrate.results.recommendation import OK_RATES, recommend
-from feedrate.results.record import read_quality
+from feedrate.results.record import Record, read_quality
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
     Noises,
@@ -67,7 +69,9 @@ def collect_results(
 def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
     """A row for each record and each unsupported cell, with the columns of results.csv, in the
     order of the configuration. A cell that shares another's runs has a copy of its rows."""
-    measured = [_run_row(path, settings) for path in records]
+    found = {path: _record(path, settings) for path in records}
+    same = of_one_spec(found.values())
+    measured = [_run_row(path, record) for path, record in zip(found, same, strict=True)]
     rows = measured + [unsupported_row(cell) for cell in settings.unsupported]
     for one in settings.shared:
         key = [one.study, one.device, one.measured_as]
@@ -86,13 +90,34 @@ def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame
     return frame_of(sorted(rows, key=place), for_studies(RUNS, settings.studies))
 
 
-def _run_row(path: str, settings: CollectSettings) -> Row:
-    """The row of a record; unknown fields are left out. The numbers of an invalid run stay in it:
-    its status excludes them from everything else."""
+def _record(path: str, settings: CollectSettings) -> Record:
     run = Path(path).parent
     record, _ = current_record(run, settings.devices.get(run.parent.parent.name, DeviceFacts()))
     if record.study not in settings.studies:
         raise ConfigError(f"{path}: study {record.study!r} is not in --settings")
+    return record
+
+
+def of_one_spec(records: Collection[Record]) -> Iterator[Record]:
+    """The same records; an ok run is invalid if its spec differs in more than repeat and seed from
+    that of its cell's first ok run: no median describes both."""
+    first: dict[tuple[str, ...], tuple[int, RunSpec]] = {}
+    cell_of = attrgetter(*KEY)
+    for record in sorted(records, key=attrgetter("repeat")):
+        if record.status == "ok" and record.spec:
+            first.setdefault(cell_of(record), (record.repeat, record.spec.of_cell))
+    for record in records:
+        repeat, spec = first.get(cell_of(record), (0, None))
+        if record.status != "ok" or not record.spec or record.spec.of_cell == spec:
+            yield record
+        else:
+            cause = f"Made with other settings than repeat {repeat}."
+            yield replace(record, status="invalid", cause=cause)
+
+
+def _run_row(path: str, record: Record) -> Row:
+    """The row of a record; unknown fields are left out. The numbers of an invalid run stay in it:
+    its status excludes them from everything else."""
     row: Row = {
         **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
         "model_parameters": record.model_parameters,
