@@ -4,7 +4,7 @@ number of its attempt. All are fast enough for every plan."""
 import ast
 import json
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -311,35 +311,32 @@ class Attempts:
     def has_ended(self, spec: RunSpec, source: str) -> bool:
         """Whether the run has a result of its current settings, the current data and weights (if
         they are here) and code with the digest `source`, and nothing disturbed it."""
-        try:
-            outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
-            tried = not str(outcome["cause"]).startswith(NOT_TRIED)
-            made = [outcome[key] for key in ("spec_digest", "source_digest", "data_digest")]
-            attempt, status = outcome["attempt"], outcome["status"]
-            read = outcome.get("inputs_digest", "")
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-        data = self._digest_of(spec.dataset) or made[-1]
-        current = made == [digest_value(msgspec.to_builtins(spec)), source, data]
-        inputs = read and self._inputs_of(spec.dataset)(spec.settings)
-        current = current and inputs in ("", read)
-        ended = tried and current and status in ("ok", "out_of_memory")
-        return ended and attempt != self._disturbed_attempt(spec)
+        outcome = self._outcome(spec)
+        tried = not str(outcome.get("cause")).startswith(NOT_TRIED)
+        ended = tried and outcome.get("status") in ("ok", "out_of_memory")
+        undisturbed = outcome.get("attempt") != self._disturbed_attempt(spec)
+        return ended and undisturbed and self._is_current(spec, source, outcome)
 
     def is_stale(self, spec: RunSpec, source: str) -> bool:
-        """Whether the run has a result, but of other settings, data or code, or of an attempt that
-        must be followed by another."""
+        """Whether the run has a result, but not of its current settings, data, weights and code, or
+        of an attempt that must be followed by another."""
+        outcome = self._outcome(spec)
+        last = outcome.get("attempt") in (None, self.of_run(spec, source))
+        return bool(outcome) and not (last and self._is_current(spec, source, outcome))
+
+    def _outcome(self, spec: RunSpec) -> dict[str, Any]:
+        """The outcome of a run; empty without one that can be read."""
         try:
-            outcome = json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes())
-            made = [outcome[key] for key in ("spec_digest", "source_digest", "data_digest")]
-            attempt = outcome["attempt"]
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError, KeyError, TypeError):
-            return True
-        data = self._digest_of(spec.dataset) or made[-1]
-        current = made == [digest_value(msgspec.to_builtins(spec)), source, data]
-        return not current or attempt != self.of_run(spec, source)
+            return dict(json.loads(Path(of_run(paths.OUTCOME, spec)).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _is_current(self, spec: RunSpec, source: str, outcome: Mapping[str, Any]) -> bool:
+        made = [outcome.get(key) for key in ("spec_digest", "source_digest", "data_digest")]
+        data, read = self._digest_of(spec.dataset) or made[-1], outcome.get("inputs_digest", "")
+        inputs = read and self._inputs_of(spec.dataset)(spec.settings)
+        same = made == [digest_value(msgspec.to_builtins(spec)), source, data]
+        return same and inputs in ("", read)
 
     def _disturbed_attempt(self, spec: RunSpec) -> int | None:
         """The attempt of a run that its record calls disturbed by other work on the machine."""
