@@ -159,6 +159,11 @@ def test_transformers_own_trainer_is_a_second_library(prepared, tmp_path, full_j
     assert (record.evaluation["eval_samples"], record.evaluation["predict_samples"]) == (7, 6)
     ours, theirs = ([s["loss"] for s in one.events("step")] for one in (job, full_job))
     assert ours == pytest.approx(theirs, abs=0.02)
+    # It evaluates without graphs, the other with graphs that write all answers to one place.
+    ours, theirs = (one.record().evaluation for one in (job, full_job))
+    recalls = {name for name in ours if name.endswith("_recall_at_1")}
+    assert len(recalls) == 4
+    assert {name: ours[name] for name in recalls} == {name: theirs[name] for name in recalls}
 
 
 def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_path):

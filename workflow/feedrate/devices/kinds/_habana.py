@@ -192,6 +192,13 @@ class Corrections:
             return loss / trainer.current_gradient_accumulation_steps
         return loss
 
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+        """A copy of the answer to a batch: a graph's next replay overwrites the answer itself."""
+        from accelerate.utils import recursively_apply
+
+        answer = super().prediction_step(*args, **kwargs)  # type: ignore[misc]
+        return recursively_apply(lambda tensor: tensor.clone(), answer)
+
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Predict, with all steps in the library's rate: there may be fewer than warm-up steps.
         Graphs for inference replace the model's forward pass for good, by one without gradients.
