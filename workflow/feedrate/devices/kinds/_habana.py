@@ -211,7 +211,10 @@ class Corrections:
             return super().predict(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.throughput_warmup_steps = warmup
-            own.pop("forward", None)
+            if clear := own.pop("clear_cache", None):
+                clear()  # else the graphs stay on the device
+            for name in ("clear_inputs", "forward"):
+                own.pop(name, None)
             own |= forward
             trainer.already_wrapped_for_hpu_graphs = False
 
