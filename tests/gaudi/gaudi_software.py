@@ -42,7 +42,7 @@ make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepa
 
 
 FULL = {
-    "train": {"gradient_accumulation": 2, "eval_batch_size": 4},
+    "train": {"gradient_accumulation": 2, "eval_batch_size": 2},  # batches of one shape: replays
     "evaluate": True,
     "save_checkpoints": True,
     "ceiling_s": 0.05,

@@ -6,7 +6,7 @@ import shutil
 from collections import ChainMap
 
 import pytest
-from gaudi_software import FULL, Job, failed_checks, make_spec
+from gaudi_software import FULL, Job, failed_checks, make_spec, run_inside
 
 from feedrate.logs.formats import printed_text, tensorboard
 from feedrate.logs.reading import read_trainer
@@ -70,6 +70,11 @@ def test_training_goes_on_after_an_evaluation_with_graphs(full_job):
     """Such graphs replace the model's forward pass: the ceilings after it would not train."""
     kinds = {event["kind"] for event in full_job.events("ceiling")}
     assert kinds == {"live", "loader", "model"}, full_job.events("note")
+
+
+def test_the_graphs_of_an_evaluation_leave_the_device():
+    """The ceilings after it would have less memory."""
+    assert run_inside("graphs_left.py") == {"attributes": [], "answer": False}
 
 
 def test_the_gaudi_config_of_the_run_is_kept(full_job):
@@ -159,6 +164,11 @@ def test_transformers_own_trainer_is_a_second_library(prepared, tmp_path, full_j
     assert (record.evaluation["eval_samples"], record.evaluation["predict_samples"]) == (7, 6)
     ours, theirs = ([s["loss"] for s in one.events("step")] for one in (job, full_job))
     assert ours == pytest.approx(theirs, abs=0.02)
+    # It evaluates without graphs, the other with graphs that write all answers to one place.
+    ours, theirs = (one.record().evaluation for one in (job, full_job))
+    recalls = {name for name in ours if name.endswith("_recall_at_1")}
+    assert len(recalls) == 4
+    assert {name: ours[name] for name in recalls} == {name: theirs[name] for name in recalls}
 
 
 def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_path):

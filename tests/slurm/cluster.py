@@ -62,7 +62,7 @@ class Partition:
 PARTITIONS = (
     Partition("network", 1, 8, 32),
     Partition("cpu", 2, 64, 256),
-    Partition("gaudi2", 2, 160, 1024, "gaudi:8"),
+    Partition("gaudi2", 2, 160, 1024, "gpu:HL-225:8"),
     Partition("h100", 2, 192, 2048, "gpu:h100:8"),
     Partition("a100", 1, 128, 1024, "gpu:a100:4"),
 )
@@ -98,7 +98,7 @@ JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=2
 JobAcctGatherParams=OverMemoryKill
 AccountingStorageType=accounting_storage/none
-GresTypes=gaudi,gpu
+GresTypes=gpu
 PartitionName=DEFAULT MaxTime=2-0 DefaultTime=60 DefMemPerCPU=512 State=UP
 """
 

@@ -8,7 +8,7 @@ from mini_project import Project
 def test_a_login_node_is_told_what_slurm_takes(project: Project):
     done = project.call("feedrate", "doctor", "--profile", "gaudi")
     assert done.returncode == 0, done.stdout
-    assert "gaudi2: Slurm: it takes a job with --partition=gaudi2 --gres=gaudi:8" in done.stdout
+    assert "gaudi2: Slurm: it takes a job with --partition=gaudi2 --gres=gpu:8" in done.stdout
     assert "gaudi2: node: " in done.stdout
 
 

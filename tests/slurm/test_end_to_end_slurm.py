@@ -89,7 +89,7 @@ def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
     [
         ("fetch_dataset", "network", None, 1, False),
         ("preprocess_dataset", "cpu", None, 16, False),
-        ("train_gaudi2", "gaudi2", "gres:gaudi:8", 160, True),
+        ("train_gaudi2", "gaudi2", "gres:gpu:8", 160, True),
         ("train_h100", "h100", "gres:gpu:8", 2 * 192, True),
     ],
 )

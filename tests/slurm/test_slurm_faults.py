@@ -213,7 +213,7 @@ def test_what_slurm_would_not_run_is_told_and_nothing_is_sent(cluster, make_work
         "refused",
         {
             "h100": {"rule": ONE_NODE | {"slurm_partition": "h200"}},
-            "gaudi2": {"rule": ONE_NODE | {"slurm_partition": "cpu", "gres": "'gaudi:8'"}},
+            "gaudi2": {"rule": ONE_NODE | {"slurm_partition": "cpu", "gres": "'gpu:8'"}},
             "cpu": {"rule": ONE_NODE | {"slurm_partition": "cpu", "gres": "'tpu:4'"}},
             "a100": {"rule": ONE_NODE | {"slurm_partition": "a100", "runtime": 5000}},
         },

@@ -78,7 +78,7 @@ def test_on_a_cluster_each_rule_has_its_place_and_what_it_asks_for(project):
     assert row == ["gaudi2", "3", "0", "0", "3", "unknown", "unknown", "nothing"]
     jobs = rows(text, "Jobs")
     assert jobs["train_gaudi2"][:3] == ["train_gaudi2", "gaudi2", "3"]
-    assert "gres=gaudi:8" in text
+    assert "gres=gpu:8" in text
     assert jobs["parse_logs"][1] == "here"
 
 

@@ -128,7 +128,7 @@ def test_slurm_is_asked_for_the_partition_and_gres_of_the_profile(examined, clus
     assert entry.main(["doctor", "--profile", "gaudi"]) == 0
     assert line_of("gaudi2: Slurm", capsys).startswith("fine")
     (request,) = asked.read_text().splitlines()
-    assert "--partition=gaudi2 --gres=gaudi:8 --nodes=1 --test-only" in request
+    assert "--partition=gaudi2 --gres=gpu:8 --nodes=1 --test-only" in request
     calls, _ = examined
     assert calls[0][2] is False, "the nodes are elsewhere"
 

@@ -69,13 +69,13 @@ def test_a_number_is_a_number_of_a_registered_device(copy, name):
 def test_price_memory_gres_and_launcher_follow_the_number(copy):
     copy.edit(
         "devices.yaml",
-        ('job: {gres: "gaudi:8"}', 'job: {gres: "gaudi:hl225:8", memory_gib: 800}'),
+        ('job: {gres: "gpu:8"}', 'job: {gres: "gpu:hl225:8", memory_gib: 800}'),
         ("price_usd_per_hour: null", "price_usd_per_hour: 16"),
     )
     _, devices = resolved(copy.load(), machine("HL-225", 4, "hpu"))
     variant = devices["gaudi2-x4"]
     assert (variant.price_usd_per_hour, variant.job.memory_gib) == (8, 400)
-    assert (variant.job.gres, variant.launcher) == ("gaudi:hl225:4", "mpirun")
+    assert (variant.job.gres, variant.launcher) == ("gpu:hl225:4", "mpirun")
 
 
 def test_a_registered_count_is_taken_before_a_variant(copy):

@@ -128,6 +128,52 @@ def test_gaudi_runs_in_the_mode_of_its_settings_whatever_the_shell_says():
     assert [mode("lazy"), mode("eager"), mode("compile")] == ["1", "0", "0"]
 
 
+@pytest.fixture
+def gaudis(machine):
+    """Eight cards whose module numbers count down; what a job gets of HABANA_VISIBLE_DEVICES."""
+    for number in range(8):
+        folder = machine / f"sys/class/accel/accel{number}/device"
+        folder.mkdir(parents=True)
+        (folder / "module_id").write_text(f"{7 - number}\n")
+    (machine / "sys/class/accel/accel_controlD0").mkdir()
+    (machine / "dev/accel").mkdir()
+
+    def _launch(granted: str, opened: range = range(8), nodes: int = 1, **given: str):
+        for number in opened:
+            (machine / f"dev/accel/accel{number}").touch()
+        count = len(granted.split(",")) * nodes
+        job = make_job("torchrun" if nodes == 1 else "srun", count, kind="hpu", nodes=nodes)
+        made = launch.launch_environment(job, {"HABANA_VISIBLE_DEVICES": granted, **given})
+        return made.get("HABANA_VISIBLE_MODULES"), made.get("HLS_MODULE_ID")
+
+    return _launch
+
+
+@pytest.mark.parametrize(
+    ("granted", "opened", "expected"),
+    [
+        ("4,6", range(8), ("3,1", None)),
+        ("5", range(8), ("2", "2")),
+        ("0,1", range(4, 6), ("3,2", None)),  # Slurm counts the open ones
+        ("0,1,2,3,4,5,6,7", range(8), (None, None)),  # rank and module are the same
+        ("2,9", range(8), (None, None)),
+        ("all", range(8), (None, None)),
+    ],
+)
+def test_ranks_on_a_part_of_a_gaudi_node_get_the_granted_modules(gaudis, granted, opened, expected):
+    assert gaudis(granted, opened, HLS_MODULE_ID="6") == expected
+
+
+def test_named_modules_of_gaudi_stand_above_granted_cards(gaudis):
+    assert gaudis("4,6", HABANA_VISIBLE_MODULES="5,0") == ("5,0", None)
+    assert gaudis("4", HABANA_VISIBLE_MODULES="5") == ("5", "5")
+    assert gaudis("4", HABANA_VISIBLE_MODULES="5,0") == ("5,0", None)
+
+
+def test_modules_of_other_gaudi_nodes_are_not_known(gaudis):
+    assert gaudis("4,6", nodes=2) == (None, None)
+
+
 def test_ranks_under_mpirun_meet_where_optimum_habanas_do():
     made = launch.launch_environment(make_job("mpirun", 8, kind="hpu"), {})
     assert (made["MASTER_ADDR"], made["MASTER_PORT"]) == ("localhost", "29500")

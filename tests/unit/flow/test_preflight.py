@@ -161,6 +161,18 @@ def test_what_the_profile_may_not_say_is_the_executors_own_sentence(slurm):
         driver.check(workflow(job(slurm_extra="--partition=x")))
 
 
+def test_a_gres_that_the_executor_rejects_is_told_with_its_rule_and_keys(slurm):
+    told = r"train_gaudi2: .*gpu:HL-225:8.*`gres`.*set-resources: train_gaudi2.*devices\.yaml"
+    with pytest.raises(WorkflowError, match=told):
+        driver.check(workflow(job("train_gaudi2", gres="gpu:HL-225:8")))
+    assert not slurm.asked.exists()
+    typed = "--exclusive --gpus-per-node=HL-225:8"
+    driver.check(workflow(job("train_gaudi2", gres="", slurm_extra=typed)))
+    (_, first) = slurm.asked.read_text().splitlines()
+    assert typed in first
+    assert "--gres" not in first
+
+
 # Outside services
 
 

@@ -50,7 +50,7 @@ class Peak(Strict, kw_only=True):
 class JobResources(Strict, kw_only=True):
     """Requests of a training job to a cluster, for each of its nodes; a profile overrides them."""
 
-    gres: Annotated[str | None, about("Slurm's generic resource: gaudi:8, gpu:h100:8.")] = None
+    gres: Annotated[str | None, about("Slurm's generic resource: gpu:8, gpu:h100:8.")] = None
     memory_gib: Annotated[Positive | None, about("Host memory; null: cluster's default.")] = None
     constraint: Annotated[str | None, about("Node features that Slurm requires.")] = None
 

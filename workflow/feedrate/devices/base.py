@@ -11,6 +11,7 @@ NEEDS                (setting, value, needed setting, its needed value): the fir
 NOUNS                accelerator in singular and plural, for error messages
 PCI_VENDOR           vendor id of its accelerators, to report hardware that lacks a driver
 VISIBLE              environment variable that lists the accelerators a process may use
+SETS                 variables that its software sets in a process; a job must not inherit them
 CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
 RECORDED_VARIABLES   prefixes of environment variables that a run records
 RECORDED_PACKAGES    packages whose versions a run records

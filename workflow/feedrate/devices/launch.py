@@ -90,9 +90,10 @@ def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path]
 
 
 def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with the variables that a job needs, and without those of other launchers; the
+    """`environment` with the variables that a job needs, and without those of other jobs; the
     variables of the device's software take precedence."""
-    hidden = [name for names in plugins.declared(LAUNCHERS, "SETS").values() for name in names]
+    sets = [plugins.declared(package, "SETS") for package in (LAUNCHERS, KINDS)]
+    hidden = [name for declared in sets for names in declared.values() for name in names]
     hidden += plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())
     hide = [name for name in environment if any(fnmatchcase(name, p) for p in hidden)]
     kept = {name: value for name, value in environment.items() if name not in hide}

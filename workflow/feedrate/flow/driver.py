@@ -251,7 +251,9 @@ def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) ->
 
 
 def _sbatch(job: Any, settings: Any) -> str:
-    """The command with which the executor sends a job, without the job's own command."""
+    """The command with which the executor sends a job, without the job's own command. Raises
+    WorkflowError for values that the executor rejects."""
+    from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm.submit_string import get_submit_command, safe_quote
     from snakemake_executor_plugin_slurm.utils import set_gres_string
     from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
@@ -262,7 +264,15 @@ def _sbatch(job: Any, settings: Any) -> str:
         asked = job.resources.get(f"slurm_{key}")
         params[key] = f"{flag} {safe_quote(asked)}" if asked else ""
     made = get_submit_command(job, {**params, "workdir": ""}, settings)
-    return str(made + set_gres_string(job))
+    try:
+        return str(made + set_gres_string(job))
+    except WorkflowError as error:
+        raise WorkflowError(
+            f"{job.rule.name}: {str(error).strip()}. Nothing was started; change `gres` (or "
+            f"`gpu_model`) under `set-resources: {job.rule.name}` in the profile's config.yaml, or "
+            "`job: {gres: …}` of the device in config/devices.yaml. A type with a hyphen goes into "
+            '`slurm_extra`, with `gres: ""` (see profiles/README.md)'
+        ) from None
 
 
 def refusal(command: str) -> str:

@@ -6,8 +6,9 @@ Functions import the libraries when they need them, since importing this module 
 
 import importlib
 import importlib.util
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -17,6 +18,7 @@ from feedrate.config.settings import HpuSettings, Settings
 from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import level_text
 from feedrate.core.files import write_json
+from feedrate.devices import host
 from feedrate.devices.base import BF16_AUTOCAST, Counter, DeviceError, counter
 
 OPTIMUM = "optimum-habana"
@@ -38,6 +40,9 @@ NOT_STOCK = (
 
 FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
 """The names that drivers and tools have for it."""
+
+CARDS = 8
+"""In a node. The Gaudi software gives local rank r the module r: right if the job has them all."""
 
 INTELS_TORCH = re.compile(r".*\+(git|hpu)")
 """Versions of Intel's builds of torch, as the bridge knows them: `2.6.0+git74cd574` up to Gaudi
@@ -134,6 +139,21 @@ def graphs_for_inference(hpu: HpuSettings) -> bool:
     return hpu.mode == "lazy" if asked is None else asked
 
 
+def granted_modules(spec: RunSpec, environment: Mapping[str, str]) -> list[int]:
+    """The modules of the cards that HABANA_VISIBLE_DEVICES grants, as Slurm sets it, if they are a
+    part of one node's eight cards and as many as the job's; else none. Where Slurm closes the
+    device files of other jobs' cards, it counts the open ones from 0."""
+    granted = host.parse_list(environment.get("HABANA_VISIBLE_DEVICES", ""))
+    folder = host.SYS / "class/accel"
+    present = sorted(int(card.name.removeprefix("accel")) for card in folder.glob("accel[0-9]*"))
+    files = {number: host.DEV / f"accel/accel{number}" for number in present}
+    usable = [number for number, file in files.items() if os.access(file, os.R_OK | os.W_OK)]
+    cards = usable if len(usable) == len(granted) else granted
+    modules = [host.kernel_number(folder / f"accel{n}/device/module_id", -1) for n in cards]
+    fits = spec.nodes == 1 and len(modules) == spec.count < CARDS
+    return modules if fits and min(modules) >= 0 else []
+
+
 def importable(module: str) -> bool:
     """Whether a module and its packages are installed here."""
     try:
@@ -192,6 +212,13 @@ class Corrections:
             return loss / trainer.current_gradient_accumulation_steps
         return loss
 
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+        """A copy of the answer to a batch: a graph's next replay overwrites the answer itself."""
+        from accelerate.utils import recursively_apply
+
+        answer = super().prediction_step(*args, **kwargs)  # type: ignore[misc]
+        return recursively_apply(lambda tensor: tensor.clone(), answer)
+
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Predict, with all steps in the library's rate: there may be fewer than warm-up steps.
         Graphs for inference replace the model's forward pass for good, by one without gradients.
@@ -204,15 +231,18 @@ class Corrections:
             return super().predict(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.throughput_warmup_steps = warmup
-            own.pop("forward", None)
+            if clear := own.pop("clear_cache", None):
+                clear()  # else the graphs stay on the device
+            for name in ("clear_inputs", "forward"):
+                own.pop(name, None)
             own |= forward
             trainer.already_wrapped_for_hpu_graphs = False
 
 
 def gaudi_counter(module: str | None) -> Counter:
     """The energy counter of the Gaudi with this module number (package pyhlml of the Gaudi
-    software). A lone process gets any card and no number, so its energy is known only on a host
-    with one card."""
+    software). A lone process without a number gets any card, so its energy is known only on a
+    host with one card."""
 
     def find(hlml: Any) -> Any:
         cards = map(hlml.hlmlDeviceGetHandleByIndex, range(hlml.hlmlDeviceGetCount()))

@@ -70,6 +70,7 @@ PCI_VENDOR = "0x1da3"
 VISIBLE = "HABANA_VISIBLE_MODULES"
 MODULE = "HLS_MODULE_ID"
 """The module of this process, which the Gaudi software sets when ranks connect."""
+SETS = ("HLS_MODULE_ID",)
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
 RECORDED_PACKAGES = (
     "optimum-habana",
@@ -182,9 +183,17 @@ class DeviceAdapter(Adapter):
         return modes[settings.hpu.mode], optimizer
 
     @classmethod
-    def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
-        """Set the mode, since the software's default has changed from lazy to eager."""
-        return {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
+    def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
+        """Set the mode, since the software's default has changed from lazy to eager, and the
+        modules that Slurm grants. By itself the software gives a lone process any card."""
+        needed = {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
+        modules = environment.get(VISIBLE, "")
+        if not modules:
+            modules = ",".join(map(str, _habana.granted_modules(spec, environment)))
+            needed |= {VISIBLE: modules} if modules else {}
+        if spec.count == 1 and modules.strip().isdigit():
+            needed[MODULE] = modules.strip()
+        return needed
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:

@@ -24,6 +24,7 @@ from habana_frameworks.torch.hpu.random import (
 )
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 LIMIT_BYTES = 96 * 2**30
 
@@ -90,15 +91,26 @@ def disable_dynamic_shape() -> None:
 def wrap_in_hpu_graph(
     module: Any, disable_tensor_cache: bool = False, max_graphs: int | None = None
 ) -> Any:
-    """Replaces the module's forward pass for good, as the real one; a replay has no gradients."""
+    """Replaces the module's forward pass for good, as the real one: a replay has no gradients, and
+    every replay for the same shapes writes its answer into the same tensors."""
     forward = module.forward
+    cache: dict[Any, Any] = {}
 
     @wraps(forward)
     def replay(*args: Any, **kwargs: Any) -> Any:
+        key = str(tree_map(lambda one: getattr(one, "shape", one), (args, kwargs)))
         with torch.no_grad():
-            return forward(*args, **kwargs)
+            now = forward(*args, **kwargs)
+        answer = cache.setdefault(key, now)
+        for kept, new in zip(tree_leaves(answer), tree_leaves(now), strict=True):
+            if isinstance(kept, torch.Tensor):
+                kept.copy_(new)
+        return answer
 
-    module.forward = replay
+    def clear_inputs() -> None:
+        """Here the graphs hold no inputs."""
+
+    module.forward, module.clear_cache, module.clear_inputs = replay, cache.clear, clear_inputs
     return module
 
 
