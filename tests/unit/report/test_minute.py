@@ -59,6 +59,18 @@ def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs)
         assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
 
 
+def test_the_only_setting_with_a_result_is_used_only_if_it_is_recommended_or_alone(study, inputs):
+    first, *others = [one for one in inputs.cells(STUDY) if one.status == "ok"]
+    first = replace(first, recommended=False)
+    failed = [replace(one, status="failed", recommended=False) for one in others]
+    inputs.cells = lambda _: [first, *failed]
+    words = said(study, inputs)
+    assert "CPU: no setting is recommended" in words
+    assert "use it" not in words
+    inputs.cells = lambda _: [first]
+    assert "use it" in said(study, inputs)
+
+
 @pytest.mark.parametrize("verdict", sorted(TO_DO))
 def test_no_verdict_says_what_would_gain(verdict):
     words = f"{TO_DO[verdict]} {VERDICTS.get(verdict, '')}"

@@ -90,7 +90,9 @@ def _of_device(
     other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
     words = answer.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
-        best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
+        tried = [c for c in mine if c.status != "unsupported" and not c.measured_as]
+        alone = len(good) == len(tried) == 1
+        best = good[0] if alone else answers.recommended_cell(study, mine, device)
         if best:
             limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
