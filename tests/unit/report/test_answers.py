@@ -160,6 +160,16 @@ def test_more_repeats_than_a_call_makes_are_not_advised(project, cells):
     assert "more than repeats: auto makes (at most 12" in found.detail
 
 
+def test_runs_that_one_setting_has_beyond_the_needed_repeats_do_not_count(project, cells):
+    """As rows are written: of 4 repeats that decide, 12 runs lack none, and get at least 1."""
+    uneven = [
+        msgspec.structs.replace(c, ok_runs=12 if c.levels["workers"] == 1 else 3)
+        for c in undecided(cells, (1, 2), "Undecided; about 4 repeats of each would decide.")
+    ]
+    uneven = changed(uneven, repeats_to_decide=1)
+    assert answer(study_of(project), Results(uneven), "cpu").to_do == REPEAT
+
+
 def test_undecided_settings_are_named_by_all_levels_in_which_they_differ(project, cells):
     host = undecided(cells, (0, 1), "Undecided.")
     device = [

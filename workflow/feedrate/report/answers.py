@@ -77,7 +77,8 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         names = several(study, [cell.levels for cell in between])
         few = names if len(between) <= FEW else text.counted(len(between), "setting")
         most = study.most_repeats
-        if max(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
+        # Of cells with unequal runs, the one with the fewest adds up to the repeats that decide.
+        if min(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
             hint = f"That is more than repeats: auto makes (at most {most}, auto_repeats.most)."
             return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", TOO_NOISY, between)
         hint = f"With repeats: auto in config.yaml, they get further runs, up to {most} in total."
