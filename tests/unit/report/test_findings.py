@@ -98,6 +98,24 @@ def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
     assert said(cells[:2]) == "Undecided at warm."
 
 
+@pytest.mark.parametrize("ladder", [[], ["workers"]])
+def test_each_recommended_setting_is_named_once(tmp_path, ladder):
+    """In the answer, or as another recommendation; the answer of a ladder is its fastest line."""
+    project = with_study(make_project(("gaudi2",)), within=["decode"], ladder=ladder)
+    inputs = Inputs(write_results(tmp_path, project))
+    cells = [
+        msgspec.structs.replace(c, recommended=c.levels["workers"] == 2, recommendation="Use 2.")
+        for c in inputs.cells(STUDY)
+    ]
+    assert sum(cell.recommended for cell in cells) == 2
+    found = findings(study_of(project), Results(cells))
+    (others,) = [one.cells for one in found if one.lead == "Other recommendations"]
+    answered = answer(study_of(project), Results(cells), "gaudi2").cells
+    chosen = {cell.cell for cell in cells if cell.recommended}
+    assert {one.cell for one in others} == chosen - {one.cell for one in answered}
+    assert len(others) == 1
+
+
 def test_claims_are_counted_by_verdict(project, inputs):
     found = found_in(project, inputs)
     assert found["Printed ratios"].startswith("1 of 1 agree")

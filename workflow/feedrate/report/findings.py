@@ -82,7 +82,7 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
         "Undecided": (_undecided(study, undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": limits.out_of_memory(study, cells, device),
         "Loader-only throughput": limits.loader_rates(study, speed, runs),
-        "Other recommendations": _other_recommendations(study, speed, device),
+        "Other recommendations": _other_recommendations(study, results, speed, device),
         "What limits each setting": limits.verdicts(study, good),
         "Ceilings below the rate": limits.below_rate(study, good),
         "Noise": limits.noise(study, good),
@@ -177,10 +177,13 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
 # Cells of a device
 
 
-def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
-    """The recommended cells at the other levels of the factors that are `apart`."""
-    best = answers.recommended_cell(study, cells, device)
-    others = [c for c in cells if best and c.recommended and c is not best]
+def _other_recommendations(
+    study: StudySettings, results: Results, cells: Sequence[CellRow], device: str
+) -> Said:
+    """The recommended cells that the answer does not name: those at other levels of the factors
+    that are `apart`."""
+    answered = {cell.key for cell in answers.answer(study, results, device).cells}
+    others = [cell for cell in cells if cell.recommended and cell.key not in answered]
     named = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
     return f"{'; '.join(named)}." * bool(others), others
 
