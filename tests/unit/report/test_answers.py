@@ -5,7 +5,7 @@ import pytest
 from report_rows import RATES
 from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.report.answers import REPEAT, TOO_NOISY, answer, recommended_cell
+from feedrate.report.answers import FREE_MEMORY, REPEAT, TOO_NOISY, answer, recommended_cell
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import Inputs, Results
 
@@ -76,6 +76,16 @@ def test_no_good_cell_is_no_answer(tmp_path, project):
         assert "None of 4 cells" in found.detail
     assert len(failures(study_of(project), cells)) == 4
     assert failures(study_of(project), cells)[0][:2] == ("CPU, workers = 0", "failed. It broke.")
+
+
+@pytest.mark.parametrize("ladder", [[], ["workers"]])
+def test_where_every_cell_ran_out_of_memory_that_is_the_cause(tmp_path, ladder):
+    """A ladder has no list of failed cells, which could give it."""
+    project = with_study(make_project(), ladder=ladder, tables=[])
+    bad = {("cpu", workers): "out_of_memory" for workers in RATES}
+    found = answer(study_of(project), Results(cells_of(tmp_path, project, bad=bad)), "cpu")
+    assert not found.found
+    assert (found.detail, found.to_do) == ("None of 4 cells fits in memory.", FREE_MEMORY)
 
 
 def test_a_device_that_was_not_run(cells):

@@ -54,6 +54,7 @@ REPEAT = "Repeat them (repeats: auto in config.yaml)."
 TOO_NOISY = (
     "Measure on a quieter machine, or use the simplest of them: repeats alone hardly decide."
 )
+FREE_MEMORY = "Free memory, or choose a smaller model."
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
@@ -84,7 +85,7 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         hint = f"With repeats: auto in config.yaml, they get further runs, up to {most} in total."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
     if not good:
-        why, to_do = _no_answer(mine, len(tried))
+        why, to_do = _no_answer(mine, tried)
         return Answer(f"{label}: no answer yet.", why, to_do, tried, found=False)
     if study.task == "inference":
         return _latency_and_throughput(study, good)
@@ -148,10 +149,14 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     return "; ".join(f"{name_of(study, c)}: {text.rate(c.samples_per_s)}" for c in cells) + "."
 
 
-def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
-    """Why these cells give no answer, and what to do; the device supports `tried` of them."""
+def _no_answer(cells: Sequence[CellRow], tried: Sequence[CellRow]) -> tuple[str, str]:
+    """Why these cells give no answer, and what to do; the device supports those in `tried`."""
+    one = len(tried) == 1
+    if tried and all(cell.status == "out_of_memory" for cell in tried):
+        none = "The only cell does not fit" if one else f"None of {len(tried)} cells fits"
+        return f"{none} in memory.", FREE_MEMORY
     if tried:
-        none = "The only cell that ran has no" if tried == 1 else f"None of {tried} cells has a"
+        none = "The only cell that ran has no" if one else f"None of {len(tried)} cells has a"
         why = f"{none} valid result. The list of failed cells gives the cause."
         return why, "Remove the cause and run the study again."
     if cells:
@@ -201,9 +206,8 @@ def _largest_that_fits(
             said = f"{where}up to {large}, fastest measured with {fast} ({text.rate(line.best)})"
             fitting.append((large, said, line))
     if not fitting:
-        to_do = "Free memory, or choose a smaller model."
         mine = [cell for cell in cells if cell.device == device]
-        return Answer(f"{name}: no {label} fits.", "", to_do, mine, found=False)
+        return Answer(f"{name}: no {label} fits.", "", FREE_MEMORY, mine, found=False)
     large, _, line = max(fitting, key=lambda one: order.index(one[0]))
     detail = "; ".join(said for _, said, _ in fitting)
     rows = [point.row for point in (line.largest, line.fastest) if point and point.row]
