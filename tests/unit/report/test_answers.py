@@ -254,6 +254,14 @@ def test_the_end_of_a_ladder_is_unknown_only_where_nothing_ran_out_of_memory(tmp
     assert "No level ran out of memory with decode = host: add larger ones" in to_do
 
 
+@pytest.mark.parametrize(("failed", "larger"), [(16, True), (1, False)])
+def test_levels_that_failed_are_not_to_be_added(tmp_path, ladder, failed, larger):
+    cells = cells_of(tmp_path, ladder, bad={("cpu", failed): "failed"})
+    to_do = answer(study_of(ladder), Results(cells), "cpu").to_do
+    assert ("Larger levels failed" in to_do) is larger
+    assert ("add larger ones" in to_do) is not larger
+
+
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
     found = answer(study_of(ladder), Results(cells_of(tmp_path, ladder, bad=bad)), "cpu")

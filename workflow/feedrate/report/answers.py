@@ -227,6 +227,8 @@ def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
     elif fast != large:
         use = f"Use {fast}, {fastest}: larger ones fit, but are slower."
     beyond = f" No level ran out of memory{where}: add larger ones to find the limit."
+    if [point for point in line.points if point.tried][-1].failed:
+        beyond = f" Larger levels failed{where}: remove the cause to find the limit."
     return use + beyond * (line.out_of_memory is None)
 
 
