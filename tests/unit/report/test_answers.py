@@ -49,6 +49,12 @@ def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     assert "noise may explain" in detail
 
 
+def test_repeats_that_are_equal_give_a_gain_without_an_empty_remark(project, cells):
+    equal = changed(cells, speedup_ci_low=1.26, speedup_ci_high=1.26)
+    detail = answer(study_of(project), Results(equal), "cpu").detail
+    assert f"{TIMES}1.26 relative to workers = 0." in detail
+
+
 def test_without_the_baseline_there_is_no_gain(tmp_path, project):
     cells = changed(cells_of(tmp_path, project, bad={("cpu", 0): "failed"}), speedup=None)
     detail = answer(study_of(project), Results(cells), "cpu").detail
@@ -298,7 +304,7 @@ def test_the_answer_of_inference_is_the_lowest_latency_and_the_highest_throughpu
     assert "with workers = 2" in found.detail
     assert found.to_do == (
         "Use workers = 2, decode = host. It is not measurably faster than "
-        "workers = 1, decode = host. Latencies have no interval."
+        "workers = 1 with decode = host. Latencies have no interval."
     )
     assert "99th percentile" in found.detail
     assert "raining" not in found.headline + found.detail
@@ -312,6 +318,15 @@ def test_a_throughput_that_the_intervals_set_apart_is_told_from_all_others(infer
     ]
     found = answer(inference, Results(sure), "cpu")
     assert found.to_do == "Use workers = 2, decode = host. Latencies have no interval."
+
+
+def test_many_throughputs_that_may_be_equal_are_counted(inference, cells):
+    good = changed([cell for cell in cells if cell.status == "ok"], ci_low=1.0, ci_high=99.0)
+    to_do = answer(inference, Results(good), "cpu").to_do
+    assert "faster than workers = 0, 1 and 16, decode = host. Latencies" in to_do
+    same = [msgspec.structs.replace(good[0], cell=f"workers={n}~decode=host") for n in (3, 4)]
+    to_do = answer(inference, Results([*good, *same]), "cpu").to_do
+    assert "faster than 5 other settings. Latencies" in to_do
 
 
 def test_the_answer_of_inference_names_its_level_where_there_are_several(inference, cells):

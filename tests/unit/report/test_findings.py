@@ -152,6 +152,18 @@ def test_losses_of_cells_that_share_runs_say_nothing(project, inputs):
     assert LOSSES not in found_in(project, inputs, cells=[own, *differs])
 
 
+@pytest.mark.parametrize(("devices", "noun"), [(("cpu",), "setting"), (("cpu", "h100"), "cell")])
+def test_losses_of_several_devices_are_of_cells_not_settings(tmp_path, devices, noun):
+    project = make_project(devices)
+    inputs = Inputs(write_results(tmp_path, project))
+    good = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
+    lost = [msgspec.structs.replace(c, loss_shift=0.0, loss_identical=True) for c in good]
+    said = found_in(project, inputs, cells=lost)["Equal losses"]
+    assert said.startswith(f"The losses of {len(good)} {noun}s equal")
+    lost = [msgspec.structs.replace(c, loss_identical=False) for c in lost]
+    assert f"({len(good)} {noun}s compared)" in found_in(project, inputs, cells=lost)[LOSSES]
+
+
 def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path):
     project = make_project(("gaudi2",))
     other = msgspec.structs.replace(project, sheets=sheet(data="a data set", warmup_steps=3))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.limits import several
+from feedrate.report.limits import named
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
@@ -24,8 +24,6 @@ class Answer(NamedTuple):
     found: bool = True
 
 
-FEW = 4
-"""Settings that a headline names."""
 VERDICTS = {
     "input-bound": "This setting is input-bound: data loading limits it.",
     "compute-bound": "This setting is compute-bound: it hardly waits for data.",
@@ -75,8 +73,7 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
-        names = several(study, [cell.levels for cell in between])
-        few = names if len(between) <= FEW else text.counted(len(between), "setting")
+        few = named(study, between)
         most = study.most_repeats
         # Of cells with unequal runs, the one with the fewest adds up to the repeats that decide.
         if min(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
@@ -185,8 +182,8 @@ def _ratio(study: StudySettings, best: CellRow) -> str:
     if low is None or high is None:
         return f", {text.ratio(best.speedup)} relative to {base}{best.basis}."
     noise = ", which noise may explain" if low <= 1 <= high else ""
-    interval = text.ratio_interval(low, high)
-    return f", {text.ratio(best.speedup)} ({interval}) relative to {base}{noise}."
+    ratio = text.with_remark(text.ratio(best.speedup), text.ratio_interval(low, high))
+    return f", {ratio} relative to {base}{noise}."
 
 
 # Studies of memory
@@ -282,9 +279,9 @@ def _for_requests(study: StudySettings, cells: Sequence[CellRow], where: str) ->
     if quick is busy:
         use = f"Use {name_of(study, quick)}."
     rivals = busy.rivals(cells, study.noise_share)
-    names = text.listed(name_of(study, cell) for cell in rivals)
+    names = named(study, rivals, "other setting") if rivals else ""
     which = "It" if quick is busy else "The latter"
-    unsure = f" {which} is not measurably faster than {names}." * bool(rivals)
+    unsure = f" {which} is not measurably faster than {names}." * bool(names)
     single = " These are single runs." * bool(busy.basis)
     return f"{use}{unsure}{single} Latencies have no interval."
 

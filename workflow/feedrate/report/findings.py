@@ -138,11 +138,16 @@ def _kept(part: Exclude) -> str:
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
     same = [cell for cell in cells if cell.loss_identical and not cell.measured_as]
     words = (
-        f"The losses of {text.counted(len(same), 'setting')} equal the baseline's bit for bit, "
+        f"The losses of {_counted(same)} equal the baseline's bit for bit, "
         "because the batches are the same. This shows that training is deterministic, and says "
         "nothing about quality."
     )
     return words * bool(same), same
+
+
+def _counted(cells: Sequence[CellRow]) -> str:
+    """`3 settings`; on several devices, `6 cells`."""
+    return text.counted(len(cells), "cell" if len({c.device for c in cells}) > 1 else "setting")
 
 
 def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
@@ -159,7 +164,7 @@ def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
         verb = "losses of {} differ" if len(others) > 1 else "loss of {} differs"
         differ = verb.format("; ".join(others))
         return f"A warning, not a test: the {differ} {departs}.", compared
-    count = text.counted(len(compared), "setting")
+    count = _counted(compared)
     none = f"None differs {departs} ({count} compared). This does not show that they are equal."
     return none if compared else "", compared
 
