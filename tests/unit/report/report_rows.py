@@ -306,7 +306,7 @@ def fit_rows(study, levels):
 
 WOULD_HELP = {
     "fault": "",
-    "gains": [["cpu", "workers=0~decode=host", [f"halving decode gains 31% ± 4% {EVIL}"]]],
+    "gains": [["cpu", "workers=0~decode=host", [f"halving decode gains 31% (27% to 35%) {EVIL}"]]],
     "outcomes": [
         {
             "made_at": f"2026-11-{day}T09:00:00+00:00",

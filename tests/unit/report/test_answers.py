@@ -5,7 +5,7 @@ import pytest
 from report_rows import RATES
 from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.report.answers import REPEAT, TOO_NOISY, answer, recommended_cell
+from feedrate.report.answers import FREE_MEMORY, REPEAT, TOO_NOISY, answer, recommended_cell
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import Inputs, Results
 
@@ -49,6 +49,12 @@ def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     assert "noise may explain" in detail
 
 
+def test_repeats_that_are_equal_give_a_gain_without_an_empty_remark(project, cells):
+    equal = changed(cells, speedup_ci_low=1.26, speedup_ci_high=1.26)
+    detail = answer(study_of(project), Results(equal), "cpu").detail
+    assert f"{TIMES}1.26 relative to workers = 0." in detail
+
+
 def test_without_the_baseline_there_is_no_gain(tmp_path, project):
     cells = changed(cells_of(tmp_path, project, bad={("cpu", 0): "failed"}), speedup=None)
     detail = answer(study_of(project), Results(cells), "cpu").detail
@@ -76,6 +82,16 @@ def test_no_good_cell_is_no_answer(tmp_path, project):
         assert "None of 4 cells" in found.detail
     assert len(failures(study_of(project), cells)) == 4
     assert failures(study_of(project), cells)[0][:2] == ("CPU, workers = 0", "failed. It broke.")
+
+
+@pytest.mark.parametrize("ladder", [[], ["workers"]])
+def test_where_every_cell_ran_out_of_memory_that_is_the_cause(tmp_path, ladder):
+    """A ladder has no list of failed cells, which could give it."""
+    project = with_study(make_project(), ladder=ladder, tables=[])
+    bad = {("cpu", workers): "out_of_memory" for workers in RATES}
+    found = answer(study_of(project), Results(cells_of(tmp_path, project, bad=bad)), "cpu")
+    assert not found.found
+    assert (found.detail, found.to_do) == ("None of 4 cells fits in memory.", FREE_MEMORY)
 
 
 def test_a_device_that_was_not_run(cells):
@@ -160,6 +176,16 @@ def test_more_repeats_than_a_call_makes_are_not_advised(project, cells):
     assert "more than repeats: auto makes (at most 12" in found.detail
 
 
+def test_runs_that_one_setting_has_beyond_the_needed_repeats_do_not_count(project, cells):
+    """As rows are written: of 4 repeats that decide, 12 runs lack none, and get at least 1."""
+    uneven = [
+        msgspec.structs.replace(c, ok_runs=12 if c.levels["workers"] == 1 else 3)
+        for c in undecided(cells, (1, 2), "Undecided; about 4 repeats of each would decide.")
+    ]
+    uneven = changed(uneven, repeats_to_decide=1)
+    assert answer(study_of(project), Results(uneven), "cpu").to_do == REPEAT
+
+
 def test_undecided_settings_are_named_by_all_levels_in_which_they_differ(project, cells):
     host = undecided(cells, (0, 1), "Undecided.")
     device = [
@@ -234,6 +260,14 @@ def test_the_end_of_a_ladder_is_unknown_only_where_nothing_ran_out_of_memory(tmp
     assert "No level ran out of memory with decode = host: add larger ones" in to_do
 
 
+@pytest.mark.parametrize(("failed", "larger"), [(16, True), (1, False)])
+def test_levels_that_failed_are_not_to_be_added(tmp_path, ladder, failed, larger):
+    cells = cells_of(tmp_path, ladder, bad={("cpu", failed): "failed"})
+    to_do = answer(study_of(ladder), Results(cells), "cpu").to_do
+    assert ("Larger levels failed" in to_do) is larger
+    assert ("add larger ones" in to_do) is not larger
+
+
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
     found = answer(study_of(ladder), Results(cells_of(tmp_path, ladder, bad=bad)), "cpu")
@@ -270,7 +304,7 @@ def test_the_answer_of_inference_is_the_lowest_latency_and_the_highest_throughpu
     assert "with workers = 2" in found.detail
     assert found.to_do == (
         "Use workers = 2, decode = host. It is not measurably faster than "
-        "workers = 1, decode = host. Latencies have no interval."
+        "workers = 1 with decode = host. Latencies have no interval."
     )
     assert "99th percentile" in found.detail
     assert "raining" not in found.headline + found.detail
@@ -284,6 +318,15 @@ def test_a_throughput_that_the_intervals_set_apart_is_told_from_all_others(infer
     ]
     found = answer(inference, Results(sure), "cpu")
     assert found.to_do == "Use workers = 2, decode = host. Latencies have no interval."
+
+
+def test_many_throughputs_that_may_be_equal_are_counted(inference, cells):
+    good = changed([cell for cell in cells if cell.status == "ok"], ci_low=1.0, ci_high=99.0)
+    to_do = answer(inference, Results(good), "cpu").to_do
+    assert "faster than workers = 0, 1 and 16, decode = host. Latencies" in to_do
+    same = [msgspec.structs.replace(good[0], cell=f"workers={n}~decode=host") for n in (3, 4)]
+    to_do = answer(inference, Results([*good, *same]), "cpu").to_do
+    assert "faster than 5 other settings. Latencies" in to_do
 
 
 def test_the_answer_of_inference_names_its_level_where_there_are_several(inference, cells):

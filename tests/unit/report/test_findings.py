@@ -98,6 +98,24 @@ def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
     assert said(cells[:2]) == "Undecided at warm."
 
 
+@pytest.mark.parametrize("ladder", [[], ["workers"]])
+def test_each_recommended_setting_is_named_once(tmp_path, ladder):
+    """In the answer, or as another recommendation; the answer of a ladder is its fastest line."""
+    project = with_study(make_project(("gaudi2",)), within=["decode"], ladder=ladder)
+    inputs = Inputs(write_results(tmp_path, project))
+    cells = [
+        msgspec.structs.replace(c, recommended=c.levels["workers"] == 2, recommendation="Use 2.")
+        for c in inputs.cells(STUDY)
+    ]
+    assert sum(cell.recommended for cell in cells) == 2
+    found = findings(study_of(project), Results(cells))
+    (others,) = [one.cells for one in found if one.lead == "Other recommendations"]
+    answered = answer(study_of(project), Results(cells), "gaudi2").cells
+    chosen = {cell.cell for cell in cells if cell.recommended}
+    assert {one.cell for one in others} == chosen - {one.cell for one in answered}
+    assert len(others) == 1
+
+
 def test_claims_are_counted_by_verdict(project, inputs):
     found = found_in(project, inputs)
     assert found["Printed ratios"].startswith("1 of 1 agree")
@@ -132,6 +150,18 @@ def test_losses_of_cells_that_share_runs_say_nothing(project, inputs):
     assert "Equal losses" not in found_in(project, inputs, cells=[own, *shared])
     differs = [msgspec.structs.replace(c, loss_identical=False) for c in shared]
     assert LOSSES not in found_in(project, inputs, cells=[own, *differs])
+
+
+@pytest.mark.parametrize(("devices", "noun"), [(("cpu",), "setting"), (("cpu", "h100"), "cell")])
+def test_losses_of_several_devices_are_of_cells_not_settings(tmp_path, devices, noun):
+    project = make_project(devices)
+    inputs = Inputs(write_results(tmp_path, project))
+    good = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
+    lost = [msgspec.structs.replace(c, loss_shift=0.0, loss_identical=True) for c in good]
+    said = found_in(project, inputs, cells=lost)["Equal losses"]
+    assert said.startswith(f"The losses of {len(good)} {noun}s equal")
+    lost = [msgspec.structs.replace(c, loss_identical=False) for c in lost]
+    assert f"({len(good)} {noun}s compared)" in found_in(project, inputs, cells=lost)[LOSSES]
 
 
 def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path):

@@ -61,6 +61,16 @@ def test_ratios_are_of_the_same_repeat_and_range_over_them():
         ({1: (2.0, 2.1), 2: (3.0, 3.1)}, "", "Holds with 1 and 2 workers. More workers were not"),
         ({1: (2.0, 2.1), 2: (1.0, 1.1)}, "", "Holds only with 1 worker, not with 2. More workers"),
         ({1: (1.0, 3.0), 2: (1.0, 1.1)}, "", "Cannot tell: the repeats disagree."),
+        (
+            {1: (2.0, 2.1), 2: (1.0, 3.0)},
+            "",
+            "Holds only with 1 worker; with 2 workers the repeats disagree. More workers",
+        ),
+        (
+            {1: (2.0, 2.1), 2: (1.0, 3.0), 4: (1.0, 1.1)},
+            "",
+            "Holds only with 1 worker, not with 4; with 2 workers the repeats disagree. More",
+        ),
     ],
 )
 def test_a_statement_is_judged_with_its_own_workers_or_with_each_that_was_measured(

@@ -1,6 +1,7 @@
 """What each kind of study says in one minute: a result and what to do, both by its data."""
 
 import re
+from statistics import median
 
 import pytest
 from msgspec.structs import replace
@@ -56,6 +57,18 @@ def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs)
     assert "14.10 to 14.30 samples/s" in page
     for workers in (1, 2):
         assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
+
+
+def test_the_only_setting_with_a_result_is_used_only_if_it_is_recommended_or_alone(study, inputs):
+    first, *others = [one for one in inputs.cells(STUDY) if one.status == "ok"]
+    first = replace(first, recommended=False)
+    failed = [replace(one, status="failed", recommended=False) for one in others]
+    inputs.cells = lambda _: [first, *failed]
+    words = said(study, inputs)
+    assert "CPU: no setting is recommended" in words
+    assert "use it" not in words
+    inputs.cells = lambda _: [first]
+    assert "use it" in said(study, inputs)
 
 
 @pytest.mark.parametrize("verdict", sorted(TO_DO))
@@ -175,7 +188,7 @@ def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
         "(13.96 to 14.24)"
     )
     assert reached in words
-    assert "Nothing to do: none is slower." in words
+    assert "Nothing to do: none is slower" in words
 
 
 def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, inputs):
@@ -217,23 +230,54 @@ def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
     assert len(found.cells) == 4
 
 
+def of_storages(study, inputs, rates):
+    """`of_storage` where only these storages have results: the rates of their runs, by level."""
+    runs = {run.levels["workers"]: run for run in inputs.runs(STUDY) if run.status == "ok"}
+    known = {cell.levels["workers"]: cell for cell in inputs.cells(STUDY) if cell.status == "ok"}
+    cells = []
+    for level, of in rates.items():
+        ends = {"ci_low": min(of), "ci_high": max(of)} if len(of) > 1 else {"ci_low": None}
+        cells.append(replace(known[level], samples_per_s=median(of), **ends))
+    inputs.cells = lambda _: cells
+    inputs.runs = lambda _: [
+        replace(runs[level], repeat=number, samples_per_s=rate)
+        for level, of in rates.items()
+        for number, rate in enumerate(of, 1)
+    ]
+    return of_storage(study, inputs)
+
+
+def around(rate, noise=0.002):
+    return [rate * (1 - noise), rate, rate * (1 + noise)]
+
+
 @pytest.mark.parametrize(
-    "unknown", [{"ci_low": None, "block_noise": 0.2}, {"ci_low": 1.0, "ci_high": 20.0}]
+    "rates",
+    [
+        {level: [11.2] for level in (0, 1, 2, 16)},
+        {0: around(11.2)} | {level: [5.0, 11.2, 20.0] for level in (1, 2, 16)},
+    ],
 )
-def test_storage_that_the_runs_do_not_tell_apart_is_undecided(study, inputs, unknown):
-    words = of_storage(study, inputs, **unknown)
-    assert "Undecided: the runs cannot rank 1, 2 and 16 against 0. Repeat them" in words
+def test_storage_that_the_runs_do_not_tell_apart_is_undecided(study, inputs, rates):
+    words = of_storages(study, inputs, rates)
+    assert "Undecided: the runs cannot rank 1, 2 and 16 against 0. Repeat them." in words
+    assert "auto" not in words, "automatic repeats never see this question"
+
+
+@pytest.mark.parametrize("share", [1.0, 0.985, 1.2])
+def test_storage_that_is_slower_by_less_than_what_matters_needs_nothing(study, inputs, share):
+    words = of_storages(study, inputs, {0: around(11.2), 1: around(11.2 * share)})
+    assert "Nothing to do: none is slower by 3% or more." in words
+    strict = replace(study, smallest_effect=0.001)
+    words = of_storages(strict, inputs, {0: around(11.2), 1: around(11.2 * 0.98)})
+    assert "no setting here hides the delay of workers = 1." in words
 
 
 def test_storage_that_is_slower_is_named(study, inputs):
-    slow = {"samples_per_s": 5.0, "ci_low": 4.9, "ci_high": 5.1}
-    cells = [
-        replace(one, **slow) if one.levels["workers"] == 16 and one.status == "ok" else one
-        for one in inputs.cells(STUDY)
-    ]
-    inputs.cells = lambda _: cells
-    assert "no setting here hides the delay of workers = 16." in of_storage(study, inputs)
-    single = of_storage(study, inputs, ci_low=None)
+    rates = {0: around(11.2), 1: around(11.2), 16: around(5.0)}
+    words = of_storages(study, inputs, rates)
+    assert "no setting here hides the delay of workers = 16." in words
+    single = of_storages(study, inputs, {level: one[1:2] for level, one in rates.items()})
     assert "the delay of workers = 16, from single runs." in single
 
 
@@ -242,14 +286,14 @@ def test_storage_that_is_slower_is_named(study, inputs):
 )
 def test_of_many_storages_one_more_easily_seems_slower(study, inputs, others, words):
     """In single runs, whose assumed noise is compared with as many storages as there are."""
-    kept = [c for c in inputs.cells(STUDY) if c.levels["workers"] in (0, *others)]
-    cells = [
-        replace(one, samples_per_s=11.2 * (0.9 if one.levels["workers"] else 1), ci_low=None)
-        for one in kept
-        if one.status == "ok"
-    ]
-    inputs.cells = lambda _: cells
-    assert words in of_storage(study, inputs)
+    rates = {0: [11.2]} | {level: [0.9 * 11.2] for level in others}
+    assert words in of_storages(study, inputs, rates)
+
+
+def test_other_storages_are_no_alternative_to_that_of_the_baseline(study, inputs):
+    words = of_storages(study, inputs, {1: around(11.2), 2: around(5.0)})
+    assert "CPU: no answer yet. No cell with workers = 0 has a valid result." in words
+    assert "use" not in words.partition("no answer yet")[2].lower().split()
 
 
 def test_scaling_needs_several_numbers_of_devices(study, inputs):

@@ -25,7 +25,7 @@ def page_of(tmp_path):
 
 
 def test_each_cell_has_a_sentence_with_its_gains(page_of):
-    assert "CPU, workers = 0, decode = host</a>: halving decode gains 31% ± 4%" in page_of()
+    assert "CPU, workers = 0, decode = host</a>: halving decode gains 31% (27% to 35%)" in page_of()
 
 
 def test_each_day_has_the_median_error_of_the_predictions_that_count(page_of):

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -411,3 +412,21 @@ def test_rates_over_short_epochs_are_not_comparable(tmp_path, metric, of):
     assert row["verdict"] == ("not comparable" if short else "holds")
     assert ("too few steps per epoch here: 1" in row["why"]) is short
     assert row["measured"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("said", "low", "high", "limit"),
+    [
+        ({"more_than": 1}, 1.0004, 1.0038, 1.0),
+        ({"more_than": 1}, 0.9962, 0.9996, 1.0),
+        ({"no_less_than": 1}, 0.9646, 0.9698, 0.97),
+        ({"published": 1.41}, 1.4808, 1.49, 1.41 * 1.05),
+    ],
+)
+def test_a_decided_claim_shows_no_number_that_is_rounded_onto_its_limit(said, low, high, limit):
+    made, values = claim("cpu / cpu", **({"published": None} | said)), ((low + high) / 2, low, high)
+    verdict, why = judge(made, Estimate(*values), 0.05, 0.03)
+    shown = [float(one) for one in re.findall(r"\d[\d.]*", why.partition(";")[0])]
+    assert verdict in ("holds", "refuted")
+    assert limit not in shown
+    assert [one > limit for one in shown] == [one > limit for one in values]

@@ -196,7 +196,9 @@ def test_gains_are_said_in_a_phrase_for_each_stage_and_share():
 @pytest.mark.parametrize(
     ("ratio", "phrase"),
     [
-        (Estimate(1.31, 1.27, 1.35), "gains 31% ± 4%"),
+        (Estimate(1.31, 1.27, 1.35), "gains 31% (27% to 35%)"),
+        (Estimate(1.31, 1.005, 1.71), "gains 31% (0.5% to 71%)"),
+        (Estimate(0.95, 0.92, 0.98), "gains -5% (-8% to -2%)"),
         (Estimate(1.01, 0.99, 1.03), "gains nothing measurable (-1% to 3%)"),
         (Estimate(1.00, 0.90, 1.10), "gains nothing measurable (-10% to 10%)"),
         (Estimate(1.12, 0.93, 1.35), "gains 12% or nothing (-7% to 35%)"),

@@ -265,7 +265,13 @@ def test_failed_cells_are_never_recommended(tmp_path):
     ]
     cells = cells_of(tmp_path, records)
     assert [c for c, row in cells.items() if row["recommended"]] == [W0]
-    assert "the only setting with data" in cells[W0]["recommendation"]
+    assert "the only setting with data, " in cells[W0]["recommendation"]
+    sizes = Factor(sets="model.image_px", levels=["host", "device"])
+    study = collect_study(factors=collect_study().factors | {"decode": sizes})
+    records.append(make_record(900.0, spec=make_spec(0, "device")))
+    cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
+    assert [c for c, row in cells.items() if row["recommended"]] == [W0]
+    assert "the only setting with data that trains the same, " in cells[W0]["recommendation"]
 
 
 def test_of_several_ways_with_workers_one_is_recommended(tmp_path):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.limits import several
+from feedrate.report.limits import named
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
@@ -24,8 +24,6 @@ class Answer(NamedTuple):
     found: bool = True
 
 
-FEW = 4
-"""Settings that a headline names."""
 VERDICTS = {
     "input-bound": "This setting is input-bound: data loading limits it.",
     "compute-bound": "This setting is compute-bound: it hardly waits for data.",
@@ -54,6 +52,7 @@ REPEAT = "Repeat them (repeats: auto in config.yaml)."
 TOO_NOISY = (
     "Measure on a quieter machine, or use the simplest of them: repeats alone hardly decide."
 )
+FREE_MEMORY = "Free memory, or choose a smaller model."
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
@@ -74,16 +73,16 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
-        names = several(study, [cell.levels for cell in between])
-        few = names if len(between) <= FEW else text.counted(len(between), "setting")
+        few = named(study, between)
         most = study.most_repeats
-        if max(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
+        # Of cells with unequal runs, the one with the fewest adds up to the repeats that decide.
+        if min(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
             hint = f"That is more than repeats: auto makes (at most {most}, auto_repeats.most)."
             return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", TOO_NOISY, between)
         hint = f"With repeats: auto in config.yaml, they get further runs, up to {most} in total."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
     if not good:
-        why, to_do = _no_answer(mine, len(tried))
+        why, to_do = _no_answer(mine, tried)
         return Answer(f"{label}: no answer yet.", why, to_do, tried, found=False)
     if study.task == "inference":
         return _latency_and_throughput(study, good)
@@ -147,10 +146,14 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     return "; ".join(f"{name_of(study, c)}: {text.rate(c.samples_per_s)}" for c in cells) + "."
 
 
-def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
-    """Why these cells give no answer, and what to do; the device supports `tried` of them."""
+def _no_answer(cells: Sequence[CellRow], tried: Sequence[CellRow]) -> tuple[str, str]:
+    """Why these cells give no answer, and what to do; the device supports those in `tried`."""
+    one = len(tried) == 1
+    if tried and all(cell.status == "out_of_memory" for cell in tried):
+        none = "The only cell does not fit" if one else f"None of {len(tried)} cells fits"
+        return f"{none} in memory.", FREE_MEMORY
     if tried:
-        none = "The only cell that ran has no" if tried == 1 else f"None of {tried} cells has a"
+        none = "The only cell that ran has no" if one else f"None of {len(tried)} cells has a"
         why = f"{none} valid result. The list of failed cells gives the cause."
         return why, "Remove the cause and run the study again."
     if cells:
@@ -179,8 +182,8 @@ def _ratio(study: StudySettings, best: CellRow) -> str:
     if low is None or high is None:
         return f", {text.ratio(best.speedup)} relative to {base}{best.basis}."
     noise = ", which noise may explain" if low <= 1 <= high else ""
-    interval = text.ratio_interval(low, high)
-    return f", {text.ratio(best.speedup)} ({interval}) relative to {base}{noise}."
+    ratio = text.with_remark(text.ratio(best.speedup), text.ratio_interval(low, high))
+    return f", {ratio} relative to {base}{noise}."
 
 
 # Studies of memory
@@ -200,9 +203,8 @@ def _largest_that_fits(
             said = f"{where}up to {large}, fastest measured with {fast} ({text.rate(line.best)})"
             fitting.append((large, said, line))
     if not fitting:
-        to_do = "Free memory, or choose a smaller model."
         mine = [cell for cell in cells if cell.device == device]
-        return Answer(f"{name}: no {label} fits.", "", to_do, mine, found=False)
+        return Answer(f"{name}: no {label} fits.", "", FREE_MEMORY, mine, found=False)
     large, _, line = max(fitting, key=lambda one: order.index(one[0]))
     detail = "; ".join(said for _, said, _ in fitting)
     rows = [point.row for point in (line.largest, line.fastest) if point and point.row]
@@ -222,6 +224,8 @@ def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
     elif fast != large:
         use = f"Use {fast}, {fastest}: larger ones fit, but are slower."
     beyond = f" No level ran out of memory{where}: add larger ones to find the limit."
+    if [point for point in line.points if point.tried][-1].failed:
+        beyond = f" Larger levels failed{where}: remove the cause to find the limit."
     return use + beyond * (line.out_of_memory is None)
 
 
@@ -275,9 +279,9 @@ def _for_requests(study: StudySettings, cells: Sequence[CellRow], where: str) ->
     if quick is busy:
         use = f"Use {name_of(study, quick)}."
     rivals = busy.rivals(cells, study.noise_share)
-    names = text.listed(name_of(study, cell) for cell in rivals)
+    names = named(study, rivals, "other setting") if rivals else ""
     which = "It" if quick is busy else "The latter"
-    unsure = f" {which} is not measurably faster than {names}." * bool(rivals)
+    unsure = f" {which} is not measurably faster than {names}." * bool(names)
     single = " These are single runs." * bool(busy.basis)
     return f"{use}{unsure}{single} Latencies have no interval."
 

@@ -82,7 +82,7 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
         "Undecided": (_undecided(study, undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": limits.out_of_memory(study, cells, device),
         "Loader-only throughput": limits.loader_rates(study, speed, runs),
-        "Other recommendations": _other_recommendations(study, speed, device),
+        "Other recommendations": _other_recommendations(study, results, speed, device),
         "What limits each setting": limits.verdicts(study, good),
         "Ceilings below the rate": limits.below_rate(study, good),
         "Noise": limits.noise(study, good),
@@ -138,11 +138,16 @@ def _kept(part: Exclude) -> str:
 def _equal_losses(cells: Iterable[CellRow]) -> Said:
     same = [cell for cell in cells if cell.loss_identical and not cell.measured_as]
     words = (
-        f"The losses of {text.counted(len(same), 'setting')} equal the baseline's bit for bit, "
+        f"The losses of {_counted(same)} equal the baseline's bit for bit, "
         "because the batches are the same. This shows that training is deterministic, and says "
         "nothing about quality."
     )
     return words * bool(same), same
+
+
+def _counted(cells: Sequence[CellRow]) -> str:
+    """`3 settings`; on several devices, `6 cells`."""
+    return text.counted(len(cells), "cell" if len({c.device for c in cells}) > 1 else "setting")
 
 
 def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
@@ -159,7 +164,7 @@ def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
         verb = "losses of {} differ" if len(others) > 1 else "loss of {} differs"
         differ = verb.format("; ".join(others))
         return f"A warning, not a test: the {differ} {departs}.", compared
-    count = text.counted(len(compared), "setting")
+    count = _counted(compared)
     none = f"None differs {departs} ({count} compared). This does not show that they are equal."
     return none if compared else "", compared
 
@@ -177,10 +182,13 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
 # Cells of a device
 
 
-def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
-    """The recommended cells at the other levels of the factors that are `apart`."""
-    best = answers.recommended_cell(study, cells, device)
-    others = [c for c in cells if best and c.recommended and c is not best]
+def _other_recommendations(
+    study: StudySettings, results: Results, cells: Sequence[CellRow], device: str
+) -> Said:
+    """The recommended cells that the answer does not name: those at other levels of the factors
+    that are `apart`."""
+    answered = {cell.key for cell in answers.answer(study, results, device).cells}
+    others = [cell for cell in cells if cell.recommended and cell.key not in answered]
     named = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
     return f"{'; '.join(named)}." * bool(others), others
 

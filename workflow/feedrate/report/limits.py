@@ -20,6 +20,8 @@ from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
 Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
+FEW = 4
+"""Settings that a sentence names; more are counted."""
 LONG = 120
 """Characters from which the names of several cells are replaced by their number."""
 
@@ -199,3 +201,9 @@ def several(study: StudySettings, cells: Sequence[dict[str, Level]]) -> str:
         return text.listed(each_name(study, cells))
     named = set[str]().union(*(notable(study, levels) for levels in cells))
     return ", ".join(f"{k} = {text.listed(values[k])}" for k in values if k in named)
+
+
+def named(study: StudySettings, cells: Sequence[CellRow], noun: str = "setting") -> str:
+    """The names of a few cells; the number of many."""
+    many = len(cells) > FEW
+    return text.counted(len(cells), noun) if many else several(study, [c.levels for c in cells])

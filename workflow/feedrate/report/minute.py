@@ -8,15 +8,20 @@ from msgspec.structs import asdict
 
 from feedrate.config.values import level_text
 from feedrate.report import answers, text
-from feedrate.report.answers import REPEAT, Answer
+from feedrate.report.answers import Answer
 from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, Results, as_run, rates_of
+from feedrate.report.rows import CellOf, CellRow, Results, RunRow, as_run, rates_of
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.params import STORAGE
-from feedrate.results.statistics import CONFIDENCE, noise_by_device, ratio_interval
+from feedrate.results.statistics import (
+    CONFIDENCE,
+    assumed_noise,
+    noise_by_device,
+    ratio_interval,
+)
 
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
@@ -72,7 +77,7 @@ def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
 def answer_of(study: StudySettings, found: Results, device: str) -> Answer:
     """The answer for a device: of the storages, where the study compares them; else `answer`."""
     mine = [cell for cell in found.cells if cell.device == device]
-    return _storage(study, mine) or answers.answer(study, found, device)
+    return _storage(study, mine, found.runs) or answers.answer(study, found, device)
 
 
 def _of_device(
@@ -85,7 +90,9 @@ def _of_device(
     other = answers.is_about_quality(study) or answers.ladder_factor(study) or stored
     words = answer.headline.removeprefix(f"{label}: ")
     if study.task == "training" and not other:
-        best = good[0] if len(good) == 1 else answers.recommended_cell(study, mine, device)
+        tried = [c for c in mine if c.status != "unsupported" and not c.measured_as]
+        alone = len(good) == len(tried) == 1
+        best = good[0] if alone else answers.recommended_cell(study, mine, device)
         if best:
             limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
@@ -101,18 +108,26 @@ def _of_device(
     return _line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")
 
 
-def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
+def _storage(
+    study: StudySettings, mine: Sequence[CellRow], runs: Sequence[RunRow]
+) -> Answer | None:
     """The share of the rate with the baseline's storage that each other storage reaches, each with
-    its fastest setting. None where there is no such pair."""
+    its fastest setting; no answer without a valid cell of that storage, because storages are not
+    alternatives. None where no storage has one, or no other."""
     factor = next((name for name, one in study.factors.items() if one.sets == STORAGE), None)
     if factor is None:
         return None
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     groups = text.grouped(good, lambda cell: level_text(cell.levels[factor]))
     best = {level: max(group, key=RATE) for level, group in groups.items()}
-    base = best.pop(level_text(study.baseline[factor]), None)
-    if base is None or not best:
+    usual = level_text(study.baseline[factor])
+    base = best.pop(usual, None)
+    if not best:
         return None
+    if base is None:
+        head = f"{study.label(good[0].device)}: no answer yet."
+        why = f"No cell with {factor} = {usual} has a valid result."
+        return Answer(head, why, "Remove the cause and run the study again.", mine, found=False)
 
     def others(cell: CellRow, before: str) -> str:
         names = text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
@@ -120,8 +135,8 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
 
     def at_first(group: Sequence[CellRow], best: CellRow) -> str:
         """The share that the baseline's other settings reach with the storage of `best`."""
-        usual = study.baseline | {factor: best.levels[factor]}
-        first = next((c for c in group if c is not best and c.levels == usual), None)
+        levels = study.baseline | {factor: best.levels[factor]}
+        first = next((c for c in group if c is not best and c.levels == levels), None)
         share = first and f", and {text.share(RATE(first) / RATE(base))}{others(first, ' with ')}"
         return share or ""
 
@@ -131,29 +146,42 @@ def _storage(study: StudySettings, mine: Sequence[CellRow]) -> Answer | None:
         f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
-    start = f"{_with_interval(base)} with {factor} = {level_text(base.levels[factor])}"
+    start = f"{_with_interval(base)} with {factor} = {usual}"
     known = all(cell.ci_low is not None for cell in (base, *best.values()))
     detail = reached + ("." if known else ". Single runs have no interval.")
     shown = [base, *best.values()]
     said = f"{study.label(base.device)}: {start}{others(base, ' and ')}."
-    return Answer(said, detail, _slower_storages(factor, base, best, study.noise_share), shown)
+    return Answer(said, detail, _slower_storages(study, factor, base, best, runs), shown)
 
 
 def _slower_storages(
-    factor: str, base: CellRow, best: Mapping[str, CellRow], noise_share: float
+    study: StudySettings,
+    factor: str,
+    base: CellRow,
+    best: Mapping[str, CellRow],
+    runs: Sequence[RunRow],
 ) -> str:
-    """What to do about the storages whose best cell is slower than that of the baseline's."""
-    # All at once: of many storages, one more easily seems slower.
-    alike_cells = base.rivals(best.values(), noise_share)
-    near = {level: cell for level, cell in best.items() if cell in alike_cells}
-    if slower := [level for level in best if level not in near]:
+    """What to do about the storages whose best cell is slower than that of the baseline's by the
+    study's smallest effect. The intervals of all ratios hold together."""
+    noise = noise_by_device(map(asdict, runs)).get((base.study, base.device))
+    blocks = [cell.block_noise for cell in (base, *best.values())]
+    noise = noise or assumed_noise(study.noise_share, blocks)
+    above, matters = rates_of(base, runs, "samples_per_s"), 1 + study.smallest_effect
+    slower, unsure = list[str](), list[str]()
+    for level, cell in best.items():
+        rates = above, rates_of(cell, runs, "samples_per_s")
+        ratio, low, high = ratio_interval(*rates, CONFIDENCE, noise, len(best))
+        if (high or ratio) >= matters:
+            (slower if (low or ratio) > 1 else unsure).append(level)
+    if slower:
         basis = max(one.basis for one in (base, *(best[level] for level in slower)))
         slow = f"{factor} = {text.listed(slower)}{basis}"
         return f"Use faster storage: no setting here hides the delay of {slow}."
-    if alike := [level for level, cell in near.items() if cell.rivals([base], noise_share)]:
+    if unsure:
         usual = level_text(base.levels[factor])
-        return f"Undecided: the runs cannot rank {text.listed(alike)} against {usual}. {REPEAT}"
-    return "Nothing to do: none is slower."
+        undecided = f"Undecided: the runs cannot rank {text.listed(unsure)} against {usual}."
+        return f"{undecided} Repeat them."
+    return f"Nothing to do: none is slower by {100 * study.smallest_effect:.3g}% or more."
 
 
 def _statements(study: StudySettings, found: Results, device: str) -> Markup:

@@ -24,7 +24,7 @@ from feedrate.config.study import (
     Source,
     Table,
 )
-from feedrate.config.values import Level, Name, Positive, Strict, convert, subset
+from feedrate.config.values import Level, Name, Positive, Share, Strict, convert, subset
 from feedrate.config.workflow import (
     Generated,
     GeneratedExamples,
@@ -88,6 +88,7 @@ class StudyContext(Strict, kw_only=True):
     ladder: list[Name] = []  # factors whose levels ascend until memory is full
     exclude: list[Exclude]
     noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
+    smallest_effect: Share = 0.03  # the gain from which a change is worth making
     claim_tolerance: Positive = 0.05  # by which a ratio of loaders may be below the claimed one
     most_repeats: int = 12  # of a cell with `repeats: auto`
     published: list[Published] = []
@@ -255,6 +256,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         origin=entry.source,
         measured=project.devices_of(study),
         noise_share=entry.thresholds.noise_share,
+        smallest_effect=entry.thresholds.smallest_effect,
         claim_tolerance=entry.thresholds.claim_tolerance,
         most_repeats=project.config.auto_repeats.most,
         devices={

@@ -20,6 +20,8 @@ HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
 COUNTED = ("batch_size", "model_size_gib")
 """Metrics that are counted, not measured: every run of a cell has the same."""
+TINY = 1e-12
+"""A ratio closer to a limit than this is equal to it."""
 VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
@@ -83,16 +85,28 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
         least, most = math.nextafter(limit * (1 - margin), math.inf), math.inf
         claimed = f"no less than {limit:g}, with a margin of {margin:.0%}"
     of = "throughputs" if claim.metric == "samples_per_s" else claim.metric
-    why = f"Measured ratio of {of}: {measured.value:.3g}"
+    value, *ends = _shown([one for one in measured if one is not None], least, most)
+    why = f"Measured ratio of {of}: {value}"
     if measured.low is None or measured.high is None:
         return CANNOT_TELL, f"{why}, from single runs, so without an interval; claimed: {claimed}."
-    why += f" ({measured.low:.3g} to {measured.high:.3g})"
+    why += f" ({' to '.join(ends)})"
     verdict = CANNOT_TELL
     if least <= measured.low and measured.high <= most:
         verdict = HOLDS
     elif measured.high < least or measured.low > most:
         verdict = REFUTED
     return verdict, f"{why}; claimed: {claimed}."
+
+
+def _shown(values: Sequence[float], *limits: float) -> list[str]:
+    """The values with as few digits, at least 3, as keep each on its side of the limits."""
+
+    def sides(value: float) -> list[int]:
+        gaps = (value - limit for limit in limits)
+        return [(gap > TINY) - (gap < -TINY) for gap in gaps]
+
+    texts = ([f"{one:.{digits}g}" for one in values] for digits in range(3, 18))
+    return next(t for t in texts if [*map(sides, map(float, t))] == [*map(sides, values)])
 
 
 class _Claims:

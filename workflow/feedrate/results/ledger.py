@@ -116,7 +116,7 @@ class Cell(NamedTuple):
         return [ratio * saved for saved in self.saved[stage, share]]
 
     def gains(self) -> list[str]:
-        """The gain of each virtual speed-up, as `halving decode gains 31% ± 4%`."""
+        """The gain of each virtual speed-up, as `halving decode gains 31% (27% to 35%)`."""
         words = {0.5: "halving", 1.0: "leaving out"}
         return [
             f"{words.get(share, f'shortening by {share:.0%}')} {stage} "
@@ -128,13 +128,14 @@ class Cell(NamedTuple):
 def gain_text(ratio: Estimate) -> str:
     """The gain of a ratio of rates. Where its interval includes 0, there may be none; there is no
     measurable gain only where the interval has no gain that matters."""
+    # Below 1%, a decimal tells a gain from none.
+    gain, *ends = (f"{r - 1:.{int(abs(r - 1) < 0.0095)}%}" for r in ratio if r is not None)
     if ratio.low is None or ratio.high is None:
-        return f"gains {ratio.value - 1:.0%}, measured once"
+        return f"gains {gain}, measured once"
     if ratio.low <= 1 <= ratio.high:
         none = ratio.high <= 1 + SMALL or ratio.value < 1.005
-        gain = "nothing measurable" if none else f"{ratio.value - 1:.0%} or nothing"
-        return f"gains {gain} ({ratio.low - 1:.0%} to {ratio.high - 1:.0%})"
-    return f"gains {ratio.value - 1:.0%} ± {(ratio.high - ratio.low) / 2:.0%}"
+        gain = "nothing measurable" if none else f"{gain} or nothing"
+    return f"gains {gain} ({' to '.join(ends)})"
 
 
 def predictions(

@@ -30,24 +30,27 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
     which have the OK_RATES of their ok runs. The cells of a device that train the same as the
     baseline are compared with each other, within each level of the factors that are `apart`; none
     where only one was tried, and none of inference, where throughput is not all that counts."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
     for cell in cells:
         cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
-        own = cell["status"] != "unsupported" and not cell.get("measured_as")
-        if own and trains_the_same(study.factors, cell, study.baseline_of(cell)):
+        if cell["status"] != "unsupported" and not cell.get("measured_as"):
             within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
-            groups.setdefault((cell["device"], within), []).append(cell)
-    for (device, _), tried in groups.items():
+            alike = trains_the_same(study.factors, cell, study.baseline_of(cell))
+            groups.setdefault((cell["device"], within), ([], []))[alike].append(cell)
+    for (device, _), (others, tried) in groups.items():
         good = [c for c in tried if c["status"] == "ok" and c.get("task") != "inference"]
         if good and len(tried) > 1:
-            _Choice(good, study, noise[good[0]["study"], device]).make()
+            which = "with data" + " that trains the same" * any(c["status"] == "ok" for c in others)
+            _Choice(good, study, noise[good[0]["study"], device], which).make()
 
 
 class _Choice:
-    """The choice among the cells of one device."""
+    """The choice among the cells of one device; `which` says which these are."""
 
-    def __init__(self, cells: list[Row], study: CollectStudy, noise: Noise | None) -> None:
-        self._study, lines = study, study.thresholds
+    def __init__(
+        self, cells: list[Row], study: CollectStudy, noise: Noise | None, which: str
+    ) -> None:
+        self._study, self._which, lines = study, which, study.thresholds
         self._level, self._others = lines.confidence, len(cells) - 1
         steady = (cell["block_noise"] for cell in cells if not cell["disturbed"])
         assumed = assumed_noise(lines.noise_share, steady)
@@ -144,7 +147,7 @@ class _Choice:
         text = f"With {given}, use {use}" if given else f"Use {use}"
         text += f": {cell['samples_per_s']:.4g} samples/s"
         if len(self._cells) == 1:
-            text += ", the only setting with data"
+            text += f", the only setting {self._which}"
         elif cell is self._best:
             text += f", the best of {len(self._cells)} settings{self._luck()}"
         else:

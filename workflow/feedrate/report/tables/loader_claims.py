@@ -109,14 +109,15 @@ def where_it_holds(
     wanted = claim.ratio * (1 - tolerance)
     holding = [workers for workers, (low, _) in found.items() if low >= wanted]
     losing = [workers for workers, (_, high) in found.items() if high < wanted]
-    if not holding and len(losing) < len(found):
+    unsure = [workers for workers in found if workers not in (*holding, *losing)]
+    if not holding and unsure:
         return "Cannot tell: the repeats disagree."
     if not holding:
         said = f"Does not hold with {_workers(losing)}"
-    elif losing:
-        said = f"Holds only with {_workers(holding)}, not with {text.listed(map(str, losing))}"
     else:
-        said = f"Holds with {_workers(holding)}"
+        only, others = " only" * bool(losing or unsure), text.listed(map(str, losing))
+        said = f"Holds{only} with {_workers(holding)}" + f", not with {others}" * bool(losing)
+        said += f"; with {_workers(unsure)} the repeats disagree" * bool(unsure)
     single = all(low == high for low, high in found.values())
     return said + ", from single runs" * single + more
 
