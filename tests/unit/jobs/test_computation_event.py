@@ -1,13 +1,17 @@
 """What the `computation` event says is read from the model and the optimizer, not from settings."""
 
+import inspect
+from collections import Counter, defaultdict
 from types import SimpleNamespace
 
 import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
+from torch._inductor.cudagraph_trees import CUDAGraphNode
 
 from feedrate.jobs.train import (
+    RECORDED_INPUTS,
     describe_computation,
     digest_weights,
     running_optimizer,
@@ -76,3 +80,18 @@ def test_a_compiled_graph_is_counted_and_a_part_of_the_weights_is_not_compared()
     after = describe_computation(trainer(), None, whole=True)
     assert after["compiled_graphs"] > before["compiled_graphs"]
     assert after["weights"]
+
+
+def test_a_cuda_graph_counts_once_torch_has_recorded_it(monkeypatch):
+    """torch counts no skip where a graph of the forward pass rules out the backward pass's."""
+    counted = defaultdict(Counter, stats=Counter(unique_graphs=1), inductor=Counter())
+    monkeypatch.setattr("torch._dynamo.utils.counters", counted)
+    assert describe_computation(trainer(), None, whole=False)["recorded_graphs"] is False
+    counted["inductor"]["cudagraph_recorded_non_static_inputs"] += 0  # one without such inputs
+    assert describe_computation(trainer(), None, whole=False)["recorded_graphs"] is True
+
+
+def test_torch_counts_what_it_records():
+    """The counter by which recorded graphs are known, where torch records one."""
+    recording = inspect.getsource(CUDAGraphNode.__init__)
+    assert f'counters["inductor"]["{RECORDED_INPUTS}"] +=' in recording

@@ -27,7 +27,7 @@ def found(train=None, hpu=None, kind="cpu", **ran):
         ({"optimizer": "adamw_torch_loop"}, {"optimizer": "AdamW foreach"}),
         ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW"}),
         ({"execution": "compiled"}, {}),
-        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "unrecorded_graphs": 2}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 2, "recorded_graphs": False}),
     ],
 )
 def test_another_path_than_asked_for_fails(asked, ran):
@@ -42,7 +42,8 @@ def test_another_path_than_asked_for_fails(asked, ran):
         ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW8bit"}),
         ({"optimizer": "adamw_torch"}, {"optimizer": "AdamW foreach"}),
         ({"execution": "compiled"}, {"compiled_graphs": 1}),
-        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "unrecorded_graphs": 1}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "recorded_graphs": True}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1}),
     ],
 )
 def test_what_was_asked_for_passes(asked, ran):

@@ -149,7 +149,7 @@ class Computation(Event, frozen=True, kw_only=True, tag="computation"):
     precision: str | None = None
     optimizer: str = ""
     compiled_graphs: int = 0
-    unrecorded_graphs: int = 0
+    recorded_graphs: bool | None = None
     weights: str = ""
 
 
