@@ -10,13 +10,8 @@ from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
 from torch._inductor.cudagraph_trees import CUDAGraphNode
 
-from feedrate.jobs.train import (
-    RECORDED_INPUTS,
-    describe_computation,
-    digest_weights,
-    running_optimizer,
-    running_precision,
-)
+from feedrate.jobs.computation import RECORDED_INPUTS
+from feedrate.jobs.train import describe_computation, digest_weights, running_optimizer
 
 
 def trainer(model=None, mixed="no", **options):
@@ -24,6 +19,10 @@ def trainer(model=None, mixed="no", **options):
     optimizer = torch.optim.AdamW(model.parameters(), **options)
     accelerator = SimpleNamespace(mixed_precision=mixed)
     return SimpleNamespace(model=model, optimizer=optimizer, accelerator=accelerator)
+
+
+def precision_of(made, single):
+    return describe_computation(made, single, whole=False)["precision"]
 
 
 class Float8Linear(torch.nn.Linear):
@@ -41,10 +40,10 @@ class Float8Linear(torch.nn.Linear):
     ],
 )
 def test_the_precision_is_that_of_layers_weights_and_accelerator(made, precision):
-    assert running_precision(made, "ieee") == precision
+    assert precision_of(made, "ieee") == precision
     rounded = "tf32" if precision == "fp32" else precision
-    assert running_precision(made, "tf32") == rounded
-    assert running_precision(made, "ieee+tf32") == precision, "half done is not done"
+    assert precision_of(made, "tf32") == rounded
+    assert precision_of(made, "ieee+tf32") == precision, "half done is not done"
 
 
 @pytest.mark.parametrize(
