@@ -168,8 +168,8 @@ def time_passes(
         log.write(step)
         inside += [] if step.warmup else [step]
     open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
-    log.write(machine_now(device, log.rank))
     log.write(window_of(inside, wall_s, open_s - wall_s, device))
+    log.write(machine_now(device, log.rank))
 
 
 @torch.inference_mode()
