@@ -1,18 +1,17 @@
 """What the `computation` event says is read from the model and the optimizer, not from settings."""
 
+import inspect
+from collections import Counter, defaultdict
 from types import SimpleNamespace
 
 import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
+from torch._inductor.cudagraph_trees import CUDAGraphNode
 
-from feedrate.jobs.train import (
-    describe_computation,
-    digest_weights,
-    running_optimizer,
-    running_precision,
-)
+from feedrate.jobs.computation import RECORDED_INPUTS
+from feedrate.jobs.train import describe_computation, digest_weights, running_optimizer
 
 
 def trainer(model=None, mixed="no", **options):
@@ -20,6 +19,10 @@ def trainer(model=None, mixed="no", **options):
     optimizer = torch.optim.AdamW(model.parameters(), **options)
     accelerator = SimpleNamespace(mixed_precision=mixed)
     return SimpleNamespace(model=model, optimizer=optimizer, accelerator=accelerator)
+
+
+def precision_of(made, single):
+    return describe_computation(made, single, whole=False)["precision"]
 
 
 class Float8Linear(torch.nn.Linear):
@@ -37,10 +40,10 @@ class Float8Linear(torch.nn.Linear):
     ],
 )
 def test_the_precision_is_that_of_layers_weights_and_accelerator(made, precision):
-    assert running_precision(made, "ieee") == precision
+    assert precision_of(made, "ieee") == precision
     rounded = "tf32" if precision == "fp32" else precision
-    assert running_precision(made, "tf32") == rounded
-    assert running_precision(made, "ieee+tf32") == precision, "half done is not done"
+    assert precision_of(made, "tf32") == rounded
+    assert precision_of(made, "ieee+tf32") == precision, "half done is not done"
 
 
 @pytest.mark.parametrize(
@@ -76,3 +79,18 @@ def test_a_compiled_graph_is_counted_and_a_part_of_the_weights_is_not_compared()
     after = describe_computation(trainer(), None, whole=True)
     assert after["compiled_graphs"] > before["compiled_graphs"]
     assert after["weights"]
+
+
+def test_a_cuda_graph_counts_once_torch_has_recorded_it(monkeypatch):
+    """torch counts no skip where a graph of the forward pass rules out the backward pass's."""
+    counted = defaultdict(Counter, stats=Counter(unique_graphs=1), inductor=Counter())
+    monkeypatch.setattr("torch._dynamo.utils.counters", counted)
+    assert describe_computation(trainer(), None, whole=False)["recorded_graphs"] is False
+    counted["inductor"]["cudagraph_recorded_non_static_inputs"] += 0  # one without such inputs
+    assert describe_computation(trainer(), None, whole=False)["recorded_graphs"] is True
+
+
+def test_torch_counts_what_it_records():
+    """The counter by which recorded graphs are known, where torch records one."""
+    recording = inspect.getsource(CUDAGraphNode.__init__)
+    assert f'counters["inductor"]["{RECORDED_INPUTS}"] +=' in recording

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,29 @@ def test_half_precision_answers_in_finite_numbers(infer, model, precision):
     events = infer(model=model, precision=precision, preprocessing="in", loader={"decode": "host"})
     assert [step["finite"] for step in events.named("step")] == [True] * STEPS
     assert events.one("model")["precision"] == precision
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16_full"])
+def test_the_precision_that_ran_is_reported(infer, monkeypatch, precision):
+    monkeypatch.setattr(cpu.DeviceAdapter, "fp32", lambda _: "ieee")
+    events = infer(precision=precision)
+    assert events.one("computation")["precision"] == precision
+    assert events.one("strategy")["fp32"] == "ieee"
+
+
+def test_an_autocast_that_does_nothing_is_seen(infer, monkeypatch):
+    monkeypatch.setattr(cpu.DeviceAdapter, "autocast", lambda *_: nullcontext())
+    assert infer(precision="bf16").one("computation")["precision"] == "fp32"
+
+
+def test_graphs_that_torch_compiled_are_counted(infer, monkeypatch):
+    original = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model, mode: original(model, backend="eager"))
+    eager, compiled = (
+        infer(model="clip", execution=mode).named("computation")[-1]["compiled_graphs"]
+        for mode in ("eager", "compiled")
+    )
+    assert compiled > eager
 
 
 def test_what_this_very_device_cannot_do_is_refused(infer, monkeypatch):

@@ -200,7 +200,7 @@ def test_events_wait_for_losses_that_are_not_there_yet_and_keep_their_order(cloc
         look(step, meter)
     assert seen[:5] == [1, 1, 1, 1, 3]  # step 1 closes the warm-up, which waits
     assert [e["loss"] for e in log.named("step")] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert log.events[-1]["event"] == "window"
+    assert [e["event"] for e in log.events[-2:]] == ["window", "machine"]
 
 
 def test_losses_that_stay_on_the_device_are_read_where_the_loop_reads_its_own(clock):
@@ -268,3 +268,6 @@ def test_the_machine_is_read_at_both_ends_of_the_window_and_outside_of_it(monkey
     start, end = log.named("machine")
     assert start["device"] == {"clock_mhz": 1980}
     assert end["host"].keys() == start["host"].keys()
+    assert log.events[-2:] == [window, end], (
+        "who times the window from outside waits for no reading"
+    )

@@ -67,6 +67,18 @@ def sleeping_trainer(folder, *, metered=True, **protocol):
     )
 
 
+def test_what_workers_are_sent_stays_on_the_host(tiny_prepared, tmp_path):
+    """A worker that is not forked gets a copy of the dataset, without tensors on a GPU."""
+    spec = make_spec()
+    built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
+    dataset = make_dataset(spec, tiny_prepared, built, "train")
+    trainer = make_trainer(spec, adapter("cpu"), tmp_path, None, model=built.model, dataset=dataset)
+    batch = {"pixel_values": torch.zeros(1, 3, 2, 2, dtype=torch.uint8, device="meta")}
+    assert trainer.finish(batch)["pixel_values"].device.type == "meta"
+    held = [value.device.type for value in vars(dataset.finish).values()]
+    assert set(held) == {"cpu"}
+
+
 def test_a_bursty_loader_is_measured_as_by_a_stopwatch(tmp_path):
     trainer, stopwatch = sleeping_trainer(tmp_path, steps=45, warmup_steps=5), Stopwatch()
     trainer.add_callback(stopwatch)

@@ -3,6 +3,7 @@
 import pytest
 
 from feedrate.jobs.events import Computation, RankEvents
+from feedrate.results.checks import ONLY_OF
 from feedrate.results.conformity import Evidence, computation, equal_weights
 from feedrate.results.params import DeviceFacts
 from tiny_spec import tiny_spec
@@ -27,7 +28,7 @@ def found(train=None, hpu=None, kind="cpu", **ran):
         ({"optimizer": "adamw_torch_loop"}, {"optimizer": "AdamW foreach"}),
         ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW"}),
         ({"execution": "compiled"}, {}),
-        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "unrecorded_graphs": 2}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 2, "recorded_graphs": False}),
     ],
 )
 def test_another_path_than_asked_for_fails(asked, ran):
@@ -42,7 +43,8 @@ def test_another_path_than_asked_for_fails(asked, ran):
         ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW8bit"}),
         ({"optimizer": "adamw_torch"}, {"optimizer": "AdamW foreach"}),
         ({"execution": "compiled"}, {"compiled_graphs": 1}),
-        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "unrecorded_graphs": 1}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "recorded_graphs": True}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1}),
     ],
 )
 def test_what_was_asked_for_passes(asked, ran):
@@ -53,6 +55,23 @@ def test_on_gaudi_the_mode_says_whether_torch_compiles():
     assert not found(hpu={"mode": "compile"}, kind="hpu")[0]
     assert found(hpu={"mode": "compile"}, kind="hpu", compiled_graphs=1)[0]
     assert found(hpu={"mode": "compile"}, kind="cpu")[0], "other kinds ignore it"
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran", "valid"),
+    [
+        ({"precision": "bf16"}, {"precision": "bf16"}, True),
+        ({"precision": "bf16"}, {}, False),
+        ({"execution": "compiled"}, {"compiled_graphs": 1}, True),
+        ({"execution": "compiled"}, {}, False),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "recorded_graphs": False}, False),
+        ({"optimizer": "adamw_torch_fused"}, {}, True),
+    ],
+)
+def test_inference_is_held_to_the_same_without_an_optimizer(asked, ran, valid):
+    spec = tiny_spec(task="inference", train=asked)
+    assert computation(evidence(spec, **{"optimizer": "", **ran}))[0] == valid
+    assert not {"computation", "fp32"} & ONLY_OF.keys()
 
 
 def test_runs_of_earlier_versions_did_not_report_it():

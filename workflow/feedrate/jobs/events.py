@@ -144,12 +144,12 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
 
 
 class Computation(Event, frozen=True, kw_only=True, tag="computation"):
-    """The computation of the steps, read from the Trainer after the last of them."""
+    """The computation of the steps, read after the last of them."""
 
     precision: str | None = None
     optimizer: str = ""
     compiled_graphs: int = 0
-    unrecorded_graphs: int = 0
+    recorded_graphs: bool | None = None
     weights: str = ""
 
 

@@ -20,6 +20,7 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.blocks import EndlessBatches
+from feedrate.jobs.computation import running_graphs, running_precision
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
 from feedrate.jobs.meter import machine_now, window_of
@@ -69,6 +70,7 @@ def run_job(
     wait_for_ranks(rank, world_size)
     with compiling_anew(run):
         time_passes(spec, device, log, model, answers, requests)
+    write_computation(log, spec, device, model)
 
 
 def make_requests(
@@ -95,6 +97,17 @@ def make_requests(
     ready = cycle([prepare() for _ in range(READY)])
     device.synchronize()  # their preparation is not part of a pass
     return partial(next, ready)
+
+
+def write_computation(log: EventLog, spec: RunSpec, device: Adapter, model: Any) -> None:
+    """Write how the passes were computed, once torch.compile has seen them all."""
+    kind, single, mixed = device.device.type, device.fp32(), "no"
+    with device.autocast(spec.settings.train.precision):
+        if torch.is_autocast_enabled(kind):
+            mixed = "bf16" if torch.get_autocast_dtype(kind) == torch.bfloat16 else "fp16"
+    log.write(events.Strategy(rank=log.rank, name="none", fp32=single))
+    precision = running_precision(model, mixed, single)
+    log.write(events.Computation(rank=log.rank, precision=precision, **running_graphs()))
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
@@ -155,8 +168,8 @@ def time_passes(
         log.write(step)
         inside += [] if step.warmup else [step]
     open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
-    log.write(machine_now(device, log.rank))
     log.write(window_of(inside, wall_s, open_s - wall_s, device))
+    log.write(machine_now(device, log.rank))
 
 
 @torch.inference_mode()

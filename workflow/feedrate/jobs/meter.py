@@ -128,10 +128,11 @@ class Meter:
             self._energy.end_step(now_s)
             if closes:
                 self._energy.stop()
-                self._log.write(machine_now(self._adapter, self._log.rank))
                 paused_s, used_j = self._window_paused_s, self._energy.total_j
                 wall_s = now_s - self._window_s - paused_s
                 self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, used_j))
+                # After the window, whose event ends it for those who time it from outside.
+                self._log.write(machine_now(self._adapter, self._log.rank))
                 self._window_s = None
         if opens:
             self._window_s, self._window_paused_s = now_s, 0.0

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
+from feedrate.jobs.computation import running_graphs, running_precision
 from feedrate.jobs.evaluation import SPLITS, evaluate
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
@@ -152,26 +152,14 @@ def trainer_library(trainer: type[Any]) -> str:
 
 def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> dict[str, Any]:
     """The keys of the `computation` event; `whole`: this rank holds all weights."""
-    counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    by = trainer.accelerator
+    mixed = "fp8" if getattr(by, "fp8_enabled", False) else str(by.mixed_precision)
     return {
-        "precision": running_precision(trainer, single),
+        "precision": running_precision(trainer.model, mixed, single),
         "optimizer": running_optimizer(trainer.optimizer),
-        "compiled_graphs": counted["stats"]["unique_graphs"] if counted else 0,
-        "unrecorded_graphs": counted["inductor"]["cudagraph_skips"] if counted else 0,
+        **running_graphs(),
         "weights": digest_weights(trainer.model) if whole else "",
     }
-
-
-def running_precision(trainer: Any, single: str | None) -> str:
-    """The precision in the words of `train.precision`; `single`: how the device computes fp32."""
-    float8 = any(type(module).__name__ == "Float8Linear" for module in trainer.model.modules())
-    if float8 or getattr(trainer.accelerator, "fp8_enabled", False):
-        return "fp8"
-    weights = next(p.dtype for p in trainer.model.parameters() if p.is_floating_point())
-    halves = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
-    mixed = str(trainer.accelerator.mixed_precision)
-    unmixed = "tf32" if single == "tf32" else "fp32"
-    return halves.get(weights) or (unmixed if mixed == "no" else mixed)
 
 
 def running_optimizer(optimizer: Any) -> str:

@@ -1,5 +1,6 @@
 """The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added."""
 
+import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -64,7 +65,8 @@ def make_trainer(
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
     kind.fills, kind.numbered = loader.last_batch == "fill", bool(dataset.augmentation)
     kind.path = open_path(adapter, loader, held=HELD_BATCHES + train.gradient_accumulation)
-    kind.finish = staticmethod(dataset.finish)
+    # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
+    kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []
     # The meter comes last: it begins when trackers have begun.
     callbacks = [*trackers, *([MeterCallback(meter)] if meter else [])]

@@ -133,7 +133,7 @@ ONLY_IF_FAILED = {
     "logs_unchanged": "Listed only if it fails: logs changed after the record was made from them.",
 }
 """Checks that `assemble` makes."""
-_TRAINING = "loss_finite", "updates_made", "strategy", "computation", "equal_weights", "fp32"
+_TRAINING = "loss_finite", "updates_made", "strategy", "equal_weights"
 ONLY_OF: dict[str, Task] = {**dict.fromkeys(_TRAINING, "training"), "answers_finite": "inference"}
 """Checks of one task alone: forward passes have no loss, and their ranks exchange nothing."""
 

@@ -154,24 +154,25 @@ WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
 
 
 def computation(e: Evidence) -> Judgement:
-    """In training: precision, optimizer and compilation were those that were asked for."""
+    """Precision, compilation and, in training, optimizer were those that were asked for."""
     train, ran = e.spec.settings.train, e.first.computation
     if ran is None:
         return True, "The run reported nothing of its precision and optimizer."
     if ran.precision != train.precision:
         return False, f"precision: {train.precision} was asked for, {ran.precision} was run."
     way = train.optimizer.rpartition("_")[2]
-    if way in WAYS and not ran.optimizer.endswith(way):
+    trains = e.spec.task == "training"
+    if trains and way in WAYS and not ran.optimizer.endswith(way):
         return False, f"optimizer: {train.optimizer} was asked for, {ran.optimizer} was run."
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
     mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
     if mode.startswith("compile") or mode == "cuda_graphs":
         if not ran.compiled_graphs:
             return False, f"{mode} was asked for, and torch.compile compiled nothing."
-        # Forward and backward pass of a graph are recorded one by one.
-        if mode == "cuda_graphs" and ran.unrecorded_graphs >= 2 * ran.compiled_graphs:
+        if mode == "cuda_graphs" and ran.recorded_graphs is False:
             return False, "CUDA graphs were asked for, and none was recorded."
-    return True, f"Steps were computed in {ran.precision} with {ran.optimizer}, as asked for."
+    by = f" with {ran.optimizer}" if trains else ""
+    return True, f"Steps were computed in {ran.precision}{by}, as asked for."
 
 
 def equal_weights(e: Evidence) -> Judgement:
@@ -186,8 +187,7 @@ def equal_weights(e: Evidence) -> Judgement:
 
 
 def fp32(e: Evidence) -> Judgement:
-    """In training: fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else
-    without it."""
+    """Fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else without it."""
     asked = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
     used = e.first.strategy.fp32 if e.first.strategy else None
     if used not in (None, asked):

@@ -41,6 +41,9 @@ class DeviceAdapter(Adapter):
 
         super().__init__(local_rank, local_ranks)
         self.device = torch.device("cpu")
+        if torch._C._get_accelerator().type != "cpu":
+            # A build for GPUs names them even where the job uses none, and FSDP would shard there.
+            torch._C._get_accelerator = lambda check=False: torch.device("cpu")  # noqa: ARG005
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:

@@ -35,6 +35,11 @@ class CpuAutocast(torch.autocast):
         super().__init__("cpu" if device_type == "hpu" else device_type, *args, **kwargs)
 
 
+def of_cpu(told: Any) -> Any:
+    """A function that tells how a type of device casts: of `hpu`, what it tells of the CPU."""
+    return lambda *kinds: told(*("cpu" if kind == "hpu" else kind for kind in kinds))
+
+
 _init = DistributedDataParallel.__init__
 
 
