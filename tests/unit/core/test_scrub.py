@@ -36,6 +36,23 @@ def test_secrets_are_hidden(text, secret):
     assert hide_secrets(hidden) == hidden
 
 
+FORMS = [text for text, secret in HIDDEN.items() if text.startswith(secret)]
+FORMS += ["bearer abcdefghijklmnop.qrst", "basic abcdefghijklmnopqrst", "login me password 01234567"]
+
+
+@pytest.mark.parametrize("text", FORMS)
+@pytest.mark.parametrize("before", ["\\n", "\\t", "\x1b[1m", "\\u001b[0;32m", "model_", "hf_oauth_"])
+def test_secrets_are_hidden_after_escapes_colours_and_underscores(before, text):
+    hidden = hide_secrets(f"x {before}{text} y")
+    assert text[:-3] not in hidden
+    assert hidden.startswith(f"x {before}")
+
+
+def test_words_that_end_like_the_start_of_a_secret_stay():
+    text = "task-abcdefghijklmnopqrstuv xhf_AbCdEfGhIjKlMnOpQr 0ghp_0123456789abcdefABCD"
+    assert hide_secrets(text) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,24 +13,27 @@ SECRET = "(token)"
 """The text that replaces a secret."""
 NOBODY = frozenset({"", "root", "localhost", "nobody"})
 
+_EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[\d;\[]m))"
+"""Where a secret begins: not within a word, but after an escape of JSON or a terminal's colour."""
 _KEY = "-----BEGIN [A-Z ]*PRIVATE KEY-----"
 _TOKENS = {
-    "hf_": r"\bhf_[A-Za-z0-9]{16,}",  # Hugging Face
-    "gh": r"\bgh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
-    "github_pat": r"\bgithub_pat_\w{22,}",
-    "glpat": r"\bglpat-[\w-]{20,}",  # GitLab
-    "akia": r"\bAKIA[0-9A-Z]{16}\b",  # AWS
-    "asia": r"\bASIA[0-9A-Z]{16}\b",
-    "wandb_v": r"\bwandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
-    "sk-": r"\bsk-[\w-]{20,}",  # OpenAI, Anthropic
-    "xox": r"\bxox[abeprs]-[\w-]{10,}",  # Slack
-    "aiza": r"\bAIza[\w-]{35}",  # Google
-    "eyj": r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
-    # Private keys: whole, or cut off after some lines.
-    "private key": rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
-    rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*",
+    "hf_": r"hf_[A-Za-z0-9]{16,}",  # Hugging Face
+    "gh": r"gh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
+    "github_pat": r"github_pat_\w{22,}",
+    "glpat": r"glpat-[\w-]{20,}",  # GitLab
+    "akia": r"AKIA[0-9A-Z]{16}(?![A-Za-z0-9])",  # AWS
+    "asia": r"ASIA[0-9A-Z]{16}(?![A-Za-z0-9])",
+    "wandb_v": r"wandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
+    "sk-": r"sk-[\w-]{20,}",  # OpenAI, Anthropic
+    "xox": r"xox[abeprs]-[\w-]{10,}",  # Slack
+    "aiza": r"AIza[\w-]{35}",  # Google
+    "eyj": r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
 }
 """Forms of secrets, each with a part in small letters without which a text has none."""
+_PRIVATE_KEY = (  # whole, or cut off after some lines
+    rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
+    rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*"
+)
 _VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<|=|require\()[^\s\"'\\,;)}&]{8,}"
 _BEFORE = {
     **{name: rf"((?i:{name}){_VALUE}" for name in ("secret", "passwd", "password", "auth_token")},
@@ -38,13 +41,14 @@ _BEFORE = {
     "key": rf"((?:(?i:api_?key|access_?key)|_KEY){_VALUE}",
     "token": rf"(TOKEN{_VALUE}",
     "_pat": rf"(_PAT{_VALUE}",
-    "bearer": r"(\b(?i:bearer)\s+)[\w.~+/-]{16,}=*",
-    "basic": r"(\b(?i:basic)\s+)[\w.~+/-]{16,}=*",
-    "login": r"(\blogin\s+\S+\s+password\s+)\S+",  # ~/.netrc
+    "bearer": rf"({_EDGE}(?i:bearer)\s+)[\w.~+/-]{{16,}}=*",
+    "basic": rf"({_EDGE}(?i:basic)\s+)[\w.~+/-]{{16,}}=*",
+    "login": rf"({_EDGE}login\s+\S+\s+password\s+)\S+",  # ~/.netrc
     "://": r"(\w://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
 }
 """What precedes secrets without a form of their own; the group is kept."""
-_PATTERNS = [(part, re.compile(form), SECRET) for part, form in _TOKENS.items()]
+_PATTERNS = [(part, re.compile(_EDGE + form), SECRET) for part, form in _TOKENS.items()]
+_PATTERNS.append(("private key", re.compile(_PRIVATE_KEY), SECRET))
 _PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
 _HOST = re.compile(r'"host": ?"([^"\\]+)"')
