@@ -295,6 +295,15 @@ def test_a_log_that_changed_after_its_record_is_not_cleaned(again, capsys):
     assert not Path("new.zip").exists()
 
 
+def test_events_that_would_be_no_json_without_their_secrets_are_refused(again, capsys):
+    events = again / RUN / "events.rank1.jsonl"
+    ends = [f"-----{end} RSA PRIVATE KEY-----" for end in ("BEGIN", "END")]
+    events.write_text("".join(f"{json.dumps({'message': end})}\n" for end in ends))
+    assert entry.main(["archive", "--out", "new.zip"]) == 1
+    assert capsys.readouterr().err.startswith(f"feedrate: {RUN}/events.rank1.jsonl: without")
+    assert not Path("new.zip").exists()
+
+
 def test_a_result_that_is_not_in_the_archive_is_told(archived, tmp_path, monkeypatch, capsys):
     name = "results/claims.csv"
     fewer = with_checksums(archived, tmp_path / "fewer.zip", {})

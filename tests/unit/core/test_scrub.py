@@ -37,11 +37,17 @@ def test_secrets_are_hidden(text, secret):
 
 
 FORMS = [text for text, secret in HIDDEN.items() if text.startswith(secret)]
-FORMS += ["bearer abcdefghijklmnop.qrst", "basic abcdefghijklmnopqrst", "login me password 01234567"]
+FORMS += [
+    "bearer abcdefghijklmnop.qrst",
+    "basic abcdefghijklmnopqrst",
+    "login me password 01234567",
+]
 
 
 @pytest.mark.parametrize("text", FORMS)
-@pytest.mark.parametrize("before", ["\\n", "\\t", "\x1b[1m", "\\u001b[0;32m", "model_", "hf_oauth_"])
+@pytest.mark.parametrize(
+    "before", ["\\n", "\\t", "\x1b[1m", "\\u001b[0;32m", "model_", "hf_oauth_"]
+)
 def test_secrets_are_hidden_after_escapes_colours_and_underscores(before, text):
     hidden = hide_secrets(f"x {before}{text} y")
     assert text[:-3] not in hidden
@@ -72,6 +78,9 @@ def test_json_stays_json():
     hidden = json.loads(hide_secrets(json.dumps(value)))
     assert hidden["args"]["hub_token"] == SECRET
     assert hidden["args"]["x"] == [1]
+    netrc = {"message": "login me password 0123456789abcdef", "x": [1]}
+    assert json.loads(hide_secrets(json.dumps(netrc)))["x"] == [1]
+    assert json.loads(hide_secrets(json.dumps(netrc | {"y": "login a password b"})))["x"] == [1]
 
 
 def test_names_are_replaced_as_words():

@@ -9,6 +9,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from importlib.metadata import distributions
 from pathlib import Path
@@ -92,7 +93,7 @@ class Campaign:
         is made again from the cleaned ones; also if the last call merged other studies."""
         whole = json.dumps(msgspec.to_builtins(self._project), indent=1)
         with tempfile.TemporaryDirectory(prefix="feedrate-") as name:
-            folder, project = Path(name), self._clean(whole)
+            folder, project = Path(name), self._cleaned(PROJECT, whole)
             for path in self._paths:
                 self._copy(path, folder)
             if self.changed or self.left_out or self._are_of_others():
@@ -112,7 +113,7 @@ class Campaign:
         content = path.read_bytes()
         packed = path.suffix == ".gz"
         text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
-        clean = self._clean(text)
+        clean = self._cleaned(str(path).removesuffix(".gz"), text)
         if clean != text:
             why = "is not text" if "\0" in text and path.suffix != ".parquet" else ""
             if str(path) == paths.LEDGER:
@@ -126,6 +127,13 @@ class Campaign:
         target = folder / self._clean(str(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+
+    def _cleaned(self, name: str, text: str) -> str:
+        """A file's text without secrets. Raises ExpectedError if less of it is then JSON."""
+        clean = self._clean(text)
+        if clean != text and _documents(name, clean) < _documents(name, text):
+            raise ExpectedError(f"{self._clean(name)}: without its secrets it would not be JSON")
+        return clean
 
     def _are_of_others(self) -> bool:
         """Whether the merged results are those of another selection of studies."""
@@ -180,6 +188,17 @@ class Campaign:
         software["softwareVersion"] = f"{__version__} {read_commit()}".strip()
         licence = {"@id": license_id, "@type": "CreativeWork", "name": license_}
         return root, [software, licence]
+
+
+def _documents(name: str, text: str) -> int:
+    """How many documents of a JSON file can be read, or lines of a .jsonl; of others 0."""
+    found = 0
+    if name.endswith((".json", ".jsonl")):
+        for part in text.split("\n") if name.endswith("l") else [text]:
+            with suppress(ValueError, RecursionError):
+                json.loads(part)
+                found += 1
+    return found
 
 
 def words() -> set[str]:

@@ -43,7 +43,7 @@ _BEFORE = {
     "_pat": rf"(_PAT{_VALUE}",
     "bearer": rf"({_EDGE}(?i:bearer)\s+)[\w.~+/-]{{16,}}=*",
     "basic": rf"({_EDGE}(?i:basic)\s+)[\w.~+/-]{{16,}}=*",
-    "login": rf"({_EDGE}login\s+\S+\s+password\s+)\S+",  # ~/.netrc
+    "login": rf"({_EDGE}login\s+\S+\s+password\s+)[^\s\"'\\,}}]+",  # ~/.netrc
     "://": r"(\w://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
 }
 """What precedes secrets without a form of their own; the group is kept."""
