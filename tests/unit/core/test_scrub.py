@@ -100,6 +100,14 @@ def test_a_name_that_is_a_word_of_the_results_is_refused():
         Scrubber(["cpu"], [], ["cpu", "study"])
 
 
+def test_a_secret_that_is_a_word_of_the_results_is_refused(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://me:training@host")
+    with pytest.raises(ExpectedError, match="variable http_proxy is also a word") as raised:
+        Scrubber(words=["cpu", "training"])
+    assert "training" not in str(raised.value)
+    assert Scrubber(words=["cpu"])("http://me:training@host") == f"http://{SECRET}@host"
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -86,7 +86,7 @@ class Campaign:
         self._project = project
         self._runs = {key: paths.run_dir(*key) for key in plan.runs}
         self._paths = sorted(set(self._files()))
-        self._clean = self._scrubber() if scrub else Scrubber()
+        self._clean = self._scrubber(scrub)
 
     def write(self, out: Path, license_: str) -> None:
         """Write the archive. If texts are replaced in any file, all that is derived from the runs
@@ -151,12 +151,15 @@ class Campaign:
                 if not (log := run / name).is_file() or digest_file(log) != digest:
                     raise ExpectedError(f"{log} has changed since its record was made")
 
-    def _scrubber(self) -> Scrubber:
+    def _scrubber(self, scrub: bool) -> Scrubber:
+        known = {*words(), *(word for key in self._runs for word in key[:2])}
+        if not scrub:
+            return Scrubber(words=known)
         hosts, users = {platform.node(), platform.node().partition(".")[0]}, {getpass.getuser()}
         for path in self._paths:
             found = names_in(path.read_bytes().decode("utf-8", errors="ignore"))
             hosts, users = hosts | found[0], users | found[1]
-        return Scrubber(hosts, users, {*words(), *(word for key in self._runs for word in key[:2])})
+        return Scrubber(hosts, users, known)
 
     def _files(self) -> Iterator[Path]:
         of_studies = (f"{paths.RESULTS}/{s}/{p}" for s in self._project.studies for p in OF_STUDY)

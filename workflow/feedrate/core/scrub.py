@@ -77,13 +77,18 @@ class Scrubber:
         self, hosts: Iterable[str] = (), users: Iterable[str] = (), words: Iterable[str] = ()
     ) -> None:
         """Names to replace; none: secrets only. `words` are those that must stay, such as names of
-        devices and keys. Raises ExpectedError if a name is one of them."""
-        self._mask = Masker()
+        devices and keys. Raises ExpectedError if a name or a secret is one of them."""
+        self._mask, words = Masker(), set(words)
         self._instead: dict[str, str] = {}
         for kind, names in (("host", hosts), ("user", users)):
             for number, name in enumerate(sorted(set(names) - NOBODY), start=1):
                 self._instead.setdefault(name, f"{kind}{number}")
-        if taken := sorted(self._instead.keys() & set(words)):
+        if known := sorted(self._mask.everywhere.keys() & words):
+            raise ExpectedError(
+                f"the secret in the variable {self._mask.everywhere[known[0]]} is also a word of "
+                "the results: replacing it would change them; unset the variable"
+            )
+        if taken := sorted(self._instead.keys() & words):
             raise ExpectedError(
                 f"--scrub: the name {taken[0]!r} of a host or user is also a word of the results: "
                 "replacing it would change them"
