@@ -24,9 +24,12 @@ _TOKENS = {
     "akia": r"AKIA[0-9A-Z]{16}(?![A-Za-z0-9])",  # AWS
     "asia": r"ASIA[0-9A-Z]{16}(?![A-Za-z0-9])",
     "wandb_v": r"wandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
-    "sk-": r"sk-[\w-]{20,}",  # OpenAI, Anthropic
+    "sk-": r"sk-(?=[\w-]*[A-Za-z0-9]{16})[\w-]{20,}",  # OpenAI, Anthropic; no names of words
     "xox": r"xox[abeprs]-[\w-]{10,}",  # Slack
     "aiza": r"AIza[\w-]{35}",  # Google
+    "ya29.": r"ya29\.[\w-]{20,}",
+    "nvapi-": r"nvapi-[\w-]{20,}",  # NVIDIA
+    "pypi-": r"pypi-[\w-]{40,}",
     "eyj": r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
 }
 """Forms of secrets, each with a part in small letters without which a text has none."""
@@ -34,22 +37,33 @@ _PRIVATE_KEY = (  # whole, or cut off after some lines
     rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
     rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*"
 )
-_VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<|=|require\()[^\s\"'\\,;)}&]{8,}"
-_BEFORE = {
-    **{name: rf"((?i:{name}){_VALUE}" for name in ("secret", "passwd", "password", "auth_token")},
-    **{name: rf"((?i:{name}){_VALUE}" for name in ("access_token", "hub_token", "write_token")},
-    "key": rf"((?:(?i:api_?key|access_?key)|_KEY){_VALUE}",
-    "token": rf"(TOKEN{_VALUE}",
-    "_pat": rf"(_PAT{_VALUE}",
-    "bearer": rf"({_EDGE}(?i:bearer)\s+)[\w.~+/-]{{16,}}=*",
-    "basic": rf"({_EDGE}(?i:basic)\s+)[\w.~+/-]{{16,}}=*",
-    "login": rf"({_EDGE}login\s+\S+\s+password\s+)[^\s\"'\\,}}]+",  # ~/.netrc
-    "://": r"(\w://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
-}
+_IS = r"\\?[\"']?\s*[=:]\s*\\?[\"']?"
+_NO_SECRET = r"(?!\(token\)|[<=\[]|(?i:require|optional|undefined))"
+_TEXT = rf"{_NO_SECRET}[^\s\"'\\,;)}}&]{{8,}}"
+_MIXED = rf"(?=[^\s\"'\\,;)}}&]*\d){_TEXT}"
+_LONG = rf"(?=[\w.~+/%-]*[A-Za-z])(?=[\w.~+/%-]*\d){_NO_SECRET}[\w.~+/%-]{{16,}}=*"
+"""Values: any text; one with a digit, or a long one, after names that others share."""
+_WORDS = ("secret", "passwd", "password", "auth_token", "access_token", "hub_token", "write_token")
+_OPTION = "token|password|passwd|secret|api[_-]?key"
+_BEFORE = (
+    *((name, rf"((?i:{name}){_IS}){_TEXT}") for name in _WORDS),
+    ("key", rf"((?i:(?:api|access|account|secret)[_-]?key){_IS}){_TEXT}"),
+    ("_key", rf"(_KEY{_IS}){_MIXED}"),
+    ("token", rf"(TOKEN{_IS}){_TEXT}"),
+    ("token", rf"((?i:token){_IS}){_LONG}"),
+    ("_pat", rf"(_PAT{_IS}){_TEXT}"),
+    ("--", rf"(--[\w-]*(?i:{_OPTION})(?:[\s=]+|[\"'],\s*[\"'])){_MIXED}"),
+    ("sig", r"((?i:-signature|[?&;]sig(?:nature)?)=)[\w.~+/%-]{20,}=*"),  # signed addresses
+    ("bearer", rf"({_EDGE}(?i:bearer)\s+)[\w.~+/-]{{16,}}=*"),
+    ("basic", rf"({_EDGE}(?i:basic)\s+)[\w.~+/-]{{16,}}=*"),
+    ("authorization", r"((?i:authorization)\W{1,6}(?i:token)\s+)[\w.~+/-]{16,}=*"),
+    ("login", rf"({_EDGE}login\s+\S+\s+password\s+)[^\s\"'\\,}}]+"),  # ~/.netrc
+    ("://", r"(\w://)(?:[^\s/@:\"'?#]*:[^\s/@\"'?#]+|[^\s/@:\"'?#\\]{20,})(?=@(?!sha\d))"),
+)
 """What precedes secrets without a form of their own; the group is kept."""
 _PATTERNS = [(part, re.compile(_EDGE + form), SECRET) for part, form in _TOKENS.items()]
 _PATTERNS.append(("private key", re.compile(_PRIVATE_KEY), SECRET))
-_PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
+_PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE]
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
 _HOST = re.compile(r'"host": ?"([^"\\]+)"')
 
