@@ -178,6 +178,19 @@ def test_missing_altered_and_extra_files_are_told(archived, tmp_path, monkeypatc
     assert "results/more.csv is extra" in told.out
 
 
+def test_what_stops_the_making_hides_no_defect(archived, tmp_path, monkeypatch, capsys):
+    changes = {"project.json": b"[" * 100_000, f"{RUN}/train.log": b"other"}
+    broken = rewrite(archived, tmp_path / "broken.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, broken)
+    assert (code, told.err) == (1, "")
+    assert f"{RUN}/train.log was altered" in told.out
+    monkeypatch.setattr("feedrate.cli.verify.make_again", lambda *_: 1 / 0)
+    broken = rewrite(archived, tmp_path / "broken2.zip", {f"{RUN}/train.log": b"other"})
+    code, told = verify(archived.parent, monkeypatch, capsys, broken)
+    assert f"{RUN}/train.log was altered" in told.out
+    assert "ZeroDivisionError" in told.out
+
+
 def test_a_record_that_its_events_do_not_give_is_told_though_checksums_fit(
     archived, tmp_path, monkeypatch, capsys
 ):
