@@ -178,6 +178,19 @@ def test_missing_altered_and_extra_files_are_told(archived, tmp_path, monkeypatc
     assert "results/more.csv is extra" in told.out
 
 
+def test_what_stops_the_making_hides_no_defect(archived, tmp_path, monkeypatch, capsys):
+    changes = {"project.json": b"[" * 100_000, f"{RUN}/train.log": b"other"}
+    broken = rewrite(archived, tmp_path / "broken.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, broken)
+    assert (code, told.err) == (1, "")
+    assert f"{RUN}/train.log was altered" in told.out
+    monkeypatch.setattr("feedrate.cli.verify.make_again", lambda *_: 1 / 0)
+    broken = rewrite(archived, tmp_path / "broken2.zip", {f"{RUN}/train.log": b"other"})
+    code, told = verify(archived.parent, monkeypatch, capsys, broken)
+    assert f"{RUN}/train.log was altered" in told.out
+    assert "ZeroDivisionError" in told.out
+
+
 def test_a_record_that_its_events_do_not_give_is_told_though_checksums_fit(
     archived, tmp_path, monkeypatch, capsys
 ):
@@ -292,6 +305,15 @@ def test_a_log_that_changed_after_its_record_is_not_cleaned(again, capsys):
     log.write_text(f"{log.read_text()}\nfrom /home/alice/pictures\n")
     assert entry.main(["archive", "--out", "new.zip", "--scrub"]) == 1
     assert f"{RUN}/train.log has changed since its record was made" in capsys.readouterr().err
+    assert not Path("new.zip").exists()
+
+
+def test_events_that_would_be_no_json_without_their_secrets_are_refused(again, capsys):
+    events = again / RUN / "events.rank1.jsonl"
+    ends = [f"-----{end} RSA PRIVATE KEY-----" for end in ("BEGIN", "END")]
+    events.write_text("".join(f"{json.dumps({'message': end})}\n" for end in ends))
+    assert entry.main(["archive", "--out", "new.zip"]) == 1
+    assert capsys.readouterr().err.startswith(f"feedrate: {RUN}/events.rank1.jsonl: without")
     assert not Path("new.zip").exists()
 
 

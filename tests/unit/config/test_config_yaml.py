@@ -50,6 +50,15 @@ def test_plain_values(read, text, value):
     assert (found, type(found)) == (value, type(value))
 
 
+BAD = ["1" * 5000, "!!int abc", "!!int ''", "!!bool abc", "!!timestamp abc", "[" * 20_000]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_value_that_no_parser_reads_is_told(read, text):
+    with pytest.raises(ConfigError, match=r"^file\.yaml"):
+        read(f"a: {text}")
+
+
 def test_keys_are_text(read):
     assert read("{16: a, true: b, 1.5: c, on: d}") == {
         "16": "a",

@@ -28,6 +28,13 @@ def test_tokens_in_the_query_of_an_address_are_masked_also_as_programs_read_them
     )
 
 
+def test_a_short_password_is_masked_in_addresses_alone():
+    mask = Masker({"http_proxy": "http://proxy:1@host", "https_proxy": "http://me:train@host"})
+    text = "train_loss 0.11, 1 step; http://proxy:1@host http://me:train@host:8080"
+    masked = f"train_loss 0.11, 1 step; http://proxy:{MASK}@host http://me:{MASK}@host:8080"
+    assert mask(text) == masked
+
+
 def test_a_token_that_begins_as_another_is_masked_whole():
     mask = Masker({"A_TOKEN": "12345678", "B_TOKEN": "1234567890"})
     assert mask("1234567890") == MASK

@@ -1,7 +1,8 @@
 """Rows of results: one for each run, and one for each cell that is not supported."""
 
+import msgspec
 import pytest
-from collected_rows import W1, W2, cells_from, rows_of, shared
+from collected_rows import W0, W1, W2, cells_from, rows_of, shared
 from record_builder import collect_study, make_record, make_spec, runs_of
 
 from feedrate.config.errors import ConfigError
@@ -77,6 +78,20 @@ def test_runs_of_other_settings_than_the_first_ok_one_are_in_no_median(tmp_path,
         assert (cell["ok_runs"], cell["invalid_runs"], cell["samples_per_s"]) == (2, 1, 11.0)
         assert rows[2]["status"] == "invalid"
         assert "repeat 2" in rows[2]["cause"]
+
+
+def test_a_cell_has_the_settings_of_its_first_run_with_a_readable_spec(tmp_path):
+    lost = make_record(None, spec=make_spec(0), status="failed", cause="spec.json is damaged")
+    lost = msgspec.structs.replace(lost, spec=None)
+    records = [lost, make_record(10.0, spec=make_spec(0, repeat=2)), *runs_of(1, [11.0])]
+    rows, settings = rows_of(tmp_path, records, unsupported=[])
+    first, second = cells_from(rows, settings)
+    assert (first["cell"], second["cell"]) == (W0, W1)
+    assert (first["world_size"], first["batch_size"], first["status"]) == (1, 4, "ok")
+    assert first["verdict"]
+    assert first["cause"] == "spec.json is damaged"
+    rows, settings = rows_of(tmp_path, [lost], unsupported=[])
+    assert [cell["world_size"] for cell in cells_from(rows, settings)] == [None]
 
 
 def test_a_factor_may_not_bear_the_name_of_a_result():

@@ -69,6 +69,15 @@ def test_links_are_refused(good, tmp_path):
         unpack(good, tmp_path / "out")
 
 
+def test_other_methods_of_packing_are_refused(good, tmp_path):
+    content = bytearray(good.read_bytes())
+    at = content.index(b"PK\x01\x02") + 10  # the method of the first file
+    content[at : at + 2] = (99).to_bytes(2, "little")
+    good.write_bytes(content)
+    with pytest.raises(ArchiveError, match="is packed by another method"):
+        unpack(good, tmp_path / "out")
+
+
 def test_a_name_given_twice_is_refused(good, tmp_path):
     with pytest.warns(UserWarning, match="Duplicate name"):
         with_entry(good, "results/a.csv", b"other")

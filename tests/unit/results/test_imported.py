@@ -192,6 +192,14 @@ def test_records_of_other_studies_are_left_out_and_those_that_failed_have_no_fig
     assert "not a record of a run" in file.note
 
 
+@pytest.mark.parametrize("levels", [None, [1], {"workers": None}, {"workers": float("nan")}])
+def test_levels_that_are_none_are_told_and_not_imported(tmp_path, levels):
+    found = imported(settings(run_folder(tmp_path / "a", levels=levels)))
+    assert found.records == []
+    (file,) = [one for one in found.files if one.file.endswith("record.json")]
+    assert "not a record of a run" in file.note
+
+
 def test_files_of_one_name_in_two_imports_are_told_apart(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -9,6 +9,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from importlib.metadata import distributions
 from pathlib import Path
@@ -86,14 +87,14 @@ class Campaign:
         self._project = project
         self._runs = {key: paths.run_dir(*key) for key in plan.runs}
         self._paths = sorted(set(self._files()))
-        self._clean = self._scrubber() if scrub else Scrubber()
+        self._clean = self._scrubber(scrub)
 
     def write(self, out: Path, license_: str) -> None:
         """Write the archive. If texts are replaced in any file, all that is derived from the runs
         is made again from the cleaned ones; also if the last call merged other studies."""
         whole = json.dumps(msgspec.to_builtins(self._project), indent=1)
         with tempfile.TemporaryDirectory(prefix="feedrate-") as name:
-            folder, project = Path(name), self._clean(whole)
+            folder, project = Path(name), self._cleaned(PROJECT, whole)
             for path in self._paths:
                 self._copy(path, folder)
             if self.changed or self.left_out or self._are_of_others():
@@ -113,7 +114,7 @@ class Campaign:
         content = path.read_bytes()
         packed = path.suffix == ".gz"
         text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
-        clean = self._clean(text)
+        clean = self._cleaned(str(path).removesuffix(".gz"), text)
         if clean != text:
             why = "is not text" if "\0" in text and path.suffix != ".parquet" else ""
             if str(path) == paths.LEDGER:
@@ -127,6 +128,13 @@ class Campaign:
         target = folder / self._clean(str(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+
+    def _cleaned(self, name: str, text: str) -> str:
+        """A file's text without secrets. Raises ExpectedError if less of it is then JSON."""
+        clean = self._clean(text)
+        if clean != text and _documents(name, clean) < _documents(name, text):
+            raise ExpectedError(f"{self._clean(name)}: without its secrets it would not be JSON")
+        return clean
 
     def _are_of_others(self) -> bool:
         """Whether the merged results are those of another selection of studies."""
@@ -144,12 +152,15 @@ class Campaign:
                 if not (log := run / name).is_file() or digest_file(log) != digest:
                     raise ExpectedError(f"{log} has changed since its record was made")
 
-    def _scrubber(self) -> Scrubber:
+    def _scrubber(self, scrub: bool) -> Scrubber:
+        known = {*words(), *(word for key in self._runs for word in key[:2])}
+        if not scrub:
+            return Scrubber(words=known)
         hosts, users = {platform.node(), platform.node().partition(".")[0]}, {getpass.getuser()}
         for path in self._paths:
             found = names_in(path.read_bytes().decode("utf-8", errors="ignore"))
             hosts, users = hosts | found[0], users | found[1]
-        return Scrubber(hosts, users, {*words(), *(word for key in self._runs for word in key[:2])})
+        return Scrubber(hosts, users, known)
 
     def _files(self) -> Iterator[Path]:
         of_studies = (f"{paths.RESULTS}/{s}/{p}" for s in self._project.studies for p in OF_STUDY)
@@ -181,6 +192,17 @@ class Campaign:
         software["softwareVersion"] = f"{__version__} {read_commit()}".strip()
         licence = {"@id": license_id, "@type": "CreativeWork", "name": license_}
         return root, [software, licence]
+
+
+def _documents(name: str, text: str) -> int:
+    """How many documents of a JSON file can be read, or lines of a .jsonl; of others 0."""
+    found = 0
+    if name.endswith((".json", ".jsonl")):
+        for part in text.split("\n") if name.endswith("l") else [text]:
+            with suppress(ValueError, RecursionError):
+                json.loads(part)
+                found += 1
+    return found
 
 
 def words() -> set[str]:

@@ -317,7 +317,7 @@ def differing(sites: Sequence[Site]) -> Iterator[Fact]:
 
 def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
     """A study or device, a fact and its value, for each run of a site."""
-    with contextlib.suppress(OSError, ValueError, LookupError):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         yield "", "feedrate", json.loads((site.folder / ENVIRONMENT).read_bytes())["feedrate"]
     for key, record in site.records.items():
         study, device, made = key[0], key[1], msgspec.to_builtins(record.provenance)

@@ -20,7 +20,7 @@ from feedrate.cli.redraw import derived, make_again
 from feedrate.config.project import Project
 from feedrate.config.values import convert
 from feedrate.core import paths
-from feedrate.core.errors import ExpectedError
+from feedrate.core.errors import ExpectedError, first_line
 from feedrate.core.files import digest_file
 from feedrate.report.text import counted
 from feedrate.results.assemble import read_spec
@@ -62,18 +62,18 @@ def verify(options: argparse.Namespace) -> int:
     found = list(defects(options.archive))
     with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")
-        unpack(options.archive, given)
-        found += check_documents(given)
-        number = counted(len(found), "defect") if found else "no defects"
-        print(f"{options.archive}: {number} in files")
         try:
+            unpack(options.archive, given)
+            found += check_documents(given)
+            number = counted(len(found), "defect") if found else "no defects"
+            print(f"{options.archive}: {number} in files")
             project = read_project(given, options.archive)
             _tell_versions(given)
             shutil.copytree(given, made)
             make_again(project, made)
             found += differences(given, made)
-        except ExpectedError as error:
-            found.append(f"It cannot be made again: {error}.")
+        except Exception as error:  # what a stranger has written may stop any program
+            found.append(f"It cannot be made again: {_reason(error)}.")
         if options.keep and made.exists():
             shutil.copytree(made, options.keep)
         for name, why in AS_THEY_ARE.items():
@@ -91,23 +91,28 @@ def check_documents(folder: Path) -> Iterator[str]:
     was made from other logs than those in the archive."""
     documents = sorted((folder / paths.RESULTS).rglob("*.json"))
     for file in (file for file in documents if file.name in CHECKED):
-        name = file.relative_to(folder)
+        name = str(file.relative_to(folder))
         try:
-            found = CHECKED[file.name](file)
-            ended = read_outcome(file.with_name(paths.OUTCOME_NAME))
+            yield from _check_document(file, name)
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
-            continue
-        if file.name == QUALITY and found.status == "ok" and (not ended or ended.status != "ok"):
-            yield f"{name} has scores, but its run did not end well."
-        if file.name == paths.RECORD_NAME:
-            for log, digest in sorted(found.made_from.files.items()):
-                path = file.parent / log
-                inside = path.resolve().is_relative_to(file.parent.resolve())
-                if not (inside and path.is_file()):
-                    yield f"{name} was made from {log}, which is not in the archive."
-                elif digest_file(path) != digest:
-                    yield f"{name} was made from {log}, which differs from that in the archive."
+        except Exception as error:  # as in `verify`
+            yield f"{name}: cannot be read: {_reason(error)}."
+
+
+def _check_document(file: Path, name: str) -> Iterator[str]:
+    found = CHECKED[file.name](file)
+    ended = read_outcome(file.with_name(paths.OUTCOME_NAME))
+    if file.name == QUALITY and found.status == "ok" and (not ended or ended.status != "ok"):
+        yield f"{name} has scores, but its run did not end well."
+    if file.name == paths.RECORD_NAME:
+        for log, digest in sorted(found.made_from.files.items()):
+            path = file.parent / log
+            inside = path.resolve().is_relative_to(file.parent.resolve())
+            if not (inside and path.is_file()):
+                yield f"{name} was made from {log}, which is not in the archive."
+            elif digest_file(path) != digest:
+                yield f"{name} was made from {log}, which differs from that in the archive."
 
 
 def read_project(folder: Path, archive: Path) -> Project:
@@ -115,7 +120,7 @@ def read_project(folder: Path, archive: Path) -> Project:
     origin = f"{archive}: {PROJECT}"
     try:
         return convert(json.loads((folder / PROJECT).read_bytes()), Project, origin)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArchiveError(f"{origin}: cannot be read ({error})") from None
 
 
@@ -127,7 +132,7 @@ def _tell_versions(given: Path) -> None:
         keys = [k for k in ("feedrate", "commit", "python") if then[k] != now[k]]
         told = [f"{key} {then[key] or 'unknown'}, here {now[key] or 'unknown'}" for key in keys]
         packages = {n for n in then["packages"] if then["packages"][n] != now["packages"].get(n)}
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ArchiveError(f"{ENVIRONMENT}: cannot be read ({error!r})") from None
     if packages:
         told.append(f"{counted(len(packages), 'package')} in other versions")
@@ -143,7 +148,12 @@ def differences(given: Path, made: Path) -> Iterator[str]:
             there = ("in the archive", "among the files made again")[:: 1 if file.is_file() else -1]
             yield f"{name}: {there[0]}, but not {there[1]}"
             continue
-        moved = (f"{name}: {line}" for line in _moved(values(file), values(other)))
+        try:
+            there_now, again = values(file), values(other)
+        except Exception as error:  # as in `verify`
+            yield f"{name}: cannot be read: {_reason(error)}"
+            continue
+        moved = (f"{name}: {line}" for line in _moved(there_now, again))
         # Of a page, only the first line that differs.
         yield from islice(moved, 1 if file.suffix in (".html", ".svg") else None)
 
@@ -202,6 +212,11 @@ def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from flat(item, f"{key}[{name}]")
     else:
         yield key, value
+
+
+def _reason(error: Exception) -> str:
+    told = first_line(error)
+    return told if isinstance(error, ExpectedError) else f"{type(error).__name__}: {told}"
 
 
 def _short(value: Any) -> str:

@@ -58,18 +58,18 @@ class Project(Strict):
 
     config: WorkflowConfig
     devices: Devices
-    studies: dict[str, Study]
-    published: dict[str, list[Published]]
-    scores: dict[str, list[BenchmarkScore]] = {}
-    accuracies: dict[str, list[BenchmarkAccuracy]] = {}
-    loaders: dict[str, list[LoaderClaim]] = {}
+    studies: dict[Name, Study]
+    published: dict[Name, list[Published]]
+    scores: dict[Name, list[BenchmarkScore]] = {}
+    accuracies: dict[Name, list[BenchmarkAccuracy]] = {}
+    loaders: dict[Name, list[LoaderClaim]] = {}
     """By study: published numbers, scores on Winoground, accuracies elsewhere, loaders' speeds."""
     sheets: dict[str, Sheet] = {}
     """What the sources of published numbers say about their experiments."""
     further: dict[str, int] = {}
     """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
     searched: additions.Searched = {}
-    measured: dict[str, list[str]] = {}
+    measured: dict[Name, list[Name]] = {}
     """In merged results, by study: the devices of the sites that have it."""
 
     def devices_of(self, study: str) -> list[str]:

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from feedrate.config.errors import ConfigError, Findings, Origin, not_one_of, raise_all
+from feedrate.core.errors import first_line
 
 try:
     from yaml import CSafeLoader as SafeLoader  # ten times faster, where PyYAML was built with it
@@ -126,10 +127,11 @@ def read_yaml(path: Path, origin: str = "") -> Any:
 
 
 def parse_yaml(text: str, origin: str) -> Any:
-    """Parse YAML; `origin` names its file in messages. Raises ConfigError if it is not YAML."""
+    """Parse YAML; `origin` names its file in messages. Raises ConfigError if it is not YAML, or has
+    a value that does not fit its tag."""
     try:
         return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         for number, line in enumerate(text.splitlines(), 1):
             if re.match(r" *\t", line):
                 tab = "a tab; YAML is indented with spaces"
@@ -137,6 +139,8 @@ def parse_yaml(text: str, origin: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        if not isinstance(error, yaml.YAMLError):  # of a value, which PyYAML does not check
+            reason = f"a value cannot be read ({first_line(error)})"
         raise ConfigError(f"{origin}{where}: {reason}") from None
 
 

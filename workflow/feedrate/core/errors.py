@@ -17,7 +17,7 @@ URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
 URL_TOKEN = re.compile(rf"[?&][\w.-]*{_ENDS}=([^&#\s]{{8,}})", re.IGNORECASE)
 """A secret in the query of an address, such as `write_token` of trackio's server."""
 _SHORTEST = 8
-"""Shorter values are not masked: they may be ordinary words."""
+"""Shorter values may be ordinary words: passwords of addresses are masked only there."""
 
 SENTENCE = re.compile(r"^feedrate(?: [\w-]+)?: (.+)$", re.MULTILINE)
 """A line in a job's log that `tell` printed; the group is its sentence."""
@@ -45,14 +45,18 @@ class Masker:
     """Masks values of secret environment variables, and secrets in addresses that others hold."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        values = {
-            value
+        named = {
+            value: name
             for name, value in environment.items()
-            if SECRET_NAME.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)  # noqa: PTH110
+            if SECRET_NAME.search(name) and not os.path.exists(value)  # noqa: PTH110
         }
-        values |= {found for value in environment.values() for found in secrets_in(value)}
-        longest_first = sorted(values, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if values else None
+        inside = {one: name for name, value in environment.items() for one in secrets_in(value)}
+        self.everywhere = {v: n for v, n in (named | inside).items() if len(v) >= _SHORTEST}
+        """The values that are masked wherever they stand, and the variables that have them."""
+        longest_first = sorted(self.everywhere, key=len, reverse=True)
+        forms = [re.escape(value) for value in longest_first]
+        forms += [f"(?<=:){re.escape(one)}(?=@)" for one in sorted(inside.keys() - self.everywhere)]
+        self._pattern = re.compile("|".join(forms)) if forms else None
 
     def __call__(self, text: str) -> str:
         """`text` without secrets."""

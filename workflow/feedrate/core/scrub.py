@@ -13,39 +13,57 @@ SECRET = "(token)"
 """The text that replaces a secret."""
 NOBODY = frozenset({"", "root", "localhost", "nobody"})
 
+_EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[\d;\[]m))"
+"""Where a secret begins: not within a word, but after an escape of JSON or a terminal's colour."""
 _KEY = "-----BEGIN [A-Z ]*PRIVATE KEY-----"
 _TOKENS = {
-    "hf_": r"\bhf_[A-Za-z0-9]{16,}",  # Hugging Face
-    "gh": r"\bgh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
-    "github_pat": r"\bgithub_pat_\w{22,}",
-    "glpat": r"\bglpat-[\w-]{20,}",  # GitLab
-    "akia": r"\bAKIA[0-9A-Z]{16}\b",  # AWS
-    "asia": r"\bASIA[0-9A-Z]{16}\b",
-    "wandb_v": r"\bwandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
-    "sk-": r"\bsk-[\w-]{20,}",  # OpenAI, Anthropic
-    "xox": r"\bxox[abeprs]-[\w-]{10,}",  # Slack
-    "aiza": r"\bAIza[\w-]{35}",  # Google
-    "eyj": r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
-    # Private keys: whole, or cut off after some lines.
-    "private key": rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
-    rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*",
+    "hf_": r"hf_[A-Za-z0-9]{16,}",  # Hugging Face
+    "gh": r"gh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
+    "github_pat": r"github_pat_\w{22,}",
+    "glpat": r"glpat-[\w-]{20,}",  # GitLab
+    "akia": r"AKIA[0-9A-Z]{16}(?![A-Za-z0-9])",  # AWS
+    "asia": r"ASIA[0-9A-Z]{16}(?![A-Za-z0-9])",
+    "wandb_v": r"wandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
+    "sk-": r"sk-(?=[\w-]*[A-Za-z0-9]{16})[\w-]{20,}",  # OpenAI, Anthropic; no names of words
+    "xox": r"xox[abeprs]-[\w-]{10,}",  # Slack
+    "aiza": r"AIza[\w-]{35}",  # Google
+    "ya29.": r"ya29\.[\w-]{20,}",
+    "nvapi-": r"nvapi-[\w-]{20,}",  # NVIDIA
+    "pypi-": r"pypi-[\w-]{40,}",
+    "eyj": r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
 }
 """Forms of secrets, each with a part in small letters without which a text has none."""
-_VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<|=|require\()[^\s\"'\\,;)}&]{8,}"
-_BEFORE = {
-    **{name: rf"((?i:{name}){_VALUE}" for name in ("secret", "passwd", "password", "auth_token")},
-    **{name: rf"((?i:{name}){_VALUE}" for name in ("access_token", "hub_token", "write_token")},
-    "key": rf"((?:(?i:api_?key|access_?key)|_KEY){_VALUE}",
-    "token": rf"(TOKEN{_VALUE}",
-    "_pat": rf"(_PAT{_VALUE}",
-    "bearer": r"(\b(?i:bearer)\s+)[\w.~+/-]{16,}=*",
-    "basic": r"(\b(?i:basic)\s+)[\w.~+/-]{16,}=*",
-    "login": r"(\blogin\s+\S+\s+password\s+)\S+",  # ~/.netrc
-    "://": r"(\w://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
-}
+_PRIVATE_KEY = (  # whole, or cut off after some lines
+    rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
+    rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*"
+)
+_IS = r"\\?[\"']?\s*[=:]\s*\\?[\"']?"
+_NO_SECRET = r"(?!\(token\)|[<=\[]|(?i:require|optional|undefined))"
+_TEXT = rf"{_NO_SECRET}[^\s\"'\\,;)}}&]{{8,}}"
+_MIXED = rf"(?=[^\s\"'\\,;)}}&]*\d){_TEXT}"
+_LONG = rf"(?=[\w.~+/%-]*[A-Za-z])(?=[\w.~+/%-]*\d){_NO_SECRET}[\w.~+/%-]{{16,}}=*"
+"""Values: any text; one with a digit, or a long one, after names that others share."""
+_WORDS = ("secret", "passwd", "password", "auth_token", "access_token", "hub_token", "write_token")
+_OPTION = "token|password|passwd|secret|api[_-]?key"
+_BEFORE = (
+    *((name, rf"((?i:{name}){_IS}){_TEXT}") for name in _WORDS),
+    ("key", rf"((?i:(?:api|access|account|secret)[_-]?key){_IS}){_TEXT}"),
+    ("_key", rf"(_KEY{_IS}){_MIXED}"),
+    ("token", rf"(TOKEN{_IS}){_TEXT}"),
+    ("token", rf"((?i:token){_IS}){_LONG}"),
+    ("_pat", rf"(_PAT{_IS}){_TEXT}"),
+    ("--", rf"(--[\w-]*(?i:{_OPTION})(?:[\s=]+|[\"'],\s*[\"'])){_MIXED}"),
+    ("sig", r"((?i:-signature|[?&;]sig(?:nature)?)=)[\w.~+/%-]{20,}=*"),  # signed addresses
+    ("bearer", rf"({_EDGE}(?i:bearer)\s+)[\w.~+/-]{{16,}}=*"),
+    ("basic", rf"({_EDGE}(?i:basic)\s+)[\w.~+/-]{{16,}}=*"),
+    ("authorization", r"((?i:authorization)\W{1,6}(?i:token)\s+)[\w.~+/-]{16,}=*"),
+    ("login", rf"({_EDGE}login\s+\S+\s+password\s+)[^\s\"'\\,}}]+"),  # ~/.netrc
+    ("://", r"(\w://)(?:[^\s/@:\"'?#]*:[^\s/@\"'?#]+|[^\s/@:\"'?#\\]{20,})(?=@(?!sha\d))"),
+)
 """What precedes secrets without a form of their own; the group is kept."""
-_PATTERNS = [(part, re.compile(form), SECRET) for part, form in _TOKENS.items()]
-_PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
+_PATTERNS = [(part, re.compile(_EDGE + form), SECRET) for part, form in _TOKENS.items()]
+_PATTERNS.append(("private key", re.compile(_PRIVATE_KEY), SECRET))
+_PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE]
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
 _HOST = re.compile(r'"host": ?"([^"\\]+)"')
 
@@ -73,13 +91,18 @@ class Scrubber:
         self, hosts: Iterable[str] = (), users: Iterable[str] = (), words: Iterable[str] = ()
     ) -> None:
         """Names to replace; none: secrets only. `words` are those that must stay, such as names of
-        devices and keys. Raises ExpectedError if a name is one of them."""
-        self._mask = Masker()
+        devices and keys. Raises ExpectedError if a name or a secret is one of them."""
+        self._mask, words = Masker(), set(words)
         self._instead: dict[str, str] = {}
         for kind, names in (("host", hosts), ("user", users)):
             for number, name in enumerate(sorted(set(names) - NOBODY), start=1):
                 self._instead.setdefault(name, f"{kind}{number}")
-        if taken := sorted(self._instead.keys() & set(words)):
+        if known := sorted(self._mask.everywhere.keys() & words):
+            raise ExpectedError(
+                f"the secret in the variable {self._mask.everywhere[known[0]]} is also a word of "
+                "the results: replacing it would change them; unset the variable"
+            )
+        if taken := sorted(self._instead.keys() & words):
             raise ExpectedError(
                 f"--scrub: the name {taken[0]!r} of a host or user is also a word of the results: "
                 "replacing it would change them"

@@ -137,7 +137,7 @@ def documents(run: RunRow) -> dict[str, Any]:
     path = Path(run.record)
     try:
         record: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return {"Record": f"{path} cannot be read: {error}"}
     known = record.pop("provenance", None) or {}
     spec = record.pop("spec", None)

@@ -217,7 +217,7 @@ class Inputs:
         path = self.path(name)
         try:
             return msgspec.json.decode(path.read_bytes(), type=kind)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def rows(self, name: str, kind: type[AnyRow], study: str) -> list[AnyRow]:

@@ -195,8 +195,11 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
 
 def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
     """The cells of a study by KEY, in the order in which they first appear among `runs`. Columns
-    not combined over the repeats have the first run's values; OK_RATES has all ok runs'."""
-    cells = runs.drop_duplicates(KEY).set_index(KEY)
+    not combined over the repeats have the values of the first run whose spec could be read;
+    OK_RATES has all ok runs'."""
+    order = pd.MultiIndex.from_frame(runs[KEY].drop_duplicates())
+    known_first = runs.sort_values("world_size", key=pd.Series.isna, kind="stable")
+    cells = known_first.drop_duplicates(KEY).set_index(KEY).loc[order]
     states = outcomes(runs)
     # Rows in the cells' order first: or pandas orders each column by itself.
     cells[states.columns] = states.reindex(cells.index)

@@ -270,7 +270,7 @@ def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
             found = dict(json.loads((folder / path.relative_to(RESULTS)).read_bytes()))
             if found["provenance"].get("started_at") == run.get("started_at"):
                 return found
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue
     return None
 

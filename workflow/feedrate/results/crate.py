@@ -31,7 +31,7 @@ MOST_BYTES, MOST_FILES = 64 * 2**30, 1_000_000
 MOST_RATIO, RATIO_FROM_BYTES = 500, 2**20
 """A file this large that shrinks to less than 1/500 was made to fill a disk; our logs shrink to
 1/5 to 1/50."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 _TYPES = {
     ".json": "application/json",
     ".jsonl": "application/jsonl",
@@ -173,6 +173,8 @@ def _danger(entries: list[zipfile.ZipInfo]) -> str:
             return f"{name!r} is not allowed as a file's path"
         if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1:
             return f"{name!r} is not a regular file"
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return f"{name!r} is packed by another method than Deflate"
         if entry.file_size > max(RATIO_FROM_BYTES, MOST_RATIO * entry.compress_size):
             return f"{name!r} would grow to more than {MOST_RATIO} times its size"
         seen.add(name)
@@ -186,5 +188,5 @@ def _checksums(found: zipfile.ZipFile, archive: Path) -> dict[str, str]:
     except KeyError:
         fault = f"not an archive of a campaign: it has no {CHECKSUMS}"
         raise ArchiveError(f"{archive}: {fault}") from None
-    except (ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (*_DAMAGED, ValueError) as error:
         raise ArchiveError(f"{archive}: {CHECKSUMS} is damaged: {error}") from None

@@ -136,7 +136,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     started, starts = _starts(cell, lines)
     if started:
         return "input-bound", starts
-    if cell["world_size"] > 1 and faster and not long and _exchange_explains(parts, lines):
+    if (cell["world_size"] or 1) > 1 and faster and not long and _exchange_explains(parts, lines):
         return "communication-bound", "There is little wait, but together the ranks train slower"
     if headroom and not serial and _lacks_cores(cell, model, lines):
         return "core-bound", "Loader and model share too few cores: each alone is faster"

@@ -1,8 +1,12 @@
 """Records of feedrate itself, of another site or another time: `record.json` of a run."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
+from feedrate.config.values import Level
 from feedrate.core.errors import LogError
 from feedrate.jobs.causes import Cause
 from feedrate.logs.reading import Found, load_json
@@ -17,9 +21,12 @@ def read(path: Path) -> Iterator[Found]:
     """The run of a record, with its levels; one that is not ok has no figures. Raises LogError."""
     record = load_json(path)
     try:
-        study, device, levels = record["study"], record["device"], dict(record["levels"])
+        study, device = str(record["study"]), str(record["device"])
+        levels = msgspec.convert(record["levels"], dict[str, Level])
+        if not all(math.isfinite(one) for one in levels.values() if isinstance(one, float)):
+            raise ValueError("levels: not finite")
         run = f"{study}/{device}/{record['cell']}/rep{record['repeat']}"
-        status, why = record["status"], str(record["cause"])
+        status, why = str(record["status"]), str(record["cause"])
         measured, trainer = record["measurement"] or {}, record["trainer"] or {}
         figures = {
             "train_samples_per_second": number(measured.get("samples_per_s")),
