@@ -206,7 +206,7 @@ def test_without_the_event_the_trainers_files_are_read(tmp_path):
 
 
 def test_a_record_reads_back_and_is_the_same_every_time(tmp_path):
-    run = write_run(tmp_path / "run")
+    run = write_run(tmp_path / "loading/gpu/workers=1/rep1")
     made, _ = current_record(run, DEVICE)
     first = (run / "record.json").read_bytes()
     assert read_record(run / "record.json") == made
@@ -237,7 +237,7 @@ def test_a_folder_without_a_spec_is_one_sentence(tmp_path):
 
 def test_state_of_the_machine_that_json_cannot_hold_becomes_null(tmp_path):
     outcome = make_outcome(machine_before={"load_1min": float("nan"), "cpu_mhz": [1.0]})
-    run = write_run(tmp_path, outcome=outcome)
+    run = write_run(tmp_path / "loading/gpu/workers=1/rep1", outcome=outcome)
     current_record(run, DEVICE)
     machine = read_record(run / "record.json").provenance.machine_before
     assert machine == {"load_1min": None, "cpu_mhz": [1.0]}

@@ -19,6 +19,7 @@ from record_builder import (
 
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.study import Factor
+from feedrate.core import paths
 from feedrate.results.assemble import current_record, parse_logs
 from feedrate.results.collect import collect_results
 from feedrate.results.columns import CELLS, RUNS, for_studies
@@ -65,7 +66,7 @@ def test_arguments_may_come_from_a_file(tmp_path):
 @pytest.mark.parametrize("content", ["{}", "nonsense", json.dumps({"schema_version": 99}), None])
 def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_path, content):
     spec = make_spec()
-    run = write_run(tmp_path / "cpu/workers=0~decode=host/rep1", spec=spec)
+    run = write_run(tmp_path / paths.run_dir(spec.study, spec.device, spec.cell, 1), spec=spec)
     device = DeviceFacts()
     record, _ = current_record(run, device)
     (run / "record.json").write_text(content) if content else (run / "record.json").unlink()
@@ -77,7 +78,8 @@ def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_pat
 
 
 def test_logs_that_changed_after_their_record_make_the_run_invalid(tmp_path):
-    run = write_run(tmp_path / "cpu/workers=0~decode=host/rep1", spec=make_spec())
+    spec = make_spec()
+    run = write_run(tmp_path / paths.run_dir(spec.study, spec.device, spec.cell, 1), spec=spec)
     current_record(run, DeviceFacts())
     (run / "train.log").write_text("something else\n")
     assert run_job("collect-results", command(tmp_path, [str(run / "record.json")])) == 0
