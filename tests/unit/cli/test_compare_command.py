@@ -38,6 +38,12 @@ def test_what_changed_is_printed_and_is_no_failure(root, capsys):
     assert out.index("2.9.0") < out.index("slower")
 
 
+def test_high_rates_are_written_out(root, capsys):
+    write_set(root / "fast", runs(0, 15104.0, 15106.0))
+    assert compare("before", "fast") == 0
+    assert "15,105" in capsys.readouterr().out
+
+
 def test_the_rows_are_written(root):
     assert compare("before", "results", "--out", "kept/changes.csv") == 0
     slow, same = read_csv(root / "kept/changes.csv", COMPARISON)

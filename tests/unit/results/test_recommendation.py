@@ -274,6 +274,14 @@ def test_failed_cells_are_never_recommended(tmp_path):
     assert "the only setting with data that trains the same, " in cells[W0]["recommendation"]
 
 
+def test_high_rates_are_written_out(tmp_path):
+    cells = cells_of(tmp_path, [*runs_of(0, [15104.0]), *runs_of(2, [15234.0])])
+    for rate in ("(15,104 samples/s)", "(15,234 samples/s)", "15,234/15,104"):
+        assert rate in cells[W0]["open"]
+    cells = cells_of(tmp_path, [*runs_of(0, [15104.0]), *runs_of(2, [50001.0])])
+    assert "50,001 samples/s" in cells[W2]["recommendation"]
+
+
 def test_of_several_ways_with_workers_one_is_recommended(tmp_path):
     ways = [
         ("host", 0, [10.0, 10.01]),

@@ -14,6 +14,7 @@ from feedrate.results.statistics import (
     noise_by_device,
     noise_of,
     pooled_noise,
+    rate_text,
     ratio_interval,
     selection_bias,
     spread,
@@ -184,3 +185,12 @@ def test_blocks_of_steps_tell_the_error_of_their_mean():
     assert block_noise(bursts) > 2 * 0.44 / 1.25 / math.sqrt(400), "more than steps by themselves"
     assert block_noise([1.0] * 40) == 0
     assert block_noise([1.0] * 7) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [(0.01234, "0.01234"), (14.3, "14.3"), (999.94, "999.9"), (999.97, "1000")]
+    + [(1234.6, "1,235"), (15104, "15,104"), (2.5e6, "2,500,000")],
+)
+def test_a_rate_in_a_sentence_is_no_power_of_ten_and_loses_no_sample(rate, said):
+    assert rate_text(rate) == said

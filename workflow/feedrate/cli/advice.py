@@ -19,6 +19,7 @@ from feedrate.jobs.drain import Loader, Refused
 from feedrate.results.files import Row
 from feedrate.results.loader_model import fit_rows, predict
 from feedrate.results.params import FitSettings
+from feedrate.results.statistics import rate_text
 
 TOLERANCE = 0.02
 """Loaders within this share of the best are equally good; the simplest of them is used."""
@@ -101,8 +102,8 @@ def advice(
     yield "                       samples/s samples/s        s"
     for loader in loaders:
         yield (
-            f"{level(loader):12} {loader.workers:7} {rate(loader.samples_per_s):>11} "
-            f"{rate(expected(loader, model)):>9} {loader.startup_s:8.2g} {pixels(loader):>8}"
+            f"{level(loader):12} {loader.workers:7} {rate_text(loader.samples_per_s):>11} "
+            f"{rate_text(expected(loader, model)):>9} {loader.startup_s:8.2g} {pixels(loader):>8}"
         )
     measured = {level(one) for one in loaders}
     for one in refused:
@@ -113,14 +114,14 @@ def advice(
     yield f"Why: {why(choice, loaders, model)}."
     found = expected(choice, model)
     error = found / run.samples_per_s - 1
-    text = f"Expect: {rate(found)} samples/s. A training run reached "
-    text += f"{rate(run.samples_per_s)}, so the expectation is {error:+.1%} off"
+    text = f"Expect: {rate_text(found)} samples/s. A training run reached "
+    text += f"{rate_text(run.samples_per_s)}, so the expectation is {error:+.1%} off"
     if not in_turn(choice):
         text += f"; {overlap(choice, model, run):.0%} of loading and computing overlapped"
     yield f"{text}."
     if other := better_scaled(loaders, model, choice):
         yield (
-            f"Not recommended: {{{other.name}}} would reach {rate(expected(other, model))} "
+            f"Not recommended: {{{other.name}}} would reach {rate_text(expected(other, model))} "
             f"samples/s, but its pixels are not the published script's ({pixels(other)})."
         )
 
@@ -129,13 +130,13 @@ def model_line(device: str, plain: Run, in_loop: float, *, sharded: bool) -> str
     """The model's throughput, and how it was measured in the `plain` run; samples/s."""
     if sharded or plain.model is None:
         return (
-            f"On {device}, the model reaches {rate(in_loop)} samples/s in training steps, data "
-            "wait excluded (sharded ranks have no model-only measurement)."
+            f"On {device}, the model reaches {rate_text(in_loop)} samples/s in training steps, "
+            "data wait excluded (sharded ranks have no model-only measurement)."
         )
     model_only = plain.model.samples_per_s
-    line = f"On {device}, the model-only throughput is {rate(model_only)} samples/s"
+    line = f"On {device}, the model-only throughput is {rate_text(model_only)} samples/s"
     if in_loop < model_only:
-        line += f"; its rate in training steps without data wait is used, {rate(in_loop)}"
+        line += f"; its rate in training steps without data wait is used, {rate_text(in_loop)}"
     return f"{line}."
 
 
@@ -192,11 +193,6 @@ def pixels(loader: Loader) -> str:
     return "equal" if loader.psnr_db is None else f"{loader.psnr_db:.0f} dB"
 
 
-def rate(samples_per_s: float) -> str:
-    """Samples/s with four digits, never as a power of ten."""
-    return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
-
-
 # The gain of on-device decoding for published devices. Loading then costs the host nothing, so the
 # loader model, fitted to published rates, predicts the throughput from Tc only.
 
@@ -246,7 +242,7 @@ def predictions(settings: FitSettings) -> Iterator[str]:
         if row.get("reading"):
             found = one.count / row["tc_s"]
             yield (
-                f"The same prediction for {devices(one.device, one.count)} is {rate(found)} "
+                f"The same prediction for {devices(one.device, one.count)} is {rate_text(found)} "
                 f"samples/s; {one.value:,g} were published ({found / one.value - 1:+.1%})."
             )
 
@@ -258,7 +254,7 @@ def _prediction(devices: str, found: float, row: Row, origin: str) -> str:
     if gain <= 1 + row["max_error"]:
         compared = f"no more than {best}, where training no longer waits for data"
     return (
-        f"Prediction, not a measurement: {devices} with decode: device would reach {rate(found)} "
-        f"samples/s, {compared}. The model fits that device's published rates within "
-        f"{row['max_error']:.1%}."
+        f"Prediction, not a measurement: {devices} with decode: device would reach "
+        f"{rate_text(found)} samples/s, {compared}. The model fits that device's published "
+        f"rates within {row['max_error']:.1%}."
     )

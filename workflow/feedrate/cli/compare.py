@@ -18,6 +18,7 @@ from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
 from feedrate.results import comparison
 from feedrate.results.files import Row, write_csv
+from feedrate.results.statistics import rate_text
 
 STYLES = {
     comparison.SLOWER: "bold red",
@@ -148,7 +149,7 @@ def _values(row: Row) -> Iterator[RenderableType]:
     """The rates, their ratio, its interval, the change, and remarks."""
     for side in ("before", "after"):
         rate = row[f"samples_per_s_{side}"]
-        yield Text(row[f"status_{side}"], "bold red") if rate is None else f"{rate:.4g}"
+        yield Text(row[f"status_{side}"], "bold red") if rate is None else rate_text(rate)
     low, high = row.get("ratio_ci_low"), row.get("ratio_ci_high")
     yield f"{row['ratio']:.3f}" if row["change"] in comparison.COMPARED else ""
     yield "" if low is None or high is None else f"{low:.3f} to {high:.3f}"

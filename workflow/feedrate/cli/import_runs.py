@@ -19,6 +19,7 @@ from feedrate.core.errors import UsageError
 from feedrate.core.files import write_json
 from feedrate.results.imported import Imported, imported
 from feedrate.results.params import import_settings
+from feedrate.results.statistics import rate_text
 
 CONFIG = "config/config.yaml"
 OPTIONS = ("study", "device", "batch_size", "precision", "flops_per_sample", "only", "source")
@@ -76,7 +77,7 @@ def _show(found: Imported) -> None:
     rows = (
         (
             one.status,
-            f"{one.trainer.samples_per_s:.4g}" if one.trainer.samples_per_s else "",
+            rate_text(one.trainer.samples_per_s) if one.trainer.samples_per_s else "",
             f"{sum(check.passed for check in one.checks)} of {len(one.checks)}",
             Text("\n".join(filter(None, (one.provenance.imported_from, one.cause)))),
         )

@@ -18,6 +18,7 @@ from feedrate.config.values import Count, Name, Strict, about, convert_text
 from feedrate.core import paths
 from feedrate.jobs.accelerator import BUSY, Feeding
 from feedrate.jobs.feed import Answer, Fed, Level, count_fed
+from feedrate.results.statistics import rate_text
 
 NOT_COVERED = (
     "copies to the accelerator (PCIe)",
@@ -130,7 +131,8 @@ def page(made: Certificate) -> str:
         f"Feed certificate: {pace.model} on {pace.label} (emulated)",
         f"Host: {made.machine['host']}, {host.cores} cores, {made.started_at} to {made.ended_at}, "
         f"commit {made.commit[:12] or 'unknown'}",
-        f"Pace: {pace.samples_per_s:.4g} samples/s, batches of {pace.batch_size}; {pace.source}",
+        f"Pace: {rate_text(pace.samples_per_s)} samples/s, batches of {pace.batch_size}; "
+        f"{pace.source}",
         f"Data: {made.dataset}, {host.rows} rows, {host.file_bytes / 1e3:.0f} kB a file; real "
         "files, decoding, tokens and hand-over",
         *(line for one in made.levels for line in ("", *_lines(one, pace, host))),
@@ -158,7 +160,7 @@ def _lines(one: Certified, pace: Pace, host: Answer) -> Iterator[str]:
         f"utilisation with `{name}`{further}."
     )
     yield (
-        f"  Rate limit: {one.feeds * BUSY * pace.samples_per_s:.4g} samples/s (by "
+        f"  Rate limit: {rate_text(one.feeds * BUSY * pace.samples_per_s)} samples/s (by "
         f"{one.limited_by}). Measured: {fed.tried} (the least busy). A drain predicted "
         f"{one.drained:.1f}."
     )

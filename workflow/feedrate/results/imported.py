@@ -20,6 +20,7 @@ from feedrate.results.crate import results_of
 from feedrate.results.params import ImportDevice, ImportSettings
 from feedrate.results.record import Check, MadeFrom, Record
 from feedrate.results.schema import Provenance, Status
+from feedrate.results.statistics import rate_text
 
 FULLEST, EMPTIEST = 1.02, 0.5
 """Between these shares of steps x batch x devices lie the samples of a run: the last batch of a
@@ -164,7 +165,7 @@ def rate_reported(e: Evidence) -> Judgement:
     rate = e.figures.samples_per_s
     if rate is None or rate <= 0:
         return False, "No file gives a rate in samples/s, or the batch size to compute it from."
-    return True, f"{rate:.4g} samples/s, as reported."
+    return True, f"{rate_text(rate)} samples/s, as reported."
 
 
 def whole_run_timed(e: Evidence) -> Judgement:
@@ -176,7 +177,10 @@ def whole_run_timed(e: Evidence) -> Judgement:
     text = f"The job was resumed at step {first}, but its rate includes the steps before"
     if steps and steps > first and e.figures.samples_per_s:
         own = e.figures.samples_per_s * (1 - first / steps)
-        return False, f"{text}; over the {steps - first:.0f} steps since: {own:.4g} samples/s."
+        return (
+            False,
+            f"{text}; over the {steps - first:.0f} steps since: {rate_text(own)} samples/s.",
+        )
     return False, f"{text}."
 
 

@@ -16,7 +16,7 @@ from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.files import Row, read_csv, write_result
 from feedrate.results.params import FitSettings, PublishedStudy, computes_the_same
-from feedrate.results.statistics import CONFIDENCE, assumed_noise, median_interval
+from feedrate.results.statistics import CONFIDENCE, assumed_noise, median_interval, rate_text
 
 HERE = "here"
 POOR_FIT = 0.10
@@ -198,8 +198,8 @@ def reading(device: str, fitted: Fit, basis: str) -> str:
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
             f"With {free} or more workers per rank, {device} looks compute-bound: "
-            f"the loader could deliver {_rate(can)} samples/s, and the device's fitted limit is "
-            f"{_rate(takes)}"
+            f"the loader could deliver {rate_text(can, 3)} samples/s, and the device's fitted "
+            f"limit is {rate_text(takes, 3)}"
         )
     return (
         f"{limit}. Without workers, loading adds {fitted.td_s * 1e3:.3g} ms to each sample. "
@@ -312,8 +312,3 @@ def _apart(series: Series, others: Iterable[Series], study: PublishedStudy) -> s
     if len({other.world_size for other in alike}) > 1:
         words.append(f"{series.world_size} devices")
     return ", ".join(words)
-
-
-def _rate(samples_per_s: float) -> str:
-    """With three digits, never as a power of ten."""
-    return f"{samples_per_s:.3g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"

@@ -14,6 +14,7 @@ from feedrate.results.statistics import (
     assumed_noise,
     critical,
     noise_of,
+    rate_text,
     ratio_interval,
     selection_bias,
     variance,
@@ -116,7 +117,7 @@ class _Choice:
         if more := len(rivals) - 1:
             names = [", ".join(names), f"{more} more"]
         above, below = hardest["samples_per_s"], cell["samples_per_s"]
-        ratio = f"{above:.4g}/{below:.4g} = {above / below:.3f}"
+        ratio = f"{rate_text(above)}/{rate_text(below)} = {above / below:.3f}"
         assumed = f"{self._assumption(hardest, cell)}, and " * (not self._repeated)
         text = (
             f"Undecided between {' and '.join(names)}: the ratio is {ratio}; {assumed}with "
@@ -145,7 +146,7 @@ class _Choice:
         given = ", ".join(f"{factor} = {level_text(cell[factor])}" for factor in self._given)
         use = self._name(cell, self._given) + " per rank" * bool(self._workers) or "the baseline"
         text = f"With {given}, use {use}" if given else f"Use {use}"
-        text += f": {cell['samples_per_s']:.4g} samples/s"
+        text += f": {rate_text(cell['samples_per_s'])} samples/s"
         if len(self._cells) == 1:
             text += f", the only setting {self._which}"
         elif cell is self._best:
@@ -173,7 +174,9 @@ class _Choice:
 
     def _with_rate(self, cell: Row) -> str:
         """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""
-        return f"{self._name(cell) or 'the baseline'} ({cell['samples_per_s']:.4g} samples/s)"
+        return (
+            f"{self._name(cell) or 'the baseline'} ({rate_text(cell['samples_per_s'])} samples/s)"
+        )
 
     def _name(self, cell: Row, known: Iterable[str] = ()) -> str:
         """What distinguishes a cell, except `known` factors: `decode = host, 2 workers`."""

@@ -15,6 +15,7 @@ from feedrate.jobs.probe import Allocation, Probe, Product
 from feedrate.results.conformity import DISTURBED, equal_weights
 from feedrate.results.record import Record
 from feedrate.results.schema import Measurement
+from feedrate.results.statistics import rate_text
 from feedrate.results.verdicts import cell_verdict
 
 Outcome = Literal["passed", "failed", "unknown", "not claimed"]
@@ -126,8 +127,8 @@ def judge_run(record: Record, subject: str) -> Line:
     if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
         cause = wrong[0].detail if wrong else record.cause
         return Line("failed", subject, f"{record.status}: {cause}")
-    text = f"{record.measurement.samples_per_s:.4g} samples/s, {len(record.checks)} checks passed"
-    return Line("passed", subject, text)
+    rate = rate_text(record.measurement.samples_per_s)
+    return Line("passed", subject, f"{rate} samples/s, {len(record.checks)} checks passed")
 
 
 def judge_stopwatch(found: Measurement, stopwatch_s: float | None, subject: str) -> Line:
