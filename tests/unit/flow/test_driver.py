@@ -188,6 +188,12 @@ def test_jobs_are_told_how_long_they_may_take(folder, environment):
     assert told == {"bridgetower-inference": {"cpu": 60.0}}
 
 
+def test_jobs_are_told_the_share_of_bad_images_that_each_dataset_may_have(folder, environment):
+    mine = {"mine": {"source": "folder", "path": "a", "max_bad_share": 0.3}}
+    driver.equip_jobs(folder, project(dataset="mine", datasets=mine))
+    assert json.loads(environment[variables.BAD_SHARES])["mine"] == 0.3
+
+
 @pytest.mark.parametrize(
     ("forced", "said"),
     [({}, ""), ({"forceall": True}, "1"), ({"forcerun": {"train_cpu"}}, "1")],

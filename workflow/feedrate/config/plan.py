@@ -81,9 +81,11 @@ def make_plan(project: Project) -> Plan:
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol, by_level = _protocol(project, name, device), LevelSettings(project, name, device)
         entry = project.devices[device]
+        environment = dict(sorted(entry.software.environment.items()))
         common = subset(
             RunSpec,
             entry,
+            software=_replace(entry.software, environment=environment),
             task=project.studies[name].task,
             study=name,
             device=device,

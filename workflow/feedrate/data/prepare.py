@@ -16,6 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from feedrate.config.workflow import Dataset, Folder
+from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_text, replaced_folder, write_json, write_text
 from feedrate.data.isolate import Lost
 from feedrate.data.manifest import (
@@ -97,9 +98,13 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
 def _check_bad_share(
     index: RawIndex, settings: Dataset, bad: Sequence[LeftOut], prepared: Path
 ) -> None:
-    """Raise DataError, and write a list of all bad images, if their share is too large."""
+    """Raise DataError, and write a list of all bad images, if their share is too large. The driver
+    passes the largest share outside of the settings: a change of it prepares nothing again."""
     listing = prepared.with_name(f"{prepared.name}.rejected.json")
-    if len(bad) <= settings.max_bad_share * len(index.files):
+    shares = json.loads(os.environ.get(variables.BAD_SHARES) or "{}")
+    base, _, _ = index.dataset.rpartition("-")  # without its number of rows
+    share = shares.get(index.dataset, shares.get(base, settings.max_bad_share))
+    if len(bad) <= share * len(index.files):
         listing.unlink(missing_ok=True)
         return
     write_json(listing, msgspec.to_builtins([*index.left_out, *bad]))
@@ -107,7 +112,7 @@ def _check_bad_share(
     more = f"\n  and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
     raise DataError(
         f"dataset {index.dataset}: {len(bad)} of {len(index.files)} images are bad, more than "
-        f"max_bad_share = {settings.max_bad_share:g} allows; {listing} lists all of them:\n"
+        f"max_bad_share = {share:g} allows; {listing} lists all of them:\n"
         f"{first}{more}"
     )
 

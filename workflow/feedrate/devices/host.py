@@ -22,8 +22,9 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
-from feedrate.core.processes import NO_ANSWER, ask, core_wait_s, cpu_time_s
+from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices.base import adapter_class
+from feedrate.devices.cpu_time import core_wait_s, cpu_time_s
 
 GIB = 2**30
 

@@ -56,7 +56,7 @@ CODE = {
         ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *SHARED, *PLUGINS), ("cli", *MEASURED)
     ),
     "predict-rates": Code(("jobs/roofline.py", *PLUGINS), MEASURED),
-    "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
+    "fetched": Code(("data/fetch.py",), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),

@@ -87,6 +87,8 @@ def equip_jobs(package: Path, project: Project) -> None:
     patterns = {name: entry.model_pattern for name, entry in devices.items() if entry.model_pattern}
     os.environ[variables.MODEL_PATTERNS] = json.dumps(patterns)
     os.environ[variables.TIMEOUTS] = json.dumps(timeouts_min(project))
+    shares = {name: one.max_bad_share for name, one in project.config.datasets.items()}
+    os.environ[variables.BAD_SHARES] = json.dumps(shares)
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
         os.environ[variables.KEEP_WEIGHTS] = "1"

@@ -116,22 +116,25 @@ class PlanView:
 
     def fetching(self, name: str) -> Params:
         """A dataset's settings, and for a folder the state of its files."""
-        return self._fetching(workflow.find_dataset(self.project.config, name), "fetched")
+        entry = workflow.find_dataset(self.project.config, name)
+        return self._fetching(entry, "fetched", f"data/sources/{entry.__struct_config__.tag}.py")
 
     def fetching_winoground(self, name: str) -> Params:
         """The source of a copy of Winoground, and for a local one the state of its files."""
         return self._fetching(self.project.config.winoground_sets[name], "winoground")
 
-    def _fetching(self, entry: workflow.Dataset | workflow.Examples, code: str) -> Params:
+    def _fetching(
+        self, entry: workflow.Dataset | workflow.Examples, code: str, *programs: str
+    ) -> Params:
         state = ""
         if isinstance(entry, workflow.Folder | workflow.LocalExamples):
             state = digests.folder_state(self._root / entry.path, self._cache)
-        return {**self._params(msgspec.to_builtins(entry), code), "state": state}
+        return {**self._params(_as_made(entry), code, *programs), "state": state}
 
     def preparing(self, name: str) -> Params:
         """A dataset's settings, and a digest of the fetched files that were edited."""
         edited = digests.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
-        settings = msgspec.to_builtins(workflow.find_dataset(self.project.config, name))
+        settings = _as_made(workflow.find_dataset(self.project.config, name))
         return {**self._params(settings, "prepared"), "edited": edited}
 
     def fetching_checkpoint(self, key: str) -> Params:
@@ -343,6 +346,13 @@ def _plugins(spec: RunSpec, launcher: str) -> tuple[str, ...]:
     settings = spec.settings
     loader, model = settings.loader, settings.model.name
     return digests.plugins_of(spec.kind, launcher, model, loader.decode, library_of(loader))
+
+
+def _as_made(entry: workflow.Dataset | workflow.Examples) -> Params:
+    """The settings that data are made from; `max_bad_share` reaches the job by the environment."""
+    settings: Params = msgspec.to_builtins(entry)
+    settings.pop("max_bad_share", None)
+    return settings
 
 
 def _as_text(spec: RunSpec) -> str:

@@ -13,7 +13,7 @@ from feedrate.config.settings import Decode
 from feedrate.config.spec import Kind, RunSpec, ignored_settings
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
-from feedrate.core.processes import cpu_time_s
+from feedrate.devices.cpu_time import cpu_time_s
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
