@@ -225,9 +225,25 @@ def test_other_settings_train_too_and_learn_the_same(
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0, job.stderr
     assert failed_checks(job.record()) == {}
+    (ran,) = job.events("computation")
+    replayed = (8, 0) if hpu is LAZY else (0, 0)
+    assert (ran["replayed_passes"], ran["missed_passes"]) == replayed
     (start,) = job.events("start")
     assert start["environment"]["PT_HPU_LAZY_MODE"] == ("1" if hpu is LAZY else "0")
     losses = [step["loss"] for step in job.events("step")]
     assert all(loss == pytest.approx(math.log(2), abs=0.3) for loss in losses)
     kinds = {event["kind"] for event in job.events("ceiling")}
     assert kinds == {"live", "loader", "model"}, job.events("note")
+
+
+def test_a_pass_that_missed_the_graphs_invalidates_the_run(prepared, tmp_path):
+    """The last batch is smaller, and all graphs are taken."""
+    loader, train = {"last_batch": "keep"}, {"batch_size": 7}
+    environment = {"FEEDRATE_STANDIN_GRAPHS": "1"}
+    hpu = {"hpu_graphs_for_training": True}
+    spec = make_spec(hpu=hpu, loader=loader, train=train, environment=environment)
+    job = Job(spec, prepared, tmp_path / "rep1")
+    assert job.exit_code == 0, job.stderr
+    (ran,) = job.events("computation")
+    assert (ran["replayed_passes"], ran["missed_passes"]) == (3, 1)
+    assert "computation" in failed_checks(job.record())

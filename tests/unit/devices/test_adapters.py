@@ -354,3 +354,31 @@ def test_memory_of_a_gpu_counts_what_the_allocator_holds():
         max_memory_reserved=lambda _: 3 << 30,
     )
     assert bare.memory() == Memory(1.0, 2.0, 3.0)
+
+
+class Graphs:
+    """Counts passes as Intel's ModuleCacher, whose `forward` replaces the model's."""
+
+    def __init__(self, **counted):
+        vars(self).update(counted)
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("graphs", "counted"),
+    [
+        (Graphs(cached_hits_dict={1: 5, 2: 2}, uncached_train_hits=3), (7, 3)),
+        (Graphs(cached_hits_dict={}, uncached_train_hits=0), (0, 0)),
+        (Graphs(), ()),
+        (None, (0, 0)),
+    ],
+    ids=["some", "none", "uncounted", "no graphs"],
+)
+def test_gaudi_tells_how_many_passes_its_graphs_replayed(graphs, counted):
+    model = torch.nn.Linear(1, 1)
+    if graphs:
+        model.forward = graphs.forward
+    found = hpu.DeviceAdapter.replays(None, SimpleNamespace(model=model))
+    assert found == dict(zip(("replayed_passes", "missed_passes"), counted, strict=False))

@@ -58,6 +58,16 @@ def test_on_gaudi_the_mode_says_whether_torch_compiles():
 
 
 @pytest.mark.parametrize(
+    ("replayed", "missed", "valid"),
+    [(8, 0, True), (None, None, True), (0, 0, False), (8, 1, False)],
+)
+def test_on_gaudi_every_pass_replays_the_graphs_asked_for(replayed, missed, valid):
+    ran = {"kind": "hpu", "replayed_passes": replayed, "missed_passes": missed}
+    assert found(hpu={"hpu_graphs_for_training": True}, **ran)[0] == valid
+    assert found(**ran)[0], "nothing was asked for"
+
+
+@pytest.mark.parametrize(
     ("asked", "ran", "valid"),
     [
         ({"precision": "bf16"}, {"precision": "bf16"}, True),

@@ -258,6 +258,11 @@ class Adapter(ABC):
         trainer.optimizer.step()
         model.zero_grad()
 
+    def replays(self, trainer: Any) -> dict[str, int]:  # noqa: ARG002
+        """The keys `replayed_passes` and `missed_passes` of the `computation` event, where the
+        Trainer replays its passes as graphs of this kind's own; empty: nothing counts them."""
+        return {}
+
     def exchange(self, settings: Settings) -> Callable[[Any], None] | None:  # noqa: ARG002
         """How gradients of a model are exchanged after the backward pass; None: in the pass."""
         return None

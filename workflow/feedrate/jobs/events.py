@@ -150,6 +150,8 @@ class Computation(Event, frozen=True, kw_only=True, tag="computation"):
     optimizer: str = ""
     compiled_graphs: int = 0
     recorded_graphs: bool | None = None
+    replayed_passes: int | None = None
+    missed_passes: int | None = None
     weights: str = ""
 
 

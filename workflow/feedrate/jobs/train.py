@@ -64,7 +64,7 @@ def run_job(
     trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
-    write_strategy(log, spec, trainer, device.fp32(), built.layers)
+    write_strategy(log, spec, trainer, device, built.layers)
     if protocol.save_checkpoints or options.keep_weights:
         trainer.save_model(str(folder / MODEL_NAME))
         if log.rank == 0:  # as `model.checkpoint` reads them
@@ -78,13 +78,15 @@ def run_job(
 
 
 def write_strategy(
-    log: EventLog, spec: RunSpec, trainer: Any, single: str | None, layers: tuple[type[Any], ...]
+    log: EventLog, spec: RunSpec, trainer: Any, device: Adapter, layers: tuple[type[Any], ...]
 ) -> None:
-    """Write how the model was sharded and computed; only `train` wraps it, so this comes after it.
-    `single`: how the device computes fp32."""
+    """Write how the model was sharded and computed; only `train` wraps it, so this comes after it,
+    and before an evaluation, which may wrap it again."""
+    single = device.fp32()
     ran = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=single, **ran))
     computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
+    computed |= device.replays(trainer)
     log.write(events.Computation(rank=log.rank, **computed))
 
 
@@ -151,7 +153,8 @@ def trainer_library(trainer: type[Any]) -> str:
 
 
 def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> dict[str, Any]:
-    """The keys of the `computation` event; `whole`: this rank holds all weights."""
+    """Keys of the `computation` event; `single`: how the device computes fp32; `whole`: this rank
+    holds all weights."""
     by = trainer.accelerator
     mixed = "fp8" if getattr(by, "fp8_enabled", False) else str(by.mixed_precision)
     return {

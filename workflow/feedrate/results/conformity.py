@@ -154,7 +154,7 @@ WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
 
 
 def computation(e: Evidence) -> Judgement:
-    """Precision, compilation and, in training, optimizer were those that were asked for."""
+    """Precision, compilation, graphs and, in training, optimizer were those that were asked for."""
     train, ran = e.spec.settings.train, e.first.computation
     if ran is None:
         return True, "The run reported nothing of its precision and optimizer."
@@ -171,6 +171,13 @@ def computation(e: Evidence) -> Judgement:
             return False, f"{mode} was asked for, and torch.compile compiled nothing."
         if mode == "cuda_graphs" and ran.recorded_graphs is False:
             return False, "CUDA graphs were asked for, and none was recorded."
+    replayed, missed = ran.replayed_passes, ran.missed_passes
+    asked = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
+    if asked and (missed or not replayed):
+        return (
+            False,
+            f"HPU graphs were asked for: {replayed} passes were replayed, {missed} missed.",
+        )
     by = f" with {ran.optimizer}" if trains else ""
     return True, f"Steps were computed in {ran.precision}{by}, as asked for."
 

@@ -239,6 +239,18 @@ class Corrections:
             trainer.already_wrapped_for_hpu_graphs = False
 
 
+def count_replays(model: Any) -> dict[str, int]:
+    """How many passes of training the HPU graphs of a model replayed, and how many they missed: the
+    model's own forward pass runs once all graphs are taken. Empty for graphs that do not count."""
+    cacher = getattr(vars(model).get("forward"), "__self__", None)
+    if cacher is None:
+        return {"replayed_passes": 0, "missed_passes": 0}
+    hits, missed = (getattr(cacher, n, None) for n in ("cached_hits_dict", "uncached_train_hits"))
+    if hits is None or missed is None:
+        return {}
+    return {"replayed_passes": sum(hits.values()), "missed_passes": missed}
+
+
 def gaudi_counter(module: str | None) -> Counter:
     """The energy counter of the Gaudi with this module number (package pyhlml of the Gaudi
     software). A lone process without a number gets any card, so its energy is known only on a

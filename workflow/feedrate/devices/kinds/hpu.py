@@ -311,6 +311,10 @@ class DeviceAdapter(Adapter):
         trainer.optimizer.step()
         trainer._zero_model_grad(model)
 
+    def replays(self, trainer: Any) -> dict[str, int]:
+        """What HPU graphs for training have counted."""
+        return _habana.count_replays(trainer.model)
+
     def exchange(self, settings: Settings) -> Callable[[Any], None] | None:
         """Fast DDP's, as in GaudiTrainer's loop."""
         if settings.train.strategy != "fast_ddp":
