@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from feedrate.core import paths
 from feedrate.core.errors import Masker
-from feedrate.core.scrub import hide_secrets
+from feedrate.core.scrub import hide_secrets, without_secrets
 from feedrate.report import text
 from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
 from feedrate.report.params import Setup, StudySettings
@@ -172,12 +172,12 @@ def _lines(path: Path) -> str:
 
 
 def pack(documents: dict[str, dict[str, Any]]) -> str:
-    """The documents of runs as JSON, deflated, in base64: what the page's script unpacks. Those
-    under one heading are together, because they share most of their texts."""
+    """The documents of runs as JSON without secrets, deflated, in base64: what the page's script
+    unpacks. Those under one heading are together, because they share most of their texts."""
     by_heading: dict[str, dict[str, Any]] = {}
     for run, parts in documents.items():
         for heading, part in parts.items():
-            by_heading.setdefault(heading, {})[run] = part
+            by_heading.setdefault(heading, {})[run] = without_secrets(part)
     plain = json.dumps(by_heading, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
 
