@@ -178,6 +178,17 @@ def test_missing_altered_and_extra_files_are_told(archived, tmp_path, monkeypatc
     assert "results/more.csv is extra" in told.out
 
 
+def test_control_characters_of_a_stranger_are_shown_as_escapes(
+    archived, tmp_path, monkeypatch, capsys
+):
+    changes = {"results/\x1b[2Jx\u202e.csv": b"a\n", "project.json": b'{"\\u001b[2J\\ud800": 1}'}
+    hostile = rewrite(archived, tmp_path / "hostile.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, hostile)
+    assert (code, told.err) == (1, "")
+    assert "results/\\x1b[2Jx\\u202e.csv is extra" in told.out
+    assert all(c.isprintable() for line in told.out.splitlines() for c in line)
+
+
 def test_what_stops_the_making_hides_no_defect(archived, tmp_path, monkeypatch, capsys):
     changes = {"project.json": b"[" * 100_000, f"{RUN}/train.log": b"other"}
     broken = rewrite(archived, tmp_path / "broken.zip", changes)

@@ -53,6 +53,19 @@ def test_the_rows_are_written(root):
     assert slow["software"] == "torch 2.8.0 to 2.9.0"
 
 
+@pytest.mark.parametrize("column", ["repeat", "attempt"])
+def test_a_number_that_no_table_holds_is_told_with_its_line(root, capsys, column):
+    file = root / "before/results.csv"
+    header, first, *rest = file.read_text().splitlines()
+    fields = first.split(",")
+    fields[header.split(",").index(column)] = "1" * 25
+    file.write_text("\n".join([header, ",".join(fields), *rest, ""]))
+    assert compare("before", "results") == 2
+    told = capsys.readouterr().err
+    assert told.startswith("feedrate: before/results.csv, line 2: ")
+    assert told.count("\n") == 1
+
+
 @pytest.mark.parametrize(("share", "code"), [("0", 1), ("0.25", 1), ("0.3", 0), ("0.5", 0)])
 def test_slower_by_more_than_a_share_can_fail(root, share, code, capsys):
     assert compare("before", "results", "--fail-slower", share) == code

@@ -52,6 +52,11 @@ def test_a_run_has_its_settings_numbers_and_status_and_no_token(root, monkeypatc
     assert (other.settings["workers"], other.settings["model"]) == (1, "tiny")
     assert other.settings["checkpoint"] == MASK
     assert len({run.identity for run in (first, failed, other)}) == 3
+    spec = {"software": {"environment": {"X_TOKEN": "abc", "OMP": "1"}}}
+    monkeypatch.setattr(publish, "record_of", lambda *_: {"spec": spec})
+    settings = next(publish.read_runs(root / "results/results.csv")).settings
+    assert settings["spec.software.environment.X_TOKEN"] == MASK
+    assert settings["spec.software.environment.OMP"] == "1"
     again = list(publish.read_runs(root / "results/results.csv"))
     assert [run.identity for run in again] == [first.identity, failed.identity, other.identity]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feedrate.core.errors import ExpectedError
-from feedrate.core.scrub import SECRET, Scrubber, hide_secrets, names_in
+from feedrate.core.scrub import SECRET, Scrubber, hide_secrets, names_in, without_secrets
 
 KEY = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\\nAAAAMwAAAAtzc2gtZWQyNTUxOQAAACD"
 HIDDEN = {
@@ -106,6 +106,12 @@ def test_json_stays_json():
     netrc = {"message": "login me password 0123456789abcdef", "x": [1]}
     assert json.loads(hide_secrets(json.dumps(netrc)))["x"] == [1]
     assert json.loads(hide_secrets(json.dumps(netrc | {"y": "login a password b"})))["x"] == [1]
+
+
+def test_a_document_has_no_secrets_in_texts_or_under_their_names():
+    value = {"a": [{"HF_TOKEN": "x", "count": 1}], "b": "password=abcdefgh", "c": None}
+    hidden = {"a": [{"HF_TOKEN": SECRET, "count": 1}], "b": f"password={SECRET}", "c": None}
+    assert without_secrets(value) == hidden
 
 
 def test_names_are_replaced_as_words():

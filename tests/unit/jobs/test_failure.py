@@ -149,6 +149,12 @@ def test_any_message_becomes_one_line_of_readable_length(text):
     assert len(line) <= 400
 
 
+def test_a_cut_leaves_no_part_of_a_secret(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "s3kret-s3kret")
+    for before in range(380, 401):
+        assert "s3k" not in first_sentence("x" * before + "s3kret-s3kret")
+
+
 def test_a_rank_that_fails_ends_at_once(tmp_path):
     """Not by an exit in order, which waits: on a GPU for NCCL, here for a thread."""
     run, mark = write_spec(tmp_path / "run", make_spec()), tmp_path / "ended in order"

@@ -15,6 +15,7 @@ from training_jobs import make_spec, processes_below, survivors
 
 from feedrate.core import variables
 from feedrate.core.errors import Masker
+from feedrate.devices.launch import Launch
 from feedrate.jobs import processes
 from feedrate.jobs.events import Step, Window
 from feedrate.jobs.outcome import MachineFault
@@ -50,6 +51,18 @@ def test_output_is_copied_without_secrets(tmp_path):
     assert (tmp_path / "log").read_text() == "one ***\ntwo\ufffd\nthree"
     assert list(made.tail) == ["one ***", "two\ufffd", "three"]
     assert not made.disk_full
+
+
+def test_secrets_that_only_the_jobs_environment_has_are_hidden(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes.processes, "adopt_orphans", lambda: None)
+    code = "import os; print(os.environ['X_TOKEN'])"
+    environment = {**os.environ, "X_TOKEN": "abcdefgh"}
+    launch = Launch(command=[sys.executable, "-c", code], environment=environment)
+    with Path(os.devnull).open() as lock:
+        process, made = processes._start(launch, lock.fileno(), tmp_path / "log")
+        process.wait(30)
+        made.finish()
+    assert list(made.tail) == ["***"]
 
 
 def test_a_full_disk_stops_no_reading(tmp_path):

@@ -148,6 +148,15 @@ def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, proj
     assert lines[-1] == "line 39 ***"
     packed = zlib.decompress(base64.b64decode(provenance.pack({"a": found})))
     assert json.loads(packed) == {name: {"a": one} for name, one in found.items()}
+    packed = provenance.pack(
+        {"a": {"Environment": {"X_TOKEN": "abc"}, "Line": "password=abcdefgh"}}
+    )
+    assert b"abc" not in zlib.decompress(base64.b64decode(packed))
+    cut = provenance.WIDE - 8  # within a token
+    log.write_text(f"{'x' * cut} hf_secret_value\n{'x' * cut} ghp_0123456789abcdefABCD\n")
+    shown = provenance.documents(run)["Raw log (train.log)"]
+    assert "hf_s" not in shown
+    assert "ghp" not in shown
     log.unlink()
     assert "cannot be read" in provenance.documents(run)["Raw log (train.log)"]
     Path(run.record).write_text("{")

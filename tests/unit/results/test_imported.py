@@ -113,6 +113,18 @@ def test_a_record_has_the_line_that_its_rate_was_read_from(tmp_path):
     assert '"rate": 300.0' in line(foreign.milabench_file(tmp_path / "mila"))
 
 
+def test_a_cut_line_has_no_part_of_a_secret(tmp_path):
+    token = "hf_AbCdEfGhIjKlMnOpQr"
+    file = foreign.trainer_folder(tmp_path / "a") / "train_results.json"
+    found = json.loads(file.read_text())
+    rate = {"train_samples_per_second": found["train_samples_per_second"]}
+    for filler in range(120, 152, 5):
+        file.write_text(json.dumps({"x": f"{token} {'y' * filler}"} | rate | found))
+        told = record(tmp_path / "a").made_from.line
+        assert "847.7" in told
+        assert not any(token[at : at + 4] in told for at in range(len(token) - 3))
+
+
 def test_a_rate_that_no_line_states_has_none(tmp_path):
     (tmp_path / "a.log").write_text(foreign.TRAINING + foreign.bars(1, 9))
     assert record(tmp_path, batch_size=48).made_from.line == ""

@@ -18,6 +18,7 @@ from feedrate.cli.display import output
 from feedrate.core.errors import MASK, Masker, UsageError
 from feedrate.core.files import digest_value
 from feedrate.core.paths import RESULTS
+from feedrate.core.scrub import without_secrets
 from feedrate.jobs.trackers import NEEDS, PROJECT, lacks, set_defaults, trackio_server
 from feedrate.report.text import counted
 from feedrate.results.columns import RUNS
@@ -90,7 +91,8 @@ def read_runs(table: Path) -> Iterator[Run]:
         spec = {"spec": (record_of(row, table) or {}).get("spec") or {}}
         (flat,) = pd.json_normalize(spec).to_dict("records")  # keys as spec.settings.train.seed
         settings = told | {k: v for k, v in flat.items() if v is not None and v != {}}
-        settings = {k: MASK if mask(str(v)) != str(v) else v for k, v in settings.items()}
+        shown = {k: without_secrets(mask(str(v)), k) for k, v in settings.items()}
+        settings = {k: v if shown[k] == str(v) else MASK for k, v in settings.items()}
         started = row.get("started_at")
         identity = digest_value([row.get(name) for name in IDENTITY])[:16]
         known = {n: row[n] for n in sorted(numbers) if row.get(n) is not None}

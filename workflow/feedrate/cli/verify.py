@@ -66,7 +66,7 @@ def verify(options: argparse.Namespace) -> int:
             unpack(options.archive, given)
             found += check_documents(given)
             number = counted(len(found), "defect") if found else "no defects"
-            print(f"{options.archive}: {number} in files")
+            _tell(f"{options.archive}: {number} in files")
             project = read_project(given, options.archive)
             _tell_versions(given)
             shutil.copytree(given, made)
@@ -78,12 +78,18 @@ def verify(options: argparse.Namespace) -> int:
             shutil.copytree(made, options.keep)
         for name, why in AS_THEY_ARE.items():
             if kept := len(list((given / paths.RESULTS).rglob(name))):
-                print(f"taken as they are, because {why}: {kept} {name}")
+                _tell(f"taken as they are, because {why}: {kept} {name}")
     for line in found:
-        print(line)
+        _tell(line)
     failed = f"not verified: {counted(len(found), 'defect')}"
-    print(failed if found else "verified: nothing differs")
+    _tell(failed if found else "verified: nothing differs")
     return 1 if found else 0
+
+
+def _tell(line: str) -> None:
+    """Print a line; what a stranger wrote in it moves no cursor and changes no colour."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    print("".join(shown))
 
 
 def check_documents(folder: Path) -> Iterator[str]:
@@ -137,7 +143,7 @@ def _tell_versions(given: Path) -> None:
     if packages:
         told.append(f"{counted(len(packages), 'package')} in other versions")
     if told:
-        print(f"made with {'; '.join(told)}")
+        _tell(f"made with {'; '.join(told)}")
 
 
 def differences(given: Path, made: Path) -> Iterator[str]:

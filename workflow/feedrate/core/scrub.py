@@ -6,8 +6,9 @@ those of other machines by their form or by the name before them, and replaces c
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from feedrate.core.errors import ExpectedError, Masker
+from feedrate.core.errors import SECRET_NAME, ExpectedError, Masker
 
 SECRET = "(token)"
 """The text that replaces a secret."""
@@ -76,6 +77,18 @@ def hide_secrets(text: str) -> str:
         if part in small:
             text = pattern.sub(instead, text)
     return text
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """A document without secrets: those that its texts show, and what keys such as `HF_TOKEN` hold.
+    `key` is the value's own."""
+    if isinstance(value, dict):
+        return {name: without_secrets(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item, key) for item in value]
+    if not isinstance(value, str):
+        return value
+    return SECRET if value and SECRET_NAME.search(key) else hide_secrets(value)
 
 
 def names_in(text: str) -> tuple[set[str], set[str]]:

@@ -201,7 +201,7 @@ def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[byte
         preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
     )
     assert process.stdout is not None
-    return process, LogPump(process.stdout, stream, Masker())
+    return process, LogPump(process.stdout, stream, Masker(launch.environment))
 
 
 def _wait(

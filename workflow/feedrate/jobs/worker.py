@@ -146,10 +146,8 @@ def bind_process(run: Path) -> tuple[RunSpec, Placement]:
 
 def write_error(log: EventLog, error: Exception) -> None:
     """Write the `error` and `end` events of a rank that failed."""
-    failure, mask = classify(error), Masker()
-    fields = failure._replace(message=mask(failure.message))._asdict()
-    trace = mask("".join(traceback.format_exception(error)))
-    log.write(Error(rank=log.rank, traceback=trace, **fields))
+    trace = Masker()("".join(traceback.format_exception(error)))
+    log.write(Error(rank=log.rank, traceback=trace, **classify(error)._asdict()))
     log.write(End(rank=log.rank, ok=False))
 
 
@@ -205,8 +203,8 @@ def _lost_a_worker(error: BaseException) -> bool:
 
 
 def first_sentence(text: str) -> str:
-    """The line of a message that says what happened, cut to a readable length; the last one of a
-    data-loader worker's traceback."""
+    """The line of a message that says what happened, without secrets, cut to a readable length; the
+    last one of a data-loader worker's traceback."""
     for pattern, sentence in _LOADER_MESSAGES.items():
         if found := re.match(pattern, text):
             return sentence.format(found[1])
@@ -215,4 +213,5 @@ def first_sentence(text: str) -> str:
         line = re.sub(rf"^[\w.]*\b{in_worker[1]}: ", "", lines[-1])
     else:
         line = _ALLOCATOR.sub("", lines[0])
+    line = Masker()(line)  # before the cut, which would leave a part of a secret
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

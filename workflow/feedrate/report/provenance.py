@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from feedrate.core import paths
 from feedrate.core.errors import Masker
+from feedrate.core.scrub import hide_secrets, without_secrets
 from feedrate.report import text
 from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
 from feedrate.report.params import Setup, StudySettings
@@ -154,25 +155,29 @@ def documents(run: RunRow) -> dict[str, Any]:
 
 def _lines(path: Path) -> str:
     """The first and the last lines of a raw log without secrets, cut at `WIDE` characters."""
+    mask = Masker()
+
+    def shown(line: str) -> str:
+        return mask(hide_secrets(line))[:WIDE].rstrip()
+
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:
-            head = [line[:WIDE].rstrip() for line in itertools.islice(stream, FIRST)]
+            head = [shown(line) for line in itertools.islice(stream, FIRST)]
             tail = deque(enumerate(stream, 1 - LAST), LAST)
     except OSError as error:
         return f"cannot be read: {error}"
     left_out = tail[-1][0] if tail else 0
     between = [f"({text.counted(left_out, 'line')} between)"] if left_out > 0 else []
-    ends = (line[:WIDE].rstrip() for _, line in tail)
-    return Masker()("\n".join([*head, *between, *ends])) or "(empty)"
+    return "\n".join([*head, *between, *(shown(line) for _, line in tail)]) or "(empty)"
 
 
 def pack(documents: dict[str, dict[str, Any]]) -> str:
-    """The documents of runs as JSON, deflated, in base64: what the page's script unpacks. Those
-    under one heading are together, because they share most of their texts."""
+    """The documents of runs as JSON without secrets, deflated, in base64: what the page's script
+    unpacks. Those under one heading are together, because they share most of their texts."""
     by_heading: dict[str, dict[str, Any]] = {}
     for run, parts in documents.items():
         for heading, part in parts.items():
-            by_heading.setdefault(heading, {})[run] = part
+            by_heading.setdefault(heading, {})[run] = without_secrets(part)
     plain = json.dumps(by_heading, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
 

@@ -32,7 +32,7 @@ UNQUIET = (
 )
 _READERS: dict[Kind | None, Callable[[str], Any]] = {
     "text": str,
-    "integer": int,
+    "integer": lambda text: _integer(text),
     "number": float,
     "flag": lambda text: text == "true",
 }
@@ -168,6 +168,13 @@ def _written(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
     return level_text(value)
+
+
+def _integer(text: str) -> int:
+    """A whole number that a DataFrame can hold. Raises ValueError."""
+    if -(2**63) <= (value := int(text)) < 2**63:
+        return value
+    raise ValueError(f"{text} is too large for a whole number of 64 bits")
 
 
 def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind]) -> Row:

@@ -12,6 +12,7 @@ import msgspec
 from feedrate.config.additions import Import
 from feedrate.config.values import Strict, cell_name
 from feedrate.core.files import digest_file, write_json
+from feedrate.core.scrub import hide_secrets
 from feedrate.logs.reading import Found, ReadFile, find_runs
 from feedrate.logs.trainer import MAX_CHARS, TrainerFigures, number, one_line, trainer_figures
 from feedrate.results.audit import Rate, excess
@@ -135,7 +136,8 @@ def _line(run: Found, base: Path, name: str) -> str:
             named = _RATE.finditer(line) if rate else ()
             found = next((one for one in named if number(one[1]) == rate), None)
             if found or (not rate and run.cause.line and run.cause.line in line):
-                near = line[max(0, found.start() - MAX_CHARS // 2) :] if found else line
+                at = found.start() if found else 0
+                near = hide_secrets(line[:at])[-MAX_CHARS // 2 :] + line[at:]
                 last = f"{name}:{count}: {one_line(near)}"
     return last
 
