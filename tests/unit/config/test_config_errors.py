@@ -18,6 +18,18 @@ CASES = {
         "config.yaml", ("repeats: null", "repeats: 0"),
         CONFIG + "repeats: 0 is not allowed; the smallest allowed is 1",
     ),
+    "more repeats than allowed": (
+        "config.yaml", ("repeats: null", "repeats: 1001"),
+        CONFIG + "repeats: 1001 is not allowed; the largest allowed is 1000",
+    ),
+    "an empty checkpoint": (
+        "config.yaml", ("checkpoint: null", "checkpoint: ''"),
+        CONFIG + "checkpoint: '' is not allowed; it must not be empty",
+    ),
+    "an empty repository": (
+        "config.yaml", ("push_to_hub: null", "push_to_hub: ''"),
+        CONFIG + "push_to_hub: '' is not allowed; it must not be empty",
+    ),
     "wrong type": (
         "config.yaml", ("repeats: null", "repeats: three"),
         CONFIG + "repeats: 'three' is not allowed; expected a whole number, auto or null",
@@ -227,6 +239,14 @@ CASES = {
     "study: excludes no level": (
         STUDY, ("  - levels: {decode: device}", "  - levels: {workers: 5}"),
         IN_STUDY + "exclude[0].levels.workers: 5 is not allowed; its levels: 0, 1, 2, 3, 4, 8, 16",
+    ),
+    "study: too many repeats": (
+        STUDY, ("repeats: 3", "repeats: 1001"),
+        IN_STUDY + "protocol.repeats: 1001 is not allowed; the largest allowed is 1000",
+    ),
+    "study: a seed that the last repeats could not have": (
+        STUDY, ("warmup_steps: 10", "warmup_steps: 10, seed: 4294967295"),
+        IN_STUDY + "protocol.seed: 4294967295 is not allowed; the largest allowed is 4294966296",
     ),
     "study: warm-up takes all": (
         STUDY, ("warmup_steps: 10", "warmup_steps: 140"),

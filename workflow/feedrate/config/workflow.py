@@ -11,7 +11,17 @@ from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, Text, about
+from feedrate.config.values import (
+    Count,
+    Name,
+    Natural,
+    Positive,
+    Repeats,
+    Share,
+    Strict,
+    Text,
+    about,
+)
 from feedrate.core import plugins
 
 Repository = Annotated[Text, about("Repository on the hub.")]
@@ -124,7 +134,7 @@ else:
 class AutoRepeats(Strict, kw_only=True):
     """The budget of `repeats: auto`."""
 
-    most: Annotated[Count, about("Repeats that a cell may have, planned ones included.")] = 12
+    most: Annotated[Repeats, about("Repeats that a cell may have, planned ones included.")] = 12
     hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
     gate: Annotated[str, about("Accepted results; cells undecided against them get repeats.")] = ""
 
@@ -147,21 +157,21 @@ class WorkflowConfig(Strict, kw_only=True):
         about("The one of `winoground_sets` that kept models are scored on; null: none."),
     ] = None
     winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = {}
-    checkpoint: Annotated[str | None, about("For all studies; null: as each study says.")] = None
+    checkpoint: Annotated[Text | None, about("For all studies; null: as each study says.")] = None
     checkpoint_revision: str | None = None
     checkpoint_model: Annotated[
         Name | None,
         about("Model of the checkpoint; only its studies use it. null: all studies do."),
     ] = None
     repeats: Annotated[
-        Count | Literal["auto"] | None,
+        Repeats | Literal["auto"] | None,
         about(
             "For all studies; null: as each study says; auto: then more where decisions are open."
         ),
     ] = None
     auto_repeats: AutoRepeats = AutoRepeats()
     imports: Annotated[list[Import], about("Runs of others, shown next to ours.")] = []
-    push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
+    push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     trackers: Annotated[
         list[Literal["mlflow", "trackio", "wandb"]],
         about("Experiment trackers that training jobs report to, in addition to TensorBoard."),
