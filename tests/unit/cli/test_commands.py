@@ -16,6 +16,7 @@ from feedrate.cli import plan, run
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
+from feedrate.results.files import TableError
 
 NOTHING = dict.fromkeys(("study", "device", "dataset"))
 CHOICES = argparse.Namespace(profile="local", configfile=[], config=[], **NOTHING)
@@ -157,6 +158,22 @@ def test_no_pass_follows_one_that_was_stopped_or_did_not_start(
     monkeypatch.setattr(run, "extend", lambda _: next(open_cells))
     assert entry.main(["run"]) == code
     assert len(calls) == passes
+
+
+def test_a_run_whose_next_cells_nobody_can_tell_has_its_report(
+    root, snakemake, monkeypatch, capsys
+):
+    def unreadable(_):
+        raise TableError("accepted/results.csv: no column")
+
+    monkeypatch.setattr(run, "extend", unreadable)
+    (root / "results").mkdir()
+    (root / "results/overview.html").write_text("")
+    monkeypatch.setattr(run, "_write_report", lambda _: snakemake.append("report") or 0)
+    monkeypatch.setattr(run, "show", lambda _: None)
+    assert entry.main(["run"]) == 1
+    assert capsys.readouterr().err == "feedrate: accepted/results.csv: no column\n"
+    assert snakemake[1:] == ["report"]
 
 
 def test_a_dry_run_leaves_the_lock_of_a_killed_run(root, snakemake):
