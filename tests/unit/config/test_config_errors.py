@@ -281,6 +281,18 @@ CASES = {
         STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 2}", "    protocol:"),
         IN_STUDY + "adapt.cpu.protocol: null is not allowed; expected keys with values",
     ),
+    "study: adapts bundles with a number": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {bundles: 5}\n"),
+        IN_STUDY + "adapt.h200.bundles: 5 is not allowed; expected keys with values",
+    ),
+    "study: adapts a bundle with a word": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {bundles: {strategy: ddp}}\n"),
+        IN_STUDY + "adapt.h200.bundles.strategy: 'ddp' is not allowed; expected keys with values",
+    ),
+    "study: adapts a level with a word": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {bundles: {strategy: {ddp: fsdp}}}\n"),
+        IN_STUDY + "adapt.h200.bundles.strategy.ddp: 'fsdp' is not allowed; expected keys",
+    ),
     "study: table of an unknown kind": (
         STUDY, ("{name: speedup, kind: speedup", "{name: speedup, kind: speedups"),
         IN_STUDY + "tables[2].kind: 'speedups' is not allowed; did you mean speedup?",
