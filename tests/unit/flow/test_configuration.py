@@ -237,6 +237,16 @@ def test_a_gate_that_has_no_results_is_an_error(root, file, text, message):
     passes("mine.yaml", assignments=["repeats=2"])
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_the_home_of_nobody_has_no_checkpoint(root, here):
+    found = error(assignments=["checkpoint=~nosuch/weights"], here=here)
+    assert found == "command line: checkpoint: ~nosuch/weights: no such folder"
+
+
+def test_the_home_of_nobody_has_no_configuration(root):
+    assert error("~nosuch/mine.yaml").endswith("~nosuch/mine.yaml: no such file or directory")
+
+
 def software(text):
     edit("config/devices.yaml", "  count: 1\n", f"  count: 1\n  software: {{{text}}}\n")
 
@@ -248,6 +258,8 @@ def software(text):
         ("python: envs/none/bin/python", "python: there is no program envs/none/bin/python on "),
         ("python: python2.0", "python: there is no program python2.0 on "),
         ("container: images/none.sif", "container: there is no image images/none.sif on "),
+        ("container: ~images/none.sif", "container: there is no image ~images/none.sif on "),
+        ("python: ~nosuch/bin/python", "python: there is no program ~nosuch/bin/python on "),
     ],
 )
 def test_a_missing_interpreter_or_image_is_an_error(root, text, message):

@@ -93,6 +93,15 @@ OVERVIEW = f"{RESULTS}/overview.html"
 SOURCES = f"{RESULTS}/sources.html"
 
 
+def expand(path: str | Path) -> Path:
+    """A path with the home folder in place of a leading `~` or `~user`; the path as it is if there
+    is no such user, so that what it names is missing like any other file."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def events_name(rank: int) -> str:
     """The file of a rank's events in the folder of a run."""
     return EVENTS_NAME if rank == 0 else f"events.rank{rank}.jsonl"

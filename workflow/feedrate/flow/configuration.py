@@ -87,7 +87,7 @@ def fault_of_files(files: Iterable[Path]) -> str:
 
 def _shown(file: Path) -> str:
     """A file's name in messages: from the project's root if it is there."""
-    whole, root = file.expanduser().resolve(), Path.cwd().resolve()
+    whole, root = paths.expand(file).resolve(), Path.cwd().resolve()
     return str(whole.relative_to(root) if whole.is_relative_to(root) else whole)
 
 
@@ -150,7 +150,7 @@ class Profile(NamedTuple):
 def read_profile(name: str) -> Profile:
     """The profile that Snakemake would use. Raises ConfigError, with all names, if none."""
     for folder in PROFILE_FOLDERS:
-        place = folder.expanduser() / name
+        place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
                 found = read_yaml(file, _shown(file))
@@ -231,7 +231,7 @@ def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, s
     python, image = software.python, software.container
     place = f"on {platform.node()}, where its jobs run" if here else "in the project's folder"
     if image and "://" not in image and _is_known(image, here=here):
-        if not Path(image).expanduser().exists():
+        if not paths.expand(image).exists():
             yield "container", f"there is no image {image} {place}"
     elif python and not image and not software.modules:
         known = here if "/" not in python else _is_known(python, here=here)
@@ -241,7 +241,7 @@ def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, s
 
 
 def _is_known(path: str, *, here: bool) -> bool:
-    return here or not Path(path).expanduser().is_absolute()
+    return here or not paths.expand(path).is_absolute()
 
 
 # How this Snakemake was called, which the Snakefile sees only in part.
