@@ -30,6 +30,25 @@ CASES = {
         "config.yaml", ("push_to_hub: null", "push_to_hub: ''"),
         CONFIG + "push_to_hub: '' is not allowed; it must not be empty",
     ),
+    "a checkpoint with a longer name than a file can have": (
+        "config.yaml", ("checkpoint: null", f"checkpoint: ./{'x' * 300}"),
+        CONFIG + "checkpoint: './xxx",
+    ),
+    "a checkpoint with a null character": (
+        "config.yaml", ("checkpoint: null", 'checkpoint: "x\\0"'),
+        CONFIG + "checkpoint: 'x\\x00' is not allowed; a path has no null character",
+    ),
+    "a dataset with a longer path than a file can have": (
+        "config.yaml", ("path: data/", f"path: {'x/' * 3000}"),
+        CONFIG + "datasets.folder.path: 'x/x/",
+    ),
+    "a gate with a longer name than a file can have": (
+        "config.yaml", ('gate: ""', f"gate: {'x' * 300}"), CONFIG + "auto_repeats.gate: 'xxx",
+    ),
+    "an image with a longer name than a file can have": (
+        "devices.yaml", ("  count: 1\n", f"  count: 1\n  software: {{container: {'x' * 300}}}\n"),
+        DEVICES + "cpu.software.container: 'xxx",
+    ),
     "wrong type": (
         "config.yaml", ("repeats: null", "repeats: three"),
         CONFIG + "repeats: 'three' is not allowed; expected a whole number, auto or null",

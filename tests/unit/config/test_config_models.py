@@ -44,6 +44,8 @@ def test_an_unknown_model_or_size_is_an_error_of_the_plan(copy, change, cell, me
          "loader.max_tokens: 513 is not allowed; bridgetower takes at most 512"),
         (("model: {size: tiny}", "model: {size: tiny, checkpoint: ''}"),
          "model.checkpoint: '' is not allowed; expected a hub id, a folder or null"),
+        (("model: {size: tiny}", f"model: {{size: tiny, checkpoint: {'x' * 300}}}"),
+         "model.checkpoint: it is not allowed; a path has at most 4095 bytes, and each "),
     ],
 )  # fmt: skip
 def test_what_no_job_could_do_is_an_error_of_the_plan(copy, change, message):

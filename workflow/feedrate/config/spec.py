@@ -28,7 +28,7 @@ from feedrate.config.values import (
     Strict,
     about,
 )
-from feedrate.core import plugins, variables
+from feedrate.core import paths, plugins, variables
 
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
@@ -172,6 +172,8 @@ def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
         faults.append(f"loader.max_tokens: {max_tokens} is not allowed; {most}")
     if model.checkpoint == "":
         faults.append("model.checkpoint: '' is not allowed; expected a hub id, a folder or null")
+    if why := paths.fault(model.checkpoint or ""):
+        faults.append(f"model.checkpoint: it is not allowed; {why}")
     return tuple(faults)
 
 

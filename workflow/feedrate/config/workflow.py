@@ -232,6 +232,7 @@ def check_config(
         if isinstance(dataset, Folder) and dataset.validation_share + dataset.test_share >= 1:
             rest = "its sum with test_share must be below 1, or nothing is left to train on"
             found.say(f"datasets.{name}.validation_share", rest)
+    _check_paths(found, config)
     if (wanted := config.winoground) is not None:
         found.known("winoground", wanted, config.winoground_sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
@@ -239,3 +240,18 @@ def check_config(
     if (model := config.checkpoint_model) is not None:
         found.known("checkpoint_model", model, plugins.names(BUILDERS), "models")
     return found
+
+
+def _check_paths(found: Findings, config: WorkflowConfig) -> None:
+    named: dict[str, Mapping[str, Any]] = {
+        "datasets": config.datasets,
+        "winoground_sets": config.winoground_sets,
+    }
+    for part, entries in named.items():
+        for name, entry in entries.items():
+            if isinstance(entry, Folder | LocalExamples):
+                found.path(f"{part}.{name}.path", entry.path)
+    for key, one in numbered("imports[{}].folder", config.imports):
+        found.path(key, one.folder)
+    found.path("checkpoint", config.checkpoint)
+    found.path("auto_repeats.gate", config.auto_repeats.gate)
