@@ -305,7 +305,14 @@ def test_configuration_is_passed_on_in_one_word(root, snakemake):
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "tune"])
-@pytest.mark.parametrize("wrong", [["--unknown"], ["--retries", "often"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(["--unknown"], ["--retries", "often"], ["--cores", "abc"], ["--jobs", "q"]),
+        *(["--resources", "foo"], ["--resources", "a=b"], ["--set-threads", "x"]),
+        *(["--set-resources", "a"], ["--groups", "x"]),
+    ],
+)
 def test_an_option_that_nobody_takes_is_told_before_anything_starts(
     root, snakemake, command, wrong, capsys
 ):

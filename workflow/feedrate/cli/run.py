@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -209,11 +210,12 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
     """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
-    ConfigError, and UsageError for an option in `others` that Snakemake does not have."""
+    ConfigError, and UsageError for an option or a value in `others` that Snakemake refuses."""
     check_configuration(options, others)
     if not others:
         return argparse.Namespace(dryrun=False, quiet=None)
     from snakemake.cli import parse_args  # slow
+    from snakemake.exceptions import CliException, WorkflowError
 
     errors = io.StringIO()
     try:
@@ -221,6 +223,8 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
             found: argparse.Namespace = parse_args(list(others))[1]
     except SystemExit:
         raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
+    except (CliException, WorkflowError, ValueError) as error:
+        raise UsageError(f"an option of Snakemake, in {shlex.join(others)}: {error}") from None
     return found
 
 
