@@ -16,6 +16,7 @@ from feedrate.cli import plan, run
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
+from feedrate.results.files import TableError
 
 NOTHING = dict.fromkeys(("study", "device", "dataset"))
 CHOICES = argparse.Namespace(profile="local", configfile=[], config=[], **NOTHING)
@@ -159,6 +160,22 @@ def test_no_pass_follows_one_that_was_stopped_or_did_not_start(
     assert len(calls) == passes
 
 
+def test_a_run_whose_next_cells_nobody_can_tell_has_its_report(
+    root, snakemake, monkeypatch, capsys
+):
+    def unreadable(_):
+        raise TableError("accepted/results.csv: no column")
+
+    monkeypatch.setattr(run, "extend", unreadable)
+    (root / "results").mkdir()
+    (root / "results/overview.html").write_text("")
+    monkeypatch.setattr(run, "_write_report", lambda _: snakemake.append("report") or 0)
+    monkeypatch.setattr(run, "show", lambda _: None)
+    assert entry.main(["run"]) == 1
+    assert capsys.readouterr().err == "feedrate: accepted/results.csv: no column\n"
+    assert snakemake[1:] == ["report"]
+
+
 def test_a_dry_run_leaves_the_lock_of_a_killed_run(root, snakemake):
     (root / ".snakemake/locks").mkdir(parents=True)
     lock = root / ".snakemake/locks/0.input.lock"
@@ -288,7 +305,14 @@ def test_configuration_is_passed_on_in_one_word(root, snakemake):
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "tune"])
-@pytest.mark.parametrize("wrong", [["--unknown"], ["--retries", "often"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(["--unknown"], ["--retries", "often"], ["--cores", "abc"], ["--jobs", "q"]),
+        *(["--resources", "foo"], ["--resources", "a=b"], ["--set-threads", "x"]),
+        *(["--set-resources", "a"], ["--groups", "x"]),
+    ],
+)
 def test_an_option_that_nobody_takes_is_told_before_anything_starts(
     root, snakemake, command, wrong, capsys
 ):

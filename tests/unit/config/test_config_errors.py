@@ -18,6 +18,37 @@ CASES = {
         "config.yaml", ("repeats: null", "repeats: 0"),
         CONFIG + "repeats: 0 is not allowed; the smallest allowed is 1",
     ),
+    "more repeats than allowed": (
+        "config.yaml", ("repeats: null", "repeats: 1001"),
+        CONFIG + "repeats: 1001 is not allowed; the largest allowed is 1000",
+    ),
+    "an empty checkpoint": (
+        "config.yaml", ("checkpoint: null", "checkpoint: ''"),
+        CONFIG + "checkpoint: '' is not allowed; it must not be empty",
+    ),
+    "an empty repository": (
+        "config.yaml", ("push_to_hub: null", "push_to_hub: ''"),
+        CONFIG + "push_to_hub: '' is not allowed; it must not be empty",
+    ),
+    "a checkpoint with a longer name than a file can have": (
+        "config.yaml", ("checkpoint: null", f"checkpoint: ./{'x' * 300}"),
+        CONFIG + "checkpoint: './xxx",
+    ),
+    "a checkpoint with a null character": (
+        "config.yaml", ("checkpoint: null", 'checkpoint: "x\\0"'),
+        CONFIG + "checkpoint: 'x\\x00' is not allowed; a path has no null character",
+    ),
+    "a dataset with a longer path than a file can have": (
+        "config.yaml", ("path: data/", f"path: {'x/' * 3000}"),
+        CONFIG + "datasets.folder.path: 'x/x/",
+    ),
+    "a gate with a longer name than a file can have": (
+        "config.yaml", ('gate: ""', f"gate: {'x' * 300}"), CONFIG + "auto_repeats.gate: 'xxx",
+    ),
+    "an image with a longer name than a file can have": (
+        "devices.yaml", ("  count: 1\n", f"  count: 1\n  software: {{container: {'x' * 300}}}\n"),
+        DEVICES + "cpu.software.container: 'xxx",
+    ),
     "wrong type": (
         "config.yaml", ("repeats: null", "repeats: three"),
         CONFIG + "repeats: 'three' is not allowed; expected a whole number, auto or null",
@@ -228,6 +259,14 @@ CASES = {
         STUDY, ("  - levels: {decode: device}", "  - levels: {workers: 5}"),
         IN_STUDY + "exclude[0].levels.workers: 5 is not allowed; its levels: 0, 1, 2, 3, 4, 8, 16",
     ),
+    "study: too many repeats": (
+        STUDY, ("repeats: 3", "repeats: 1001"),
+        IN_STUDY + "protocol.repeats: 1001 is not allowed; the largest allowed is 1000",
+    ),
+    "study: a seed that the last repeats could not have": (
+        STUDY, ("warmup_steps: 10", "warmup_steps: 10, seed: 4294967295"),
+        IN_STUDY + "protocol.seed: 4294967295 is not allowed; the largest allowed is 4294966296",
+    ),
     "study: warm-up takes all": (
         STUDY, ("warmup_steps: 10", "warmup_steps: 140"),
         IN_STUDY + "protocol.warmup_steps: 140 is not allowed; it must be below steps, 140",
@@ -260,6 +299,18 @@ CASES = {
     "study: adapts nothing": (
         STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 2}", "    protocol:"),
         IN_STUDY + "adapt.cpu.protocol: null is not allowed; expected keys with values",
+    ),
+    "study: adapts bundles with a number": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {bundles: 5}\n"),
+        IN_STUDY + "adapt.h200.bundles: 5 is not allowed; expected keys with values",
+    ),
+    "study: adapts a bundle with a word": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {bundles: {strategy: ddp}}\n"),
+        IN_STUDY + "adapt.h200.bundles.strategy: 'ddp' is not allowed; expected keys with values",
+    ),
+    "study: adapts a level with a word": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {bundles: {strategy: {ddp: fsdp}}}\n"),
+        IN_STUDY + "adapt.h200.bundles.strategy.ddp: 'fsdp' is not allowed; expected keys",
     ),
     "study: table of an unknown kind": (
         STUDY, ("{name: speedup, kind: speedup", "{name: speedup, kind: speedups"),

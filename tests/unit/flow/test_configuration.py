@@ -221,6 +221,32 @@ def test_a_checkpoint_folder_without_weights_is_an_error(root, files, message):
     assert found.startswith("command line: checkpoint: ./weights: ")
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("gate.csv", "a,b\n1,2\n", "gate.csv: no results of runs: there is no column"),
+        ("gate/other.csv", "", "gate: there is no results.csv in this folder"),
+        ("gate.zip", "a,b\n1,2\n", "gate.zip: not a zip file"),
+    ],
+)
+def test_a_gate_that_has_no_results_is_an_error(root, file, text, message):
+    write("mine.yaml", f"repeats: auto\nauto_repeats: {{gate: {file.partition('/')[0]}}}\n")
+    passes("mine.yaml")  # there may be none yet
+    write(file, text)
+    assert error("mine.yaml").startswith(f"mine.yaml: auto_repeats.gate: {message}")
+    passes("mine.yaml", assignments=["repeats=2"])
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_the_home_of_nobody_has_no_checkpoint(root, here):
+    found = error(assignments=["checkpoint=~nosuch/weights"], here=here)
+    assert found == "command line: checkpoint: ~nosuch/weights: no such folder"
+
+
+def test_the_home_of_nobody_has_no_configuration(root):
+    assert error("~nosuch/mine.yaml").endswith("~nosuch/mine.yaml: no such file or directory")
+
+
 def software(text):
     edit("config/devices.yaml", "  count: 1\n", f"  count: 1\n  software: {{{text}}}\n")
 
@@ -232,6 +258,8 @@ def software(text):
         ("python: envs/none/bin/python", "python: there is no program envs/none/bin/python on "),
         ("python: python2.0", "python: there is no program python2.0 on "),
         ("container: images/none.sif", "container: there is no image images/none.sif on "),
+        ("container: ~images/none.sif", "container: there is no image ~images/none.sif on "),
+        ("python: ~nosuch/bin/python", "python: there is no program ~nosuch/bin/python on "),
     ],
 )
 def test_a_missing_interpreter_or_image_is_an_error(root, text, message):

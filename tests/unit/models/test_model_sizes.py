@@ -5,6 +5,7 @@ import torch
 
 from feedrate.config.settings import BUILDERS
 from feedrate.core import plugins
+from feedrate.models.build import ModelError
 from feedrate.models.builders import clip, flava, swin, vit
 
 # Table of "Scaling Multimodal Foundation Models in TorchMultimodal": GiB in fp32, codebook counted.
@@ -50,6 +51,13 @@ def test_vit_has_the_published_sizes(size, image_px, head, count):
 )
 def test_clip_has_the_published_sizes(size, count):
     assert parameters(lambda: clip.Clip(clip.make_config(size))) == count
+
+
+@pytest.mark.parametrize(("name", "longest"), plugins.declared(BUILDERS, "LONGEST").items())
+def test_the_longest_caption_is_that_of_the_model(make, name, longest):
+    make(name, max_tokens=longest)
+    with pytest.raises(ModelError, match=f"max_tokens: {longest + 1} .* {longest}"):
+        make(name, max_tokens=longest + 1)
 
 
 def test_flops_of_vit_huge_at_256_px():

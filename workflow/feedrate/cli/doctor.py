@@ -33,6 +33,11 @@ def doctor(options: argparse.Namespace) -> int:
     profile = configuration.read_profile(options.profile)
     here = profile.executor in ("", "local") or slurm.JOB_ID in os.environ
     layers = layers_of(options, profile)
+    try:
+        configuration.load(Path(), layers)
+    except ConfigError as error:
+        show(output(), [_wrong(error)])
+        return 1
     configured = set(layers.values["studies"])
     devices = layers.values["devices"]
     found = list(_of_devices(options, profile, devices, here=here))
@@ -53,13 +58,17 @@ def _of_devices(
         project = configuration.load(Path(), layers_of(wider, profile))
         plan = runnable(project, make_plan(project))
     except ConfigError as error:
-        yield Finding(FAILS, "configuration", str(error), "correct it; nothing else was examined")
+        yield _wrong(error)
         return
     found = examine(project, plan.runs.values(), here=here)
     if not here:
         found += _slurm(project, profile)
     yield from found
     yield from _studies(project, plan, found)
+
+
+def _wrong(error: ConfigError) -> Finding:
+    return Finding(FAILS, "configuration", str(error), "correct it; nothing else was examined")
 
 
 def _studies(project: Project, plan: Plan, found: Sequence[Finding]) -> Iterator[Finding]:

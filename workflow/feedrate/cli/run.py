@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from feedrate.cli.jobs import STOPPED
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
 from feedrate.core import paths, slurm, variables
-from feedrate.core.errors import UsageError, fail, tell
+from feedrate.core.errors import ExpectedError, UsageError, fail, tell
 from feedrate.core.processes import die_with_parent, stop_signals
 from feedrate.flow import configuration, driver
 from feedrate.report.text import counted
@@ -66,11 +67,9 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     driver.STARTED.unlink(missing_ok=True)
     words = [*others, *(["--quiet", "all"] if quiet else [])]
     code = run_snakemake(options, *words, held_back=quiet)
-    forced = any(vars(given).get(name) for name in ("force", "forceall", "forcerun"))
-    while not forced and (more := _further_cells(options, others, code)):
-        if not quiet:
-            tell("feedrate", more)
-        code = run_snakemake(options, *words, held_back=quiet)
+    unknown = 0
+    if not any(vars(given).get(name) for name in ("force", "forceall", "forcerun")):
+        code, unknown = _further_passes(options, others, words, code, quiet=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
@@ -82,7 +81,27 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     report_code = _write_report(options)
     if not quiet:
         show(REPORT if report_code == 0 else None)
-    return code or report_code
+    return code or unknown or report_code
+
+
+def _further_passes(
+    options: argparse.Namespace,
+    others: Sequence[str],
+    words: Sequence[str],
+    code: int,
+    *,
+    quiet: bool,
+) -> tuple[int, int]:
+    """Call Snakemake with `words` again as long as there are further cells; its last exit code, and
+    1 if nobody can tell which cells are next: the runs made so far still get their report."""
+    try:
+        while more := _further_cells(options, others, code):
+            if not quiet:
+                tell("feedrate", more)
+            code = run_snakemake(options, *words, held_back=quiet)
+    except ExpectedError as error:
+        return code, fail("feedrate", error)
+    return code, 0
 
 
 def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int) -> str:
@@ -191,11 +210,12 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
     """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
-    ConfigError, and UsageError for an option in `others` that Snakemake does not have."""
+    ConfigError, and UsageError for an option or a value in `others` that Snakemake refuses."""
     check_configuration(options, others)
     if not others:
         return argparse.Namespace(dryrun=False, quiet=None)
     from snakemake.cli import parse_args  # slow
+    from snakemake.exceptions import CliException, WorkflowError
 
     errors = io.StringIO()
     try:
@@ -203,6 +223,8 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
             found: argparse.Namespace = parse_args(list(others))[1]
     except SystemExit:
         raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
+    except (CliException, WorkflowError, ValueError) as error:
+        raise UsageError(f"an option of Snakemake, in {shlex.join(others)}: {error}") from None
     return found
 
 

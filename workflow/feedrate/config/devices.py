@@ -118,6 +118,8 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
             found.known(f"{name}.variant_of", device.variant_of, devices, "entries")
         for key, text in _device_faults(device):
             found.say(f"{name}.{key}", text)
+        found.path(f"{name}.software.python", device.software.python)
+        found.path(f"{name}.software.container", device.software.container)
     return found
 
 

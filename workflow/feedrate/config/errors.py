@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 
 Origin = str | Callable[[str], str]
@@ -82,6 +83,11 @@ class Findings(list[str]):
             self.extend(sorted(lines) or [_line(self.origin, key, str(error))])
             return False
         return True
+
+    def path(self, key: str, value: str | None) -> None:
+        """Add an error if no file can have the path `value`."""
+        if why := paths.fault(value or ""):
+            self.say(key, f"{_show(value)} is not allowed; {why}")
 
     def names(self, key: str, values: Iterable[Any], allowed: Iterable[Any], what: str) -> None:
         """Add an error for each item of the list at `key` that is not `known` or occurs twice."""

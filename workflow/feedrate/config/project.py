@@ -146,7 +146,11 @@ def check_study(
     origin: str, study: Study, devices: Mapping[str, Device], files: Sequence[str]
 ) -> list[str]:
     """Check a study in itself, against the registry and against the `files` in config/published."""
-    found = Findings(origin)
+    found, shape = Findings(origin), dict[str, dict[str, Bundle]]
+    for key, change in study.adapt.items():
+        found.fits(f"adapt.{key}.bundles", change.get("bundles", {}), shape)
+    if found:  # the other checks read them
+        return found
     levels = _check_factors(found, study)
     _check_levels(found, "baseline", study.baseline, levels)
     _check_adapt(found, study, devices)
@@ -288,7 +292,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
             if part in parts:
                 if found.fits(place, value, dict):
                     found.fits(place, adapted(study, part, [key]), parts[part])
-            elif found.fits(place, value, dict[str, dict[str, Bundle]]):
+            else:
                 for name, bundles in value.items():
                     if found.known(place, name, having, "factors with bundles"):
                         _check_bundles(found, f"{place}.{name}", bundles, having[name].texts)

@@ -16,8 +16,19 @@ from msgspec.structs import replace
 
 from feedrate.config.errors import not_one_of
 from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
-from feedrate.config.values import Count, Level, Name, Natural, NotNegative, Positive, Strict, about
-from feedrate.core import plugins, variables
+from feedrate.config.values import (
+    Count,
+    Level,
+    Name,
+    Natural,
+    NotNegative,
+    Positive,
+    Repeats,
+    Seed,
+    Strict,
+    about,
+)
+from feedrate.core import paths, plugins, variables
 
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
@@ -81,8 +92,8 @@ class StudyProtocol(Protocol, kw_only=True):
     """How a study is measured, on all devices unless adapted. The keys added here are no part of a
     run's identity: finished runs remain valid with more repeats or more time."""
 
-    repeats: Annotated[Count, about("Runs of every cell, interleaved.")] = 3
-    seed: Annotated[Natural, about("Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
+    repeats: Annotated[Repeats, about("Runs of every cell, interleaved.")] = 3
+    seed: Annotated[Seed, about("Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
     timeout_min: Annotated[Positive, about("A job that takes longer fails.")] = TIMEOUT_MIN
 
 
@@ -138,8 +149,9 @@ def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> f
 
 
 @cache
-def model_faults(model: ModelSettings) -> tuple[str, ...]:
-    """A model or size that does not exist, or settings that the model does not offer."""
+def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
+    """A model or size that does not exist, settings that the model does not offer, or captions of
+    `max_tokens` that are too long for it. Only a checkpoint itself says how long its may be."""
     sizes = plugins.declared(BUILDERS, "SIZES")
     if model.name not in sizes:
         return (f"model.name: {not_one_of(model.name, sizes, 'models')}",)
@@ -159,6 +171,14 @@ def model_faults(model: ModelSettings) -> tuple[str, ...]:
             offer = (None, *range(offer["from"], offer["to"] + 1, offer["step"]))
         if value not in (*offer, UNSET):
             faults.append(f"model.{name}: {value} is not allowed; {model.name} offers: {allowed}")
+    longest = plugins.declared(BUILDERS, "LONGEST").get(model.name, max_tokens)
+    if model.checkpoint is None and max_tokens > longest:
+        most = f"{model.name} takes at most {longest}"
+        faults.append(f"loader.max_tokens: {max_tokens} is not allowed; {most}")
+    if model.checkpoint == "":
+        faults.append("model.checkpoint: '' is not allowed; expected a hub id, a folder or null")
+    if why := paths.fault(model.checkpoint or ""):
+        faults.append(f"model.checkpoint: it is not allowed; {why}")
     return tuple(faults)
 
 

@@ -32,6 +32,11 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
+MOST_REPEATS = 1000
+Repeats = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - MOST_REPEATS)]
+"""The seed of repeat 1, so that no repeat's is above numpy's largest, 2**32 - 1."""
+
 Level = bool | int | float | str
 """A value that a factor takes."""
 

@@ -11,7 +11,17 @@ from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, Text, about
+from feedrate.config.values import (
+    Count,
+    Name,
+    Natural,
+    Positive,
+    Repeats,
+    Share,
+    Strict,
+    Text,
+    about,
+)
 from feedrate.core import plugins
 
 Repository = Annotated[Text, about("Repository on the hub.")]
@@ -124,7 +134,7 @@ else:
 class AutoRepeats(Strict, kw_only=True):
     """The budget of `repeats: auto`."""
 
-    most: Annotated[Count, about("Repeats that a cell may have, planned ones included.")] = 12
+    most: Annotated[Repeats, about("Repeats that a cell may have, planned ones included.")] = 12
     hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
     gate: Annotated[str, about("Accepted results; cells undecided against them get repeats.")] = ""
 
@@ -147,21 +157,21 @@ class WorkflowConfig(Strict, kw_only=True):
         about("The one of `winoground_sets` that kept models are scored on; null: none."),
     ] = None
     winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = {}
-    checkpoint: Annotated[str | None, about("For all studies; null: as each study says.")] = None
+    checkpoint: Annotated[Text | None, about("For all studies; null: as each study says.")] = None
     checkpoint_revision: str | None = None
     checkpoint_model: Annotated[
         Name | None,
         about("Model of the checkpoint; only its studies use it. null: all studies do."),
     ] = None
     repeats: Annotated[
-        Count | Literal["auto"] | None,
+        Repeats | Literal["auto"] | None,
         about(
             "For all studies; null: as each study says; auto: then more where decisions are open."
         ),
     ] = None
     auto_repeats: AutoRepeats = AutoRepeats()
     imports: Annotated[list[Import], about("Runs of others, shown next to ours.")] = []
-    push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
+    push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     trackers: Annotated[
         list[Literal["mlflow", "trackio", "wandb"]],
         about("Experiment trackers that training jobs report to, in addition to TensorBoard."),
@@ -222,6 +232,7 @@ def check_config(
         if isinstance(dataset, Folder) and dataset.validation_share + dataset.test_share >= 1:
             rest = "its sum with test_share must be below 1, or nothing is left to train on"
             found.say(f"datasets.{name}.validation_share", rest)
+    _check_paths(found, config)
     if (wanted := config.winoground) is not None:
         found.known("winoground", wanted, config.winoground_sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
@@ -229,3 +240,18 @@ def check_config(
     if (model := config.checkpoint_model) is not None:
         found.known("checkpoint_model", model, plugins.names(BUILDERS), "models")
     return found
+
+
+def _check_paths(found: Findings, config: WorkflowConfig) -> None:
+    named: dict[str, Mapping[str, Any]] = {
+        "datasets": config.datasets,
+        "winoground_sets": config.winoground_sets,
+    }
+    for part, entries in named.items():
+        for name, entry in entries.items():
+            if isinstance(entry, Folder | LocalExamples):
+                found.path(f"{part}.{name}.path", entry.path)
+    for key, one in numbered("imports[{}].folder", config.imports):
+        found.path(key, one.folder)
+    found.path("checkpoint", config.checkpoint)
+    found.path("auto_repeats.gate", config.auto_repeats.gate)

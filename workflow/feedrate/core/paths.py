@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+LONGEST_PATH, LONGEST_NAME = 4095, 255
+"""Linux's limits, bytes."""
+
 RESULTS = "results"
 DATASETS = "resources/datasets"
 LOGS = "logs"
@@ -91,6 +94,25 @@ PREDICTIONS = f"{RESULTS}/tuning/predictions.txt"
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
 SOURCES = f"{RESULTS}/sources.html"
+
+
+def fault(path: str) -> str:
+    """Why no file can have this path; empty if one can."""
+    if "\0" in path:
+        return "a path has no null character"
+    names = path.split("/")
+    if len(path.encode()) > LONGEST_PATH or any(len(n.encode()) > LONGEST_NAME for n in names):
+        return f"a path has at most {LONGEST_PATH} bytes, and each name in it {LONGEST_NAME}"
+    return ""
+
+
+def expand(path: str | Path) -> Path:
+    """A path with the home folder in place of a leading `~` or `~user`; the path as it is if there
+    is no such user, so that what it names is missing like any other file."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def events_name(rank: int) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
-from feedrate.core import plugins, variables
+from feedrate.core import paths, plugins, variables
 from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices import vendor
 from feedrate.devices.base import DeviceError, adapter_class
@@ -237,4 +237,4 @@ def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
 
 
 def _from_root(path: str) -> str:
-    return str(Path.cwd() / Path(path).expanduser())
+    return str(Path.cwd() / paths.expand(path))

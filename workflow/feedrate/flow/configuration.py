@@ -19,6 +19,7 @@ from feedrate.config.spec import Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
+from feedrate.core.errors import ExpectedError
 from feedrate.data.sources.folder import check_folder
 from feedrate.data.tables import check_examples
 from feedrate.devices import host
@@ -86,7 +87,7 @@ def fault_of_files(files: Iterable[Path]) -> str:
 
 def _shown(file: Path) -> str:
     """A file's name in messages: from the project's root if it is there."""
-    whole, root = file.expanduser().resolve(), Path.cwd().resolve()
+    whole, root = paths.expand(file).resolve(), Path.cwd().resolve()
     return str(whole.relative_to(root) if whole.is_relative_to(root) else whole)
 
 
@@ -149,7 +150,7 @@ class Profile(NamedTuple):
 def read_profile(name: str) -> Profile:
     """The profile that Snakemake would use. Raises ConfigError, with all names, if none."""
     for folder in PROFILE_FOLDERS:
-        place = folder.expanduser() / name
+        place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
                 found = read_yaml(file, _shown(file))
@@ -190,6 +191,14 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(found, f"winoground_sets.{config.winoground}", copy)
     found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))
+    gate = config.auto_repeats.gate if config.repeats == "auto" else ""
+    if gate and Path(gate).exists():
+        from feedrate.results.comparison import read_results  # pandas
+
+        try:
+            read_results(Path(gate))
+        except (ExpectedError, OSError, ValueError) as error:
+            found.say("auto_repeats.gate", str(error))
     registry = Findings("config/devices.yaml")
     for name in config.devices:
         for key, text in _software_faults(project.devices[name].software, here=here):
@@ -222,7 +231,7 @@ def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, s
     python, image = software.python, software.container
     place = f"on {platform.node()}, where its jobs run" if here else "in the project's folder"
     if image and "://" not in image and _is_known(image, here=here):
-        if not Path(image).expanduser().exists():
+        if not paths.expand(image).exists():
             yield "container", f"there is no image {image} {place}"
     elif python and not image and not software.modules:
         known = here if "/" not in python else _is_known(python, here=here)
@@ -232,7 +241,7 @@ def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, s
 
 
 def _is_known(path: str, *, here: bool) -> bool:
-    return here or not Path(path).expanduser().is_absolute()
+    return here or not paths.expand(path).is_absolute()
 
 
 # How this Snakemake was called, which the Snakefile sees only in part.

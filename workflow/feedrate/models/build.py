@@ -8,6 +8,7 @@ OFFERS   optional setting to the values that the model accepts: a tuple, or a ra
          "to": …, "step": …}; of other optional settings the model accepts only the default
 PARTS    part of the model to the beginnings of its modules' names, for the FLOPs of each part
 HEADS    head for inference to the outputs that are its answer; `build` then takes a head's name
+LONGEST  tokens that a caption may have at most, with random weights
 TASK     the hub's name for the model's task; classifiers of images read no text
 
 Checkpoints are read from a folder or the hub: only safetensors, and never remote code. Planning
@@ -143,7 +144,7 @@ def is_on_hub(name: str) -> bool:
 def local_folder(settings: ModelSettings) -> Path | None:
     """The folder that `model.checkpoint` names; None if it is on the hub, or null."""
     name = settings.checkpoint
-    return Path(name).expanduser() if name and not is_on_hub(name) else None
+    return paths.expand(name) if name and not is_on_hub(name) else None
 
 
 def fetched_index(settings: ModelSettings) -> Path | None:
@@ -160,7 +161,7 @@ def find_checkpoint(settings: ModelSettings) -> str:
     name, fetched = settings.checkpoint or "", fetched_index(settings)
     if is_on_hub(name) and fetched is None:
         return name
-    folder = fetched.parent if fetched else Path(name).expanduser()
+    folder = fetched.parent if fetched else paths.expand(name)
     if not folder.is_dir():
         raise ModelError(f"model.checkpoint: {name}: no such folder")
     if not any(folder.glob("*.safetensors")):

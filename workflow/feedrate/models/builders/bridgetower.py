@@ -26,6 +26,7 @@ PARTS = {
     "contrastive head": ("itc_",),
 }
 HEADS = {"contrastive": ("text_embeds", "image_embeds"), "matching": ("logits",)}
+LONGEST = 512
 SIZES = {
     # Cross-modal layers: hidden size (of all), heads, layers, size of the contrastive head. Text:
     # layers, vocabulary. Image: layers, patch and side in px.

@@ -17,6 +17,7 @@ from feedrate.models.layers import CLIP, tower
 OFFERS = {"attention": ("eager", "sdpa")}
 HEADS = {"contrastive": ("text_embeds", "image_embeds")}
 TASK = "zero-shot-image-classification"
+LONGEST = 77
 SIZES = {
     # Text: hidden size, heads, layers, vocabulary. Image: hidden size, heads, layers, patch and
     # side in px. "tiny" is for CPUs: 3.3 M parameters, 0.9 GFLOP a sample at 32 tokens.

@@ -32,6 +32,7 @@ from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa"), "losses": ("all",)}
+LONGEST = 512
 SIZES = {
     # Hidden size, MLP size, heads, layers of each unimodal encoder and of the multimodal one.
     "tiny": (128, 512, 2, 4, 2),  # for CPUs: 4.3 M parameters and 2 GFLOP a sample
