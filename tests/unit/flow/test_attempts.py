@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.flow.digests import Attempts
+from feedrate.flow.attempts import Attempts
 from feedrate.results.assemble import parse_logs
 from feedrate.results.params import DeviceFacts
 from run_folder import make_outcome, make_spec, rank_events, write_run

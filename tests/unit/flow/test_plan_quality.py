@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from feedrate.config.project import load_project
-from feedrate.flow.digests import CODE, Attempts, DigestCache, source_digest
+from feedrate.flow.attempts import Attempts
+from feedrate.flow.digests import CODE, DigestCache, source_digest
 from feedrate.flow.view import PlanView
 
 ROOT = Path(__file__).resolve().parents[3]

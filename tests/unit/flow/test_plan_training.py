@@ -14,7 +14,7 @@ from feedrate.config.spec import library_of, missing_packages
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
-from feedrate.flow.digests import Attempts
+from feedrate.flow.attempts import Attempts
 from feedrate.flow.view import PlanView
 from feedrate.jobs.earlier import inputs_digest, ladders, not_tried, pruned_by
 from feedrate.jobs.supervisor import identity

@@ -18,8 +18,8 @@ from feedrate.config.workflow import WorkflowConfig
 from feedrate.core import paths, slurm, variables
 from feedrate.core.processes import this_process
 from feedrate.devices.doctor import FAILS, SLOW, examine
+from feedrate.flow.attempts import of_run
 from feedrate.flow.configuration import profile_names
-from feedrate.flow.digests import of_run
 from feedrate.flow.lost import mend_executor
 from feedrate.jobs import trackers
 from feedrate.jobs.earlier import ladders

@@ -18,7 +18,7 @@ import msgspec
 from feedrate.config.plan import Plan
 from feedrate.config.project import Project
 from feedrate.core import paths, variables
-from feedrate.flow.digests import of_run
+from feedrate.flow.attempts import of_run
 from feedrate.flow.runs import Basis, Estimator
 
 CONFIGURATION = "configuration.json"

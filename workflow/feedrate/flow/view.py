@@ -21,17 +21,13 @@ from feedrate.config.values import subset
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_file, write_text
 from feedrate.flow import digests
-from feedrate.flow.digests import Attempts, of_run
+from feedrate.flow.attempts import Attempts, of_run
 from feedrate.flow.runs import Inputs, Resources
 from feedrate.report import params as report
 from feedrate.results import params as results
-from feedrate.results.files import read_noted
 
 KEPT = Path(".snakemake/feedrate")
 """Files for the next plan and for jobs; no result needs them."""
-
-RECORDED = Path(".snakemake/metadata")
-"""What Snakemake recorded about the files that it made."""
 
 Params = dict[str, Any]
 
@@ -80,17 +76,9 @@ class PlanView:
         return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
     def stale(self, study: str, device: str) -> set[str]:
-        """Outcomes and records that have to be made again, whether or not Snakemake sees why: it
-        compares only what it recorded when it made a file itself, in this folder."""
+        """The files of a study on a device that have to be made again; see `Attempts.stale`."""
         runs = self._runs(study, device)
-        found = {
-            of_run(paths.OUTCOME, spec)
-            for spec in runs
-            if self._attempts.is_stale(spec, self._measured(spec)["source"])
-        }
-        file = paths.RECORDS.format(study=study, device=device)
-        parsed = read_noted(Path(file), "digests").keys() == {of_run(paths.RUN, o) for o in runs}
-        return found if parsed and any(RECORDED.glob("*")) else {*found, file}
+        return self._attempts.stale(runs, lambda spec: self._measured(spec)["source"])
 
     def pages(self, study: str) -> list[str]:
         """All tables and figures of a study."""
