@@ -38,6 +38,13 @@ def check_files():
         )
 
 
+def outcomes(wildcards):
+    """The outcomes of a study's runs on a device; Snakemake makes stale files again."""
+    if workflow.is_main_process:
+        workflow.dag.forcefiles |= VIEW.stale(wildcards.study, wildcards.device)
+    return VIEW.outcomes(wildcards.study, wildcards.device)
+
+
 wildcard_constraints:
     study="|".join(map(re.escape, STUDIES)),
     device="|".join(map(re.escape, PROJECT.config.devices)),

@@ -1,13 +1,6 @@
 """Results: logs become records; records become results, claims, fits and predictions."""
 
 
-def outcomes(wildcards):
-    """The outcomes of a study's runs on a device; Snakemake makes stale files again."""
-    if workflow.is_main_process:
-        workflow.dag.forcefiles |= VIEW.stale(wildcards.study, wildcards.device)
-    return VIEW.outcomes(wildcards.study, wildcards.device)
-
-
 rule parse_logs:
     """Turn the raw logs of runs that are new, or whose parser changed, into checked records."""
     input:

@@ -8,7 +8,7 @@ source: {title: Our own question}
 settings:
   model: {name: bridgetower, size: tiny}
   inference: {preprocessing: out}
-  loader: {decode: host, workers: 0}
+  loader: {decode: host, workers: 0, max_tokens: 32}
 protocol: {steps: 5, warmup_steps: 1, repeats: 1, evaluate: false}
 factors:
   head:
