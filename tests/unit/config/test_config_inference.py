@@ -55,7 +55,11 @@ WRONG = [
     ("evaluate: false", "evaluate: true", "protocol.evaluate: True is for training"),
     ("workers: 0", "workers: 2", "loader.workers: 2 is for training"),
     ("decode: host", "decode: device", "loader.decode: device is for training"),
-    ("preprocessing: out}", "preprocessing: in}\n  loader: {decode: cache}", "decode: cache"),
+    (
+        "preprocessing: out}",
+        "preprocessing: in}\n  loader: {decode: cache, max_tokens: 32}",
+        "decode: cache",
+    ),
 ]
 
 
@@ -63,7 +67,7 @@ WRONG = [
 def test_what_only_training_has_is_refused_before_anything_starts(copy, text, instead, words):
     wrong = STUDY.replace(text, instead)
     if "\n  loader" in instead:
-        wrong = wrong.replace("  loader: {decode: host, workers: 0}\n", "")
+        wrong = wrong.replace("  loader: {decode: host, workers: 0, max_tokens: 32}\n", "")
     with pytest.raises(ConfigError, match=r"config/studies/answers\.yaml: cell head=") as refusal:
         planned(copy, wrong)
     assert words in str(refusal.value)
