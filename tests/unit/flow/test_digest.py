@@ -5,14 +5,8 @@ import shutil
 import pytest
 
 from feedrate.flow import digests
-from feedrate.flow.digests import (
-    CODE,
-    Code,
-    DigestCache,
-    digest_code,
-    imported_modules,
-    source_digest,
-)
+from feedrate.flow.digests import CODE, Code, DigestCache, source_digest
+from feedrate.flow.syntax import digest_code, imported_modules
 
 BASE = 'def f(x):\n    """Add."""\n    return x + 1\n'
 

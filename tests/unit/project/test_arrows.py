@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from feedrate.flow.digests import imported_modules
+from feedrate.flow.syntax import imported_modules
 
 PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 ROOMS = (

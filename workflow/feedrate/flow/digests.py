@@ -1,7 +1,6 @@
 """The reasons to run a job again: digests of its code and of the files that it reads, and the
 number of its attempt. All are fast enough for every plan."""
 
-import ast
 import json
 import stat
 from collections.abc import Callable, Iterator
@@ -18,13 +17,13 @@ from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
+from feedrate.flow.syntax import NAME, digest_module
 from feedrate.jobs.earlier import inputs_digest, pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
 from feedrate.results.files import read_noted
 
 PACKAGE = Path(__file__).resolve().parent.parent
-NAME = PACKAGE.name
 
 SHARED = ("devices/*.py",)
 """The code around device kinds and launchers; `plugins_of` adds a run's own."""
@@ -146,46 +145,6 @@ def source_digest(cache: DigestCache, code: Code) -> str:
     return digest_value(digests)
 
 
-def digest_code(tree: ast.Module) -> str:
-    """Digest of Python code's syntax tree without docstrings, which are taken out of the tree."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [statement for statement in node.body if not _is_text(statement)]
-        elif isinstance(node, ast.JoinedStr):  # some releases of Python 3.12 end some with ""
-            node.values = [part for part in node.values if getattr(part, "value", None) != ""]
-    return digest_value(_plain(tree))
-
-
-def _plain(node: Any) -> Any:
-    """A syntax tree as plain values, which do not depend on Python's version: later versions add
-    fields to nodes, which are empty where the code has nothing new."""
-    if isinstance(node, list):
-        return [_plain(one) for one in node]
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = {name: getattr(node, name, None) for name in node._fields}
-    filled = {name: _plain(one) for name, one in fields.items() if one is not None and one != []}
-    return [type(node).__name__, filled]
-
-
-def imported_modules(tree: ast.Module) -> list[str]:
-    """Names of this package that the code imports anywhere: modules, or names in modules."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return sorted(name for name in found if name.split(".")[0] == NAME)
-
-
-def digest_module(path: Path) -> list[Any]:
-    """The digest of a module's code, and the names that it imports of this package."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [digest_code(tree), imported_modules(tree)]
-
-
 @cache
 def _modules(package: Path) -> dict[str, Path]:
     """The files of a package by the dotted names of their modules."""
@@ -194,10 +153,6 @@ def _modules(package: Path) -> dict[str, Path]:
         parts = file.relative_to(package).with_suffix("").parts
         found[".".join((NAME, *parts)).removesuffix(".__init__")] = file
     return found
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
 
 
 # Fetched files, and files of the user, that a job reads.
