@@ -1,7 +1,10 @@
 """The findings of a study: each is made from result rows."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_study, write_results
 
 from feedrate.config.study import Factor
@@ -9,6 +12,7 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, Results
+from feedrate.results.record import read_record, write_record
 from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
 NO_RUNS = {"Published numbers", "Printed ratios", "Claims of the source"}
@@ -316,6 +320,26 @@ def test_noisy_settings_have_a_level_of_each_factor_that_one_of_them_needs(proje
     for cell in cells:
         workers, decode = cell.levels["workers"], cell.levels["decode"]
         assert f"workers = {workers} with decode = {decode} (" in said
+
+
+@pytest.mark.parametrize(
+    ("second", "change", "told"),
+    [
+        ({}, {"driver": "580.65"}, "the driver"),
+        ({}, {"packages": {"torch": "2.8.0"}}, "torch and transformers"),
+        ({}, {"command": "another"}, ""),
+        ({"cell": "workers=77"}, {"driver": "580.65"}, ""),
+        ({"status": "invalid"}, {"driver": "580.65"}, ""),
+    ],
+)
+def test_a_setting_whose_ok_runs_had_other_software_is_named(project, inputs, second, change, told):
+    run = next(run for run in inputs.runs(STUDY) if run.status == "ok")
+    record = read_record(Path(run.record))
+    other = replace(record, provenance=replace(record.provenance, **change))
+    write_record(Path("other.json"), other)
+    runs = [run, replace(run, record="other.json", **second)]
+    said = found_in(project, inputs, runs=runs).get("Mixed software", "")
+    assert (f"differ in {told}: " in said) if told else not said
 
 
 def test_without_rows_there_are_no_findings(project, inputs):

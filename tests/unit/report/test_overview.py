@@ -267,6 +267,24 @@ def test_the_code_and_the_packages_of_all_runs_are_listed(project, inputs):
     assert "ffcv 1.0.2, torch 2.13.0, torch 2.14.0, transformers 5.23.0" in page
 
 
+def test_the_machines_and_variables_of_all_runs_are_listed(project, inputs):
+    told = {"driver": "535.183", "python": "3.12", "environment": {"NCCL_P2P_DISABLE": "1"}}
+    told |= {"firmware": {"microcode": "0x2b"}, "host_memory_gib": 31.2}
+    others = {"driver": "580.65", "firmware": {"microcode": "0x2c"}, "environment": {}}
+    runs = inputs.runs(STUDY)[:2]
+    for run, changes in zip(runs, (told, told | others | {"host_memory_gib": 62.4}), strict=True):
+        path = Path(run.record)
+        record = json.loads(path.read_text())
+        record["provenance"] |= changes
+        path.write_text(json.dumps(record))
+    facts = values_told(project, runs)
+    assert facts["Driver"] == "535.183; 580.65"
+    assert facts["Firmware"] == "microcode 0x2b; microcode 0x2c"
+    assert facts["Host memory"] == "31.2 GiB; 62.4 GiB"
+    assert facts["Python"] == "3.12 on Linux"
+    assert facts["Environment variables"] == "NCCL_P2P_DISABLE=1"
+
+
 def values_told(project, runs, device="cpu", **columns):
     """The rows of facts by name, with these values in the columns of the runs, one a cell."""
     cells = list(dict.fromkeys(run.cell for run in runs))

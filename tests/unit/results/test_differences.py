@@ -63,6 +63,16 @@ def test_firmware_that_differs_is_told_where_both_know_it(tmp_path):
     assert told(found) == {"firmware microcode": ("0x1", "0x2")}
 
 
+def test_environment_variables_that_differ_are_told_where_both_know_theirs(tmp_path):
+    before = {"environment": {"OMP_NUM_THREADS": "2", "NCCL_P2P_DISABLE": "1"}}
+    found = sets(tmp_path / "known", before=before, environment={"OMP_NUM_THREADS": "4"})
+    assert told(found) == {
+        "variable OMP_NUM_THREADS": ("2", "4"),
+        "variable NCCL_P2P_DISABLE": ("1", "none"),
+    }
+    assert told(sets(tmp_path / "unknown", before=before)) == {}
+
+
 def test_a_job_that_told_no_packages_has_not_lost_them_all(tmp_path):
     found = sets(tmp_path, packages={})
     assert all(run[SOFTWARE] == {} for run in found[1].started)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.plan import make_plan
+from feedrate.config.plan import make_plan, runnable
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.config.workflow import AutoRepeats
@@ -172,6 +172,22 @@ def test_further_repeats_are_planned_after_all_others_and_interleaved(root):
     assert list(plan.runs)[: len(plain.runs)] == list(plain.runs)
     assert [(s.cell, s.repeat) for s in new] == [(first, 4), (second, 4), (first, 5)]
     assert [spec.seed for spec in new] == [45, 45, 46]
+
+
+def test_repeats_beyond_the_budget_are_not_made_again(root):
+    """The budget was lowered, and all runs are made again: their code has changed."""
+    cell = next(iter(make_plan(load(root)).runs))[2]
+    further = {f"{STUDY}/h100/{cell}": 8}
+
+    def repeats(ended, most):
+        project = load(root, further, auto_repeats={"most": most})
+        plan = runnable(project, make_plan(project), ended)
+        return max(key[3] for key in plan.runs if key[2] == cell)
+
+    assert repeats(lambda _: False, 8) == 8
+    assert repeats(lambda _: False, 5) == 5
+    assert repeats(lambda _: False, 2) == 3, "those of the study stay"
+    assert repeats(lambda spec: spec.repeat <= 7, 5) == 7, "these count already"
 
 
 def test_without_auto_and_without_the_file_the_plan_is_the_studys(root):

@@ -128,11 +128,16 @@ def runnable(
     project: Project, plan: Plan, has_ended: Callable[[RunSpec], bool] = lambda _: False
 ) -> Plan:
     """The plan without the runs whose loader library, or what its form loads, is not installed
-    here. Runs that have ended stay: removing a library removes no result. A cell that has no run
-    left is unsupported."""
+    here, and without repeats beyond `auto_repeats.most`. Runs that have ended stay: removing a
+    library, or lowering the budget, removes no result. A cell that has no run left is
+    unsupported."""
+    most, planned = project.config.auto_repeats.most, protocols(project)
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():
+        beyond = spec.repeat > max(most, planned[spec.study][spec.device].repeats)
+        if beyond and not has_ended(spec):
+            continue
         loader = spec.settings.loader
         library = library_of(loader)
         # Another interpreter may have the library: the job finds out.

@@ -86,6 +86,7 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
         "What limits each setting": limits.verdicts(study, good),
         "Ceilings below the rate": limits.below_rate(study, good),
         "Noise": limits.noise(study, good),
+        "Mixed software": limits.mixed_software(study, good, runs),
         "Short epochs": limits.short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device, runs),
     }

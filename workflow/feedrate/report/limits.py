@@ -12,6 +12,7 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.lines import notable
 from feedrate.report.params import StudySettings
+from feedrate.report.provenance import record_of
 from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
 from feedrate.results.conformity import SHARE, merge_causes
 from feedrate.results.params import DECODE, WORKERS, computes_the_same
@@ -107,6 +108,26 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
         "these parts alone, so they are not ceilings."
     )
     return " ".join([why, *parts]) if parts else "", below
+
+
+def mixed_software(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
+    """The settings whose ok runs differ in their driver or packages, so that their medians do not
+    belong to one version."""
+    by_cell = text.grouped((run for run in runs if run.status == "ok"), lambda run: run.key)
+    mixed, changed = list[CellRow](), set[str]()
+    for cell in cells:
+        records = map(record_of, by_cell.get(cell.key, ()))
+        made = (record.provenance for record in records if record)
+        software = [one.packages | {"the driver": one.driver} for one in made if one.packages]
+        every = {name for one in software for name in one}
+        differ = {name for name in every if len({one.get(name) for one in software}) > 1}
+        if differ and not cell.measured_as:
+            mixed.append(cell)
+            changed |= differ
+    if not mixed:
+        return "", ()
+    names = text.listed(sorted(changed))
+    return f"Runs of one setting differ in {names}: {group_name(study, mixed, cells)}.", mixed
 
 
 def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:

@@ -45,24 +45,24 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
 
 
 def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
-    """Machine, software, data and protocol. Facts that only records have are of the first valid
-    run; the packages are those of all records that can be read. The model, its batch and its
-    precision are of the valid cells."""
+    """Machine, software, data and protocol. Facts that only records have are those of all records
+    that can be read; the command and the machine before it are of the first valid run. The model,
+    its batch and its precision are of the valid cells."""
     valid_first = sorted(runs, key=lambda run: run.status != "ok")
-    records = [record for run in valid_first if (record := _record(run))]
-    known = next((record.provenance for record in records), Provenance())
-    packages = {f"{n} {at}" for one in records for n, at in one.provenance.packages.items()}
+    records = [record for run in valid_first if (record := record_of(run))]
+    made = [record.provenance for record in records]
+    known = next(iter(made), Provenance())
     lengths = _usual(one.spec.settings.loader.max_tokens for one in records if one.spec)
     good = {run.cell: run for run in runs if run.status == "ok"}.values()
     batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
     facts = {
         "Device model": _distinct(run.device_model for run in runs),
-        "Driver": known.driver,
-        "Firmware": ", ".join(f"{name} {version}" for name, version in known.firmware.items()),
+        "Driver": _distinct(one.driver for one in made),
+        "Firmware": _distinct(", ".join(map(" ".join, one.firmware.items())) for one in made),
         "CPU cores per job": _cores(runs, known),
         "Host": _distinct(run.host for run in runs),
-        "bf16 instructions": ", ".join(known.bf16_instructions),
-        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB" * bool(known.host_memory_gib),
+        "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in made),
+        "Host memory": _distinct(_gib(one.host_memory_gib) for one in made),
         "Memory limit": study.limit(device),
         "Model": _usual(run.model for run in good),
         "Parameters": _usual(run.model_parameters for run in good),
@@ -71,8 +71,9 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
         "Protocol": _protocol(study.setups.get(device), _STEPS[study.task]),
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
-        "Python": " on ".join(filter(None, (known.python, known.platform))),
-        "Packages": ", ".join(sorted(packages)),
+        "Python": _distinct(" on ".join(filter(None, (m.python, m.platform))) for m in made),
+        "Packages": _every(" ", (one.packages for one in made)),
+        "Environment variables": _every("=", (one.environment for one in made)),
         "Commit": _distinct(run.commit for run in runs),
         "Source digest": _distinct(run.source_digest[:12] for run in runs),
         "Machine before the first run": _machine_before(known),
@@ -182,10 +183,20 @@ def pack(documents: dict[str, dict[str, Any]]) -> str:
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
 
 
-def _record(run: RunRow) -> Record | None:
+def record_of(run: RunRow) -> Record | None:
+    """The record of a run; None if it cannot be read."""
     with contextlib.suppress(RecordError, OSError):
         return read_record(Path(run.record))
     return None
+
+
+def _every(sign: str, mappings: Iterable[dict[str, str]]) -> str:
+    """All names with their values, between them `sign`."""
+    return ", ".join(sorted({f"{name}{sign}{v}" for one in mappings for name, v in one.items()}))
+
+
+def _gib(memory: float | None) -> str:
+    return f"{text.number(memory, 3)} GiB" if memory else ""
 
 
 def _cores(runs: Sequence[RunRow], known: Provenance) -> str:

@@ -29,8 +29,9 @@ COMPARED = (SLOWER, FASTER, EQUAL, OPEN)
 """The changes that have a ratio."""
 
 SOFTWARE = "software"
-"""The column of a run's versions by name: of the driver, Python, the platform and each package.
-None if its record is missing, empty if the job reported no software."""
+"""The column of a run's versions by name: of the driver, Python, the platform and each package; and
+the values of environment variables. None if its record is missing, empty if the job reported no
+software."""
 WORK = {"data": "data_digest", "code": "source_digest"}
 """Columns that, besides the spec, identify the measured work; by their word in `differs`."""
 SHOWN = ("device_model", "host", "cores_granted", "commit")
@@ -39,8 +40,10 @@ BELOW = ("driver", "Python", "platform")
 """Software that is compared where it is known; packages are known completely or not at all."""
 FIRMWARE = "firmware "
 """Before the name of firmware, which is compared where it is known too."""
+VARIABLE = "variable "
+"""Before the name of an environment variable; all are known if one is."""
 NONE = "none"
-"""The version of a package that is not installed."""
+"""The version of a package that is not installed, and the value of a variable that is not set."""
 
 
 class Results(NamedTuple):
@@ -203,15 +206,19 @@ def _moved(
 
 def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The software whose versions differ, in the same form. Runs whose software is unknown are left
-    out. A package that a run lacks has the version NONE."""
+    out. A package or a variable that a run lacks has the version NONE."""
     known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
     tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
     names = list(dict.fromkeys(name for table in tables for name in table))
-    absent = {name: NONE for name in names if not str(name).startswith((*BELOW, FIRMWARE))}
-    versions = [
-        runs[KEY].join(table.reindex(columns=names).astype(object).fillna(absent))
-        for runs, table in zip(known, tables, strict=True)
-    ]
+    variables = [name for name in names if str(name).startswith(VARIABLE)]
+    partly = (*BELOW, FIRMWARE, VARIABLE)
+    absent = {name: NONE for name in names if not str(name).startswith(partly)}
+    versions = []
+    for runs, table in zip(known, tables, strict=True):
+        full = table.reindex(columns=names).astype(object).fillna(absent)
+        told = full[variables].notna().any(axis="columns")
+        full.loc[told, variables] = full.loc[told, variables].fillna(NONE)
+        versions.append(runs[KEY].join(full))
     return _moved(versions[0], versions[1], by, names)
 
 
@@ -253,6 +260,7 @@ def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
     packages: dict[str, str] = found.get("packages", {})
     below = {name: found.get(name.lower()) for name in BELOW}
     below |= {FIRMWARE + name: version for name, version in found.get("firmware", {}).items()}
+    below |= {VARIABLE + name: value for name, value in found.get("environment", {}).items()}
     return packages and {n: v for n, v in below.items() if v} | packages
 
 

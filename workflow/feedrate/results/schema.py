@@ -283,6 +283,9 @@ class Provenance(Strict, kw_only=True):
     ] = {}
     packages: dict[str, str] = {}
     firmware: dict[str, str] = {}
+    environment: Annotated[
+        dict[str, str], about("The environment variables that affect a job's speed.")
+    ] = {}
     python: str = ""
     platform: str = ""
 
