@@ -1,6 +1,7 @@
 """A campaign is archived, checked and made again; every change is reported."""
 
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -355,6 +356,29 @@ def test_a_name_that_files_need_as_a_word_is_not_scrubbed(again, capsys, word):
     assert entry.main(["archive", "--out", "new.zip", "--scrub"]) == 1
     assert f"the name {word!r} of a host or user is also a word" in capsys.readouterr().err
     assert not Path("new.zip").exists()
+
+
+@pytest.mark.parametrize("damage", [b"no gzip", gzip.compress(b"{}" * 99)[:-9]])
+def test_a_trace_that_nobody_can_unpack_is_left_out_with_a_word(again, capsys, damage):
+    (again / RUN / paths.TRACE_NAME).write_bytes(damage)
+    assert entry.main(["archive", "--out", "new.zip"]) == 0
+    assert f"left out: {RUN}/{paths.TRACE_NAME} is damaged" in capsys.readouterr().out
+    with zipfile.ZipFile("new.zip") as found:
+        assert f"{RUN}/{paths.TRACE_NAME}" not in found.namelist()
+        assert f"{RUN}/spec.json" in found.namelist()
+
+
+def test_merged_cells_that_are_no_table_are_named(again, capsys):
+    (again / "results/cells.csv").write_bytes(b"study\n\xff\n")
+    assert entry.main(["archive", "--out", "new.zip"]) == 1
+    assert "feedrate: results/cells.csv, line " in capsys.readouterr().err
+
+
+def test_merged_cells_that_name_no_study_are_made_again(again):
+    (again / "results/cells.csv").write_text("a,b\n1,2\n")
+    assert entry.main(["archive", "--out", "new.zip"]) == 0
+    with zipfile.ZipFile("new.zip") as found:
+        assert found.read("results/cells.csv").startswith(b"study,")
 
 
 def test_runs_of_another_configuration_are_told(again, capsys):

@@ -86,6 +86,24 @@ def test_a_wrong_choice_is_one_sentence(root, snakemake, capsys, arguments, mess
     assert len(snakemake) == 0
 
 
+@pytest.mark.parametrize("text", ["- cpu\n", "word\n"])
+@pytest.mark.parametrize(
+    "command",
+    ["fits", "check-claims", "import logs --study vit-speedups --device h100", "merge . . --out x"],
+)
+def test_a_configuration_without_keys_is_one_sentence(root, capsys, command, text):
+    (root / "config/config.yaml").write_text(text)
+    assert entry.main(command.split()) == 1
+    assert "config/config.yaml: " in (said := capsys.readouterr().err)
+    assert said.endswith(" is not allowed; expected keys with values\n")
+
+
+@pytest.mark.parametrize(("option", "key"), [("--study", "studies"), ("--device", "devices")])
+def test_a_wrong_word_of_fits_is_one_of_the_command_line(root, capsys, option, key):
+    assert entry.main(["fits", option, "zz"]) == 1
+    assert f"feedrate: command line: {key}[0]: 'zz' is not allowed" in capsys.readouterr().err
+
+
 def test_an_error_of_a_profiles_choices_names_them(root, snakemake, capsys):
     file = root / "profiles/gaudi/choices.yaml"
     file.write_text(file.read_text().replace("dataset: hub", "dataset: hub\ndataset: hub"))

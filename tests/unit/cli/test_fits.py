@@ -1,6 +1,7 @@
 """`feedrate fits`: which cells are counted, and what it writes. The counts: tests/unit/models."""
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def test_with_a_device_all_its_cells_are_counted(counted, capsys):
     assert {s.model.size for s, _ in counted} == {"tiny"}
     assert len({s.train.strategy for s, _ in counted}) == 2
     assert "unknown" in capsys.readouterr().out
+
+
+def test_the_checkpoint_of_the_configuration_is_left_out(counted, tmp_path, monkeypatch):
+    for part in ("Snakefile", "report"):
+        (tmp_path / part).symlink_to(ROOT / part)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    file = tmp_path / "config/config.yaml"
+    text = file.read_text().replace("checkpoint: null", "checkpoint: of/mine")
+    file.write_text(text.replace("checkpoint_revision: null", "checkpoint_revision: main"))
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(["fits", "--study", "flava-scaling"]) == 0
+    assert {settings.model.checkpoint for settings, _ in counted} == {None}
 
 
 def test_a_study_without_published_training_needs_a_device(counted, capsys):

@@ -4,6 +4,7 @@ import gzip
 import json
 import time
 from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -220,6 +221,18 @@ def test_a_trace_says_what_this_torch_cannot_profile(tmp_path):
     (note,) = read_events(tmp_path / "events.jsonl")
     assert note["message"].startswith(f"{TRACE_NAME}; no events of HPU")
     assert (tmp_path / TRACE_NAME).exists()
+
+
+def test_a_trace_that_is_cut_short_leaves_no_file(tmp_path, monkeypatch):
+    def fill(_, path):
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", fill)
+    device = SimpleNamespace(profiled_as="CPU", synchronize=lambda: None)
+    with pytest.raises(OSError, match="No space"):
+        write_trace(device, EventLog(tmp_path, 0), tmp_path, lambda: torch.ones(2) + 1, 1)
+    assert not list(tmp_path.glob(f"*{TRACE_NAME}*"))
 
 
 class Counted(LoadingPath):

@@ -40,6 +40,14 @@ def one(old, new, **lines):
     return row
 
 
+@pytest.mark.parametrize("told", [{"packages": ["torch"]}, {"packages": {}, "firmware": ["1.2"]}])
+def test_software_that_is_no_mapping_is_an_error_of_its_record(tmp_path, told):
+    with pytest.raises(
+        ValueError, match=f"rep1/record.json .*: provenance.{[*told][-1]}: expected"
+    ):
+        read_results(write_set(tmp_path, runs(0, 1.0), **told))
+
+
 def test_equal_sets_do_not_differ():
     row = one([10.9, 11.0, 11.1], [10.9, 11.0, 11.1])
     assert row["change"] == "no difference"

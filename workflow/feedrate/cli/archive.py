@@ -1,13 +1,13 @@
 """`python -m feedrate archive`: a campaign as one file that others can check and draw again."""
 
 import argparse
-import csv
 import getpass
 import gzip
 import json
 import platform
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
@@ -30,8 +30,9 @@ from feedrate.core.scrub import Scrubber, names_in
 from feedrate.jobs.events import RankEvents
 from feedrate.jobs.supervisor import read_commit
 from feedrate.report.text import counted
-from feedrate.results.columns import FILES
+from feedrate.results.columns import CELLS, FILES
 from feedrate.results.crate import ENVIRONMENT, PROJECT, TOP_FOLDERS, Writer
+from feedrate.results.files import read_csv
 from feedrate.results.record import Outcome, Record, read_record
 
 LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
@@ -113,7 +114,12 @@ class Campaign:
         """Copy a file without secrets, unless it has some that cannot be taken out."""
         content = path.read_bytes()
         packed = path.suffix == ".gz"
-        text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
+        try:
+            plain = gzip.decompress(content) if packed else content
+        except (EOFError, OSError, zlib.error):
+            self.left_out.append(f"{self._clean(str(path))} is damaged")
+            return
+        text = plain.decode("utf-8", "surrogateescape")
         clean = self._cleaned(str(path).removesuffix(".gz"), text)
         if clean != text:
             why = "is not text" if "\0" in text and path.suffix != ".parquet" else ""
@@ -137,12 +143,12 @@ class Campaign:
         return clean
 
     def _are_of_others(self) -> bool:
-        """Whether the merged results are those of another selection of studies."""
+        """Whether the merged results are those of another selection of studies. Raises TableError
+        for damaged ones."""
         file = Path(paths.of_all_studies(paths.CELLS_CSV))
         if not file.is_file():
             return False
-        with file.open(newline="", encoding="utf-8") as stream:
-            merged = {row["study"] for row in csv.DictReader(stream)}
+        merged = {row.get("study") for row in read_csv(file, CELLS)}
         return not {study for study, *_ in self._runs} <= merged <= set(self._project.studies)
 
     def _refuse_changed_logs(self) -> None:

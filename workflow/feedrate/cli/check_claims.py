@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.text import Text
@@ -18,7 +18,7 @@ from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.study import Published
-from feedrate.config.values import read_yaml
+from feedrate.config.values import load
 from feedrate.report import text
 from feedrate.report.text import counted
 from feedrate.results import audit
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check_claims(options: argparse.Namespace) -> int:
     """Print what was recomputed. A difference is a finding and not an error."""
-    config = read_yaml(Path("config/config.yaml"))
+    config = load(Path("config/config.yaml"), dict[str, Any])
     found = checks(load_project(Path(), config | {"studies": study_names(Path())}))
     if options.csv:
         columns = [Column(name, "text", "", "") for name in (*Check._fields, "difference")]

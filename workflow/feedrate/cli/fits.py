@@ -12,8 +12,9 @@ import msgspec
 from feedrate.cli.display import output, table
 from feedrate.config.plan import make_plan, published_settings
 from feedrate.config.project import Project, load_project, study_names
-from feedrate.config.values import cell_name, read_yaml
+from feedrate.config.values import cell_name, load
 from feedrate.core.errors import UsageError
+from feedrate.flow.configuration import Layers
 from feedrate.results.columns import Column
 from feedrate.results.files import Row, write_csv
 
@@ -30,9 +31,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def fits(options: argparse.Namespace) -> int:
     """Print what each cell takes; return the exit code."""
-    asked: dict[str, Any] = {"studies": options.study or study_names(Path()), "checkpoint": None}
+    asked: dict[str, Any] = {"studies": options.study or study_names(Path())}
+    asked |= {"checkpoint": None, "checkpoint_revision": None}
     asked |= {"devices": options.device} if options.device else {}
-    project = load_project(Path(), read_yaml(Path(CONFIG), CONFIG) | asked)
+    layers = Layers([(CONFIG, load(Path(CONFIG), dict[str, Any], CONFIG)), ("command line", asked)])
+    project = load_project(Path(), layers.values, origin=layers.origin)
     rows = counted(project, planned(project) if options.device else published(project))
     if not rows:
         raise UsageError("no training cell with a published number; name a --device to count all")

@@ -13,7 +13,7 @@ from rich.text import Text
 from feedrate.cli.display import output, table
 from feedrate.config.additions import Import
 from feedrate.config.project import load_project
-from feedrate.config.values import parse_level, read_yaml
+from feedrate.config.values import load, parse_level
 from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.core.files import write_json
@@ -46,7 +46,7 @@ def import_runs(options: argparse.Namespace) -> int:
     """Print what the files say, and let every later report show it; return the exit code."""
     entry = _entry(options)
     chosen = {"studies": [options.study], "devices": [options.device], "imports": [entry]}
-    config = read_yaml(Path(CONFIG), CONFIG) | chosen
+    config = load(Path(CONFIG), dict[str, Any], CONFIG) | chosen
     project = load_project(Path(), config, origin="feedrate import")
     settings = import_settings(project, options.study)
     found = imported(msgspec.structs.replace(settings, imports=settings.imports[:1]))

@@ -24,7 +24,7 @@ from feedrate.cli.verify import flat, read_project
 from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project, study_names
-from feedrate.config.values import read_yaml
+from feedrate.config.values import load
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_json, write_text
@@ -124,7 +124,7 @@ def read_site(text: str, stack: contextlib.ExitStack) -> Site:
         records = records_of(folder, project.studies)
     elif (file := folder / "config/config.yaml").is_file():
         records = records_of(folder, study_names(folder))
-        project = as_measured(folder, read_yaml(file, str(file)), records)
+        project = as_measured(folder, load(file, dict[str, Any]), records)
     else:
         raise UsageError(f"{path}: neither an archive nor a project's folder")
     with contextlib.chdir(folder):

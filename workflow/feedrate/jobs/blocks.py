@@ -3,12 +3,14 @@ stand still; a trace of steps, which ui.perfetto.dev opens."""
 
 import math
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import stdev
+from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
 from feedrate.config.spec import Stage
+from feedrate.core.files import atomic_path
 from feedrate.core.paths import TRACE_NAME
 from feedrate.devices.base import Adapter
 from feedrate.jobs.events import EventLog, Note
@@ -155,7 +158,13 @@ def write_trace(
                 step()
         adapter.synchronize()
     if log.rank == 0:
-        watched.export_chrome_trace(str(folder / TRACE_NAME))
+        with (
+            TemporaryDirectory(prefix="feedrate-") as made,
+            atomic_path(folder / TRACE_NAME) as part,
+        ):
+            packed = Path(made, TRACE_NAME)  # by its suffix, which `part` lacks
+            watched.export_chrome_trace(str(packed))
+            shutil.copyfile(packed, part)
         # A torch without the device's profiler, or a driver that forbids it, gives a trace too.
         lacks = adapter.profiled_as not in {event.device_type.name for event in watched.events()}
         lacking = f"; no events of {adapter.profiled_as}: torch or the driver does not profile it"

@@ -253,14 +253,19 @@ def _fault(row: Row) -> str:
 
 
 def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
-    """The software of a run, from its record near `results_csv`; None if that is missing."""
+    """The software of a run, from its record near `results_csv`; None if that is missing. Raises
+    ValueError if it is no mapping of names to versions."""
     if (record := record_of(run, results_csv)) is None:
         return None
     found: dict[str, Any] = record["provenance"]
+    for key in ("packages", "firmware", "environment"):
+        if not isinstance(found.get(key) or {}, dict):
+            place = f"{run['record']} near {results_csv}: provenance.{key}"
+            raise ValueError(f"{place}: expected versions by name")
     packages: dict[str, str] = found.get("packages", {})
     below = {name: found.get(name.lower()) for name in BELOW}
-    below |= {FIRMWARE + name: version for name, version in found.get("firmware", {}).items()}
-    below |= {VARIABLE + name: value for name, value in found.get("environment", {}).items()}
+    below |= {FIRMWARE + name: version for name, version in (found.get("firmware") or {}).items()}
+    below |= {VARIABLE + name: value for name, value in (found.get("environment") or {}).items()}
     return packages and {n: v for n, v in below.items() if v} | packages
 
 
