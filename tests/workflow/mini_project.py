@@ -186,7 +186,7 @@ def interpreter(root: Path, name: str, start: str, python: str) -> Path:
 def know_code(project: Project) -> Project:
     """Keep the digests of a project's modules for its first plan, which takes a second less. A copy
     of a project has to do it again: they are kept by path."""
-    cache = digests.DigestCache(project.root / view.KEPT / "digests.json")
+    cache = digests.DigestCache(project.root / view.KEPT / "digests.2.json")
     for file in (project.root / "workflow/feedrate").resolve().rglob("*.py"):
         cache.digest(file, digests.digest_module)
     cache.save()

@@ -39,7 +39,7 @@ class PlanView:
         """`plan`: a part of the project's plan; None: all that can run here or has a result."""
         self.project = project
         self._root = root
-        self._cache = digests.DigestCache(KEPT / "digests.json")
+        self._cache = digests.DigestCache(KEPT / "digests.2.json")
         self._attempts = Attempts(lambda file: str(self._cache.digest(file, digest_file)))
         self._sources: dict[tuple[str, ...], str] = {}
         self.plan = plan or runnable(

@@ -2,6 +2,7 @@
 numbers of devices, authors' statements and imported runs have lines of their own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import asdict
@@ -129,9 +130,7 @@ def _storage(
         why = f"No cell with {factor} = {usual} has a valid result."
         return Answer(head, why, "Remove the cause and run the study again.", mine, found=False)
 
-    def others(cell: CellRow, before: str) -> str:
-        names = text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
-        return before + names if names else ""
+    others = partial(_others, factor)
 
     def at_first(group: Sequence[CellRow], best: CellRow) -> str:
         """The share that the baseline's other settings reach with the storage of `best`."""
@@ -147,11 +146,17 @@ def _storage(
         for level, cell in best.items()
     )
     start = f"{_with_interval(base)} with {factor} = {usual}"
-    known = all(cell.ci_low is not None for cell in (base, *best.values()))
-    detail = reached + ("." if known else ". Single runs have no interval.")
     shown = [base, *best.values()]
+    known = all(cell.ci_low is not None for cell in shown)
+    detail = reached + ("." if known else ". Single runs have no interval.")
     said = f"{study.label(base.device)}: {start}{others(base, ' and ')}."
     return Answer(said, detail, _slower_storages(study, factor, base, best, runs), shown)
+
+
+def _others(factor: str, cell: CellRow, before: str) -> str:
+    """The cell's levels of other factors after the words `before`; empty where it has none."""
+    names = text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
+    return before + names if names else ""
 
 
 def _slower_storages(
