@@ -112,11 +112,10 @@ def _of_device(
 def _storage(
     study: StudySettings, mine: Sequence[CellRow], runs: Sequence[RunRow]
 ) -> Answer | None:
-    """The share of the rate with the baseline's storage that each other storage reaches, each with
-    its fastest setting; no answer without a valid cell of that storage, because storages are not
-    alternatives. None where no storage has one, or no other."""
+    """The share of the baseline storage's rate that each other one reaches, each with its fastest
+    setting. None where no storage, or no other, has a valid cell."""
     factor = next((name for name, one in study.factors.items() if one.sets == STORAGE), None)
-    if factor is None:
+    if not factor:
         return None
     good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
     groups = text.grouped(good, lambda cell: level_text(cell.levels[factor]))
@@ -125,10 +124,10 @@ def _storage(
     base = best.pop(usual, None)
     if not best:
         return None
-    if base is None:
-        head = f"{study.label(good[0].device)}: no answer yet."
+    if base is None:  # storages are not alternatives
         why = f"No cell with {factor} = {usual} has a valid result."
-        return Answer(head, why, "Remove the cause and run the study again.", mine, found=False)
+        head, to_do = "no answer yet.", "Remove the cause and run the study again."
+        return Answer(f"{study.label(good[0].device)}: {head}", why, to_do, mine, found=False)
 
     others = partial(_others, factor)
 
@@ -136,8 +135,8 @@ def _storage(
         """The share that the baseline's other settings reach with the storage of `best`."""
         levels = study.baseline | {factor: best.levels[factor]}
         first = next((c for c in group if c is not best and c.levels == levels), None)
-        share = first and f", and {text.share(RATE(first) / RATE(base))}{others(first, ' with ')}"
-        return share or ""
+        share = text.share(RATE(first) / RATE(base)) if first else ""
+        return f", and {share}{others(first, ' with ')}" if first else ""
 
     reached = "; ".join(
         f"{factor} = {level}{' ms' * (not isinstance(cell.levels[factor], str))} reaches "
@@ -145,12 +144,12 @@ def _storage(
         f"{_with_interval(cell)}{at_first(groups[level], cell)}"
         for level, cell in best.items()
     )
-    start = f"{_with_interval(base)} with {factor} = {usual}"
     shown = [base, *best.values()]
-    known = all(cell.ci_low is not None for cell in shown)
-    detail = reached + ("." if known else ". Single runs have no interval.")
-    said = f"{study.label(base.device)}: {start}{others(base, ' and ')}."
-    return Answer(said, detail, _slower_storages(study, factor, base, best, runs), shown)
+    single = any(cell.ci_low is None for cell in shown)
+    detail = f"{reached}.{' Single runs have no interval.' * single}"
+    rate = f"{_with_interval(base)} with {factor} = {usual}{others(base, ' and ')}."
+    to_do = _slower_storages(study, factor, base, best, runs)
+    return Answer(f"{study.label(base.device)}: {rate}", detail, to_do, shown)
 
 
 def _others(factor: str, cell: CellRow, before: str) -> str:
