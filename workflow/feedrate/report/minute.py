@@ -145,8 +145,7 @@ def _storage(
         for level, cell in best.items()
     )
     shown = [base, *best.values()]
-    single = any(cell.ci_low is None for cell in shown)
-    detail = f"{reached}.{' Single runs have no interval.' * single}"
+    detail = f"{reached}.{' Single runs have no interval.' * any(c.ci_low is None for c in shown)}"
     rate = f"{_with_interval(base)} with {factor} = {usual}{others(base, ' and ')}."
     to_do = _slower_storages(study, factor, base, best, runs)
     return Answer(f"{study.label(base.device)}: {rate}", detail, to_do, shown)
