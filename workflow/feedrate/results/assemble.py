@@ -123,15 +123,14 @@ def _with_changed_logs(record: Record, names: Sequence[str]) -> Record:
 
 def _read_run(run: Path, device: DeviceFacts) -> Record:
     """The record of a run; a failed one, with the reason, where its logs break the parser."""
-    study, device_name, cell, repeat = run.parts[-4:]
     try:
         record = build_record(run, device)
-        if (record.study, record.device, record.cell, f"rep{record.repeat}") != run.parts[-4:]:
-            own = f"{record.study}, {record.device}, {record.cell}, repeat {record.repeat}"
-            raise LogError(f"{paths.SPEC_NAME} is that of another run ({own})")
+        if run.name.startswith("rep") and run.name != f"rep{record.repeat}":
+            raise LogError(f"{paths.SPEC_NAME} is that of repeat {record.repeat}")
         return record
     except Exception as error:  # one bad run must not cost the others their records
         cause = str(error) if isinstance(error, LogError) else f"{type(error).__name__}: {error}"
+        study, device_name, cell, repeat = run.parts[-4:]
         return Record(
             study=study,
             device=device_name,
