@@ -153,14 +153,25 @@ def read_profile(name: str) -> Profile:
         place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
-                found = read_yaml(file, _shown(file))
-                named = found.get("configfile") or found.get("configfiles") or []
-                names = [named] if isinstance(named, str) else named
+                found = convert(read_yaml(file, _shown(file)), dict[str, Any], _shown(file))
+                names = _configfiles(Findings(_shown(file)), found)
                 files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
                 return Profile(str(found.get("executor", "local")), files, found)
         if place.is_dir():  # its file is for certain versions of Snakemake
             return Profile("", [], {})
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
+
+
+def _configfiles(errors: Findings, values: Mapping[str, Any]) -> list[str]:
+    """The configuration files that a profile names. Raises ConfigError if they are no names."""
+    key = next((key for key in ("configfile", "configfiles") if values.get(key)), "")
+    named = values.get(key, [])
+    names: list[str] = [named] if isinstance(named, str) else named
+    if errors.fits(key, names, list[str]):
+        for name in names:
+            errors.path(key, name)
+    raise_all(errors)
+    return names
 
 
 def profile_names(executor: str = "") -> list[str]:
