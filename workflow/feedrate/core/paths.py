@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-LONGEST_PATH, LONGEST_NAME = 4095, 255
-"""Linux's limits, bytes."""
+PATH_BYTES, NAME_BYTES = 4095, 255
+"""The longest path and the longest name in it that Linux allows."""
 
 RESULTS = "results"
 DATASETS = "resources/datasets"
@@ -101,8 +101,8 @@ def fault(path: str) -> str:
     if "\0" in path:
         return "a path has no null character"
     names = path.split("/")
-    if len(path.encode()) > LONGEST_PATH or any(len(n.encode()) > LONGEST_NAME for n in names):
-        return f"a path has at most {LONGEST_PATH} bytes, and each name in it {LONGEST_NAME}"
+    if len(path.encode()) > PATH_BYTES or any(len(n.encode()) > NAME_BYTES for n in names):
+        return f"a path has at most {PATH_BYTES} bytes, and each name in it {NAME_BYTES}"
     return ""
 
 
