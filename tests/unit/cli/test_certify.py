@@ -125,6 +125,14 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
     assert page in capsys.readouterr().out
 
 
+def test_a_library_that_does_not_exist_is_refused_before_anything_starts(capsys, monkeypatch):
+    monkeypatch.setattr(certify.run, "run_snakemake", None)
+    monkeypatch.chdir(ROOT)
+    assert entry.main([*CALL, "--library", "spdll"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("feedrate: --library: 'spdll' is not allowed; did you mean spdl? ")
+
+
 def test_without_a_name_all_installed_libraries_are_certified(monkeypatch):
     monkeypatch.setattr(
         certify, "missing_packages", lambda name, _: "" if name == "grain" else "no"

@@ -112,6 +112,31 @@ def test_an_error_of_a_profiles_choices_names_them(root, snakemake, capsys):
     assert len(snakemake) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- cpu\n", "['cpu'] is not allowed; expected keys with values"),
+        ("word\n", "'word' is not allowed; expected keys with values"),
+        ("configfile: 5\n", "configfile: 5 is not allowed; expected a list"),
+        ("configfile: [5]\n", "configfile[0]: 5 is not allowed; expected text"),
+        (f"configfiles: {'x' * 300}\n", "configfiles: 'xxx"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_a_profile_that_says_nothing_is_one_sentence(root, capsys, command, text, message):
+    (root / "profiles/mine").mkdir()
+    (root / "profiles/mine/config.yaml").write_text(text)
+    assert entry.main([command, "--profile", "profiles/mine"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"feedrate: profiles/mine/config.yaml: {message}")
+
+
+def test_a_profile_that_is_another_file_is_one_sentence(root, capsys):
+    (root / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\nbin:x:1:1:bin:/bin:/bin/sh\n")
+    assert entry.main(["run", "--profile", str(root / "passwd")]) == 1
+    assert "feedrate: passwd: 'root:x:0:0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("profile", ["gaudi", "profiles/slurm"])
 def test_a_study_named_by_an_option_is_selected_by_it(root, snakemake, profile):
     entry.main(["run", "--profile", profile, "--study", "vit-speedups", "vit-speedups"])

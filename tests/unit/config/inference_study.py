@@ -14,7 +14,7 @@ factors:
   head:
     bundles:
       contrastive: {inference.head: contrastive}
-      clip: {model.name: clip}
+      clip: {model.name: clip, loader.max_tokens: 77}
     levels: [contrastive, clip]
   batch: {sets: train.batch_size, levels: [1, 64]}
 baseline: {head: contrastive, batch: 1}

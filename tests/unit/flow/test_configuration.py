@@ -1,5 +1,6 @@
 """The configuration of a call: which file a key comes from, and the files that must exist."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -245,6 +246,49 @@ def test_the_home_of_nobody_has_no_checkpoint(root, here):
 
 def test_the_home_of_nobody_has_no_configuration(root):
     assert error("~nosuch/mine.yaml").endswith("~nosuch/mine.yaml: no such file or directory")
+
+
+def test_a_key_with_dots_on_the_command_line_is_one_of_the_command_line(root):
+    found = error(assignments=["datasets.folder.path=x"])
+    assert found.startswith("command line: datasets.folder.path: unknown key")
+
+
+IMPORTS = "imports: [{folder: logs, study: bridgetower-dataloading, device: h100}]\n"
+
+
+def test_a_folder_to_import_must_be_there(root):
+    write("mine.yaml", IMPORTS)
+    assert error("mine.yaml") == "mine.yaml: imports[0].folder: there is no folder or file 'logs'"
+    passes("mine.yaml", assignments=["studies=[vit-speedups]"])
+    write("logs/x.json", "{}")
+    passes("mine.yaml")
+
+
+def test_a_folder_that_was_imported_by_the_command_may_be_gone(root):
+    entry = {"folder": "gone", "study": "bridgetower-dataloading", "device": "h100"}
+    write(paths.IMPORTS, json.dumps([entry]))
+    passes()
+
+
+@pytest.mark.parametrize(
+    "name", ["all", "plan", "tune", "train_cpu", "collect_results", "plot_fit"]
+)
+def test_a_study_must_not_be_named_like_a_rule(root, name):
+    Path(STUDY).rename(Path(STUDY).with_stem(name))
+    write("mine.yaml", f"studies: [vit-speedups, {name}]\n")
+    assert error("mine.yaml").startswith(
+        f"mine.yaml: studies[1]: {name!r} is the name of a rule; rename config/studies/{name}.yaml"
+    )
+
+
+def test_devices_must_not_share_the_name_of_their_rules(root):
+    edit(
+        "config/devices.yaml", "cpu-x2:", "cpu_x2: {label: x, kind: cpu, capabilities: []}\ncpu-x2:"
+    )
+    assert error(assignments=["devices=[cpu-x2, cpu_x2]"]).startswith(
+        "command line: devices[1]: 'cpu_x2' is not allowed beside 'cpu-x2': their rules have one"
+    )
+    passes(assignments=["devices=[cpu_x2]"])
 
 
 def software(text):

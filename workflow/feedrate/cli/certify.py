@@ -15,6 +15,7 @@ import msgspec
 from feedrate.cli import run
 from feedrate.cli.tune import run_ranks
 from feedrate.config.devices import default_launcher
+from feedrate.config.errors import not_one_of
 from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.settings import Settings
@@ -51,6 +52,10 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     if len(options.device or ()) != 1 or not options.model:
         example = "python -m feedrate certify --device h100 --model bridgetower-large"
         raise UsageError(f"name one --device and one --model, as in: {example}")
+    forms = plugins.declared(LIBRARIES, "FORMS")
+    for name in options.library or ():
+        if name not in forms:
+            raise UsageError(f"--library: {not_one_of(name, forms, 'libraries')}")
     given = run.check_call(options, others)
     project = with_all_studies(Path(), run.check_configuration(options, ()))
     pace, settings = choose(project, options.device[0], options.model, options.pace)
@@ -149,7 +154,7 @@ def library_levels(named: Sequence[str] | None) -> list[Level]:
     return [
         Level("host", library=name, best=form == "best")
         for name in named or forms
-        for form in forms.get(name, ["same"])
+        for form in forms[name]
         if named or not missing_packages(name, form)
     ]
 

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -105,10 +106,11 @@ def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
     except slurm.SlurmError as error:
         yield Finding(UNKNOWN, "Slurm", f"sinfo: {error}", "ask again when Slurm answers")
         return
-    common = profile.values.get("default-resources") or {}
+    common = _resources(profile.values.get("default-resources"))
+    of_rules = profile.values.get("set-resources")
     for name in project.config.devices:
         rule = paths.rule_of(paths.TRAIN_RULE, name)
-        asked = common | ((profile.values.get("set-resources") or {}).get(rule) or {})
+        asked = common | _resources(of_rules, rule)
         entry = project.devices[name]
         gres = asked.get("gres", entry.job.gres)
         words = [f"--partition={asked['slurm_partition']}"] if "slurm_partition" in asked else []
@@ -119,6 +121,17 @@ def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
             yield Finding(FAILS, f"{name}: Slurm", problem, use)
         else:
             yield Finding(FINE, f"{name}: Slurm", f"it takes a job with {request}")
+
+
+def _resources(told: Any, rule: str = "") -> dict[str, Any]:
+    """Resources of a profile, or of one of its rules: a mapping, or a list of NAME=VALUE, with
+    the rule before each, as in RULE:NAME=VALUE."""
+    if isinstance(told, dict):
+        return _resources(told.get(rule)) if rule else told
+    before = f"{rule}:" if rule else ""
+    words = [told] if isinstance(told, str) else told if isinstance(told, list) else []
+    own = [word.removeprefix(before) for word in map(str, words) if word.startswith(before)]
+    return {name: value for name, _, value in (word.partition("=") for word in own)}
 
 
 def show(console: Console, found: Iterable[Finding]) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -63,12 +64,15 @@ def import_runs(options: argparse.Namespace) -> int:
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
-    levels = dict(text.partition("=")[::2] for text in options.level)
+    pairs = [text.partition("=")[::2] for text in options.level]
+    if twice := [name for name, count in Counter(n for n, _ in pairs).items() if count > 1]:
+        raise UsageError(f"--level {twice[0]}: not allowed; it is given twice")
+    levels = dict(pairs)
     if wrong := [name for name, level in levels.items() if not name or not level]:
         raise UsageError(f"--level {wrong[0]}: not allowed; expected FACTOR=LEVEL, as workers=2")
     entry = {name: parse_level(level) for name, level in levels.items()}
     told = {name: getattr(options, name) for name in ("folder", *OPTIONS)} | {"levels": entry}
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in told.items() if value or value == 0}
 
 
 def _show(found: Imported) -> None:

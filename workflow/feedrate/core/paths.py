@@ -3,7 +3,7 @@
 from pathlib import Path
 
 PATH_BYTES, NAME_BYTES = 4095, 255
-"""Linux's limits, bytes."""
+"""The longest path, and the longest name in it, that Linux allows."""
 
 RESULTS = "results"
 DATASETS = "resources/datasets"

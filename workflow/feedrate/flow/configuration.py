@@ -30,6 +30,8 @@ from feedrate.results.expression import check_expressions
 
 CONFIG = Path("config/config.yaml")
 PROFILES = Path("profiles")
+RULES = Path(__file__).resolve().parents[2] / "rules"
+_RULE = re.compile(r"^ *rule (\w+):", re.MULTILINE)
 PROFILE_FOLDERS = (Path(), Path("~/.config/snakemake"), Path("/etc/xdg/snakemake"))
 
 
@@ -44,6 +46,9 @@ class Layers:
     def origin(self, key: str) -> str:
         """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from; for a key
         that no file has, the last file with the mapping it belongs to, or else config.yaml."""
+        for name, values in reversed(self._layers):
+            if key in values:  # also one that is wrong: `--config datasets.hub.name=x`
+                return name
         path = re.sub(r"\[\d+\]", "", key).split(".")
         depths = ((_depth(values, path), at) for at, (_, values) in enumerate(self._layers))
         deepest, last = max(depths)
@@ -112,6 +117,7 @@ def load(root: Path, layers: Layers) -> Project:
     """The whole configuration of the project in `root`. Raises ConfigError."""
     project = load_project(root, layers.values, host.machine, layers.origin)
     captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
+    raise_all(_rule_faults(project, layers, captions))
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
         scored = [QUALITY] * (study.task == "training")
@@ -123,6 +129,26 @@ def load(root: Path, layers: Layers) -> Project:
                 found.known(key, page.caption, captions, "files in report/captions")
         raise_all(found)
     return project
+
+
+def _rule_faults(project: Project, layers: Layers, captions: Iterable[str]) -> Findings:
+    """Devices whose rules would have one name, and studies, which are targets, named like rules."""
+    found, devices = Findings(layers.origin), project.config.devices
+    first: dict[str, str] = {}
+    for key, name in numbered("devices[{}]", devices):
+        if (other := first.setdefault(paths.rule_of("", name), name)) != name:
+            found.say(key, f"{name!r} is not allowed beside {other!r}: their rules have one name")
+    files = (RULES.parents[1] / "Snakefile", *RULES.glob("*.smk"))
+    texts = (file.read_text(encoding="utf-8") for file in files if file.is_file())
+    rules = {name for text in texts for name in _RULE.findall(text)}
+    kinds = (paths.EVALUATE_RULE, paths.SELFTEST_RULE, paths.TRAIN_RULE, paths.TUNE_RULE)
+    rules |= {paths.rule_of(kind, name) for kind in kinds for name in devices}
+    for part, verb in (("table", "tabulate"), ("figure", "plot")):
+        rules |= {caption.replace(part, verb, 1) for caption in captions}
+    for key, name in numbered("studies[{}]", project.config.studies):
+        if name in rules:
+            found.say(key, f"{name!r} is the name of a rule; rename config/studies/{name}.yaml")
+    return found
 
 
 def check_targets(root: Path, project: Project, layers: Layers, targets: Iterable[str]) -> None:
@@ -153,14 +179,25 @@ def read_profile(name: str) -> Profile:
         place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
-                found = read_yaml(file, _shown(file))
-                named = found.get("configfile") or found.get("configfiles") or []
-                names = [named] if isinstance(named, str) else named
+                found = convert(read_yaml(file, _shown(file)), dict[str, Any], _shown(file))
+                names = _configfiles(Findings(_shown(file)), found)
                 files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
                 return Profile(str(found.get("executor", "local")), files, found)
         if place.is_dir():  # its file is for certain versions of Snakemake
             return Profile("", [], {})
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
+
+
+def _configfiles(errors: Findings, values: Mapping[str, Any]) -> list[str]:
+    """The configuration files that a profile names. Raises ConfigError if they are no names."""
+    key = next((key for key in ("configfile", "configfiles") if values.get(key)), "")
+    named = values.get(key, [])
+    names: list[str] = [named] if isinstance(named, str) else named
+    if errors.fits(key, names, list[str]):
+        for name in names:
+            errors.path(key, name)
+    raise_all(errors)
+    return names
 
 
 def profile_names(executor: str = "") -> list[str]:
@@ -191,6 +228,11 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(found, f"winoground_sets.{config.winoground}", copy)
     found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))
+    own = layers.values.get("imports") or []  # those of `feedrate import` may be gone since
+    for key, one in numbered("imports[{}].folder", config.imports[: len(own)]):
+        known = _is_known(one.folder, here=here or "short" in config.on_driver)
+        if known and one.study in project.studies and not Path(one.folder).exists():
+            found.say(key, f"there is no folder or file {one.folder!r}")
     gate = config.auto_repeats.gate if config.repeats == "auto" else ""
     if gate and Path(gate).exists():
         from feedrate.results.comparison import read_results  # pandas
