@@ -1,4 +1,4 @@
-"""All paths of the project, relative to its root; no other module writes one out."""
+"""The paths of the files that rules and jobs share, relative to the project's root."""
 
 from pathlib import Path
 
