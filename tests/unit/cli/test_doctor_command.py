@@ -162,7 +162,7 @@ def test_slurm_is_asked_for_the_partition_and_gres_of_the_profile(examined, clus
 @pytest.mark.parametrize(
     ("resources", "asked"),
     [
-        ("default-resources: [slurm_partition=cpu, mem_mb=5]", "--partition=cpu --gres=gaudi:8"),
+        ("default-resources: [slurm_partition=cpu, mem_mb=5]", "--partition=cpu --gres=gpu:8"),
         ("set-resources: ['train_gaudi2:slurm_partition=g', 'plan:gres=x']", "--partition=g "),
         ("default-resources: slurm_partition=cpu\nset-resources: {train_gaudi2: [gres=a:1]}",
          "--partition=cpu --gres=a:1"),
