@@ -1,4 +1,4 @@
-"""Strangers' archives: what is damaged or hostile in them is told in a sentence."""
+"""Strangers' archives: a sentence names each damaged or hostile file."""
 
 import json
 from pathlib import Path

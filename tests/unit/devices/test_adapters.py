@@ -38,7 +38,7 @@ def test_cpu_memory_is_this_process_and_the_peak_can_be_reset():
 def test_ranks_on_cpus_share_cpus_under_a_build_for_gpus_too(monkeypatch):
     monkeypatch.setattr(torch._C, "_get_accelerator", lambda check=False: torch.device("cuda"))
     adapter("cpu")
-    assert torch._C._get_accelerator().type == "cpu", "of which FSDP makes its mesh"
+    assert torch._C._get_accelerator().type == "cpu", "FSDP builds its mesh for this device type"
     assert torch._C._get_accelerator(True).type == "cpu"
 
 
