@@ -14,11 +14,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class ConfigCopy:
-    """A project root with a copy of config/."""
+    """A project root with a copy of config/, and the project's captions."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         shutil.copytree(ROOT / "config", root / "config")
+        (root / "report").symlink_to(ROOT / "report")
 
     def edit(self, file: str, *changes: tuple[str, str]) -> "ConfigCopy":
         """Replace the first occurrence of each text, which must be there."""

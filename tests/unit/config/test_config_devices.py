@@ -61,11 +61,6 @@ def test_another_number_can_be_chosen_by_name(copy):
     assert (project.devices["h100"].count, project.devices["h100-x1"].count) == (8, 1)
 
 
-@pytest.mark.parametrize("name", ["h100-x0", "h100-x", "h100-xl", "h1000-x1"])
-def test_a_number_is_a_number_of_a_registered_device(copy, name):
-    assert f"{name!r} is not allowed" in copy.error(devices=[name])
-
-
 def test_price_memory_gres_and_launcher_follow_the_number(copy):
     copy.edit(
         "devices.yaml",
@@ -159,12 +154,6 @@ def test_ordinary_variables_pass(variable):
     assert findings(variable) == []
 
 
-@pytest.mark.parametrize("variable", ["HF_TOKEN", "wandb_api_key", "DB_PASSWORD"])
-def test_a_secret_is_refused_before_it_is_told_in_a_record(variable):
-    (line,) = findings(variable)
-    assert line.startswith(f"config/devices.yaml: d.software.environment.{variable}: a secret")
-
-
 @pytest.mark.parametrize(
     "address", ["http://me:pa55word@host:5000", "http://host:7860/?write_token=pa55word"]
 )
@@ -173,9 +162,3 @@ def test_an_address_with_a_secret_is_refused_too(address):
     assert "software.environment.SOME_SERVER: a secret" in line
     assert "pa55word" not in line
     assert findings("SOME_SERVER", "http://host:5000/?project=p") == []
-
-
-@pytest.mark.parametrize("variable", ["A B", "X=Y", "1ST", "", "x;reboot", "LÄNGE"])
-def test_a_name_that_no_variable_can_have_is_refused(variable):
-    (line,) = findings(variable)
-    assert "an environment variable cannot have this name" in line

@@ -51,46 +51,6 @@ def test_a_level_with_another_model_starts_from_weights_of_its_own(copy):
         assert all((model.revision == "abc") is bool(model.checkpoint) for model in models)
 
 
-WRONG = [
-    ("evaluate: false", "evaluate: true", "protocol.evaluate: True is for training"),
-    ("workers: 0", "workers: 2", "loader.workers: 2 is for training"),
-    ("decode: host", "decode: device", "loader.decode: device is for training"),
-    (
-        "preprocessing: out}",
-        "preprocessing: in}\n  loader: {decode: cache, max_tokens: 32}",
-        "decode: cache",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "instead", "words"), WRONG)
-def test_what_only_training_has_is_refused_before_anything_starts(copy, text, instead, words):
-    wrong = STUDY.replace(text, instead)
-    if "\n  loader" in instead:
-        wrong = wrong.replace("  loader: {decode: host, workers: 0, max_tokens: 32}\n", "")
-    with pytest.raises(ConfigError, match=r"config/studies/answers\.yaml: cell head=") as refusal:
-        planned(copy, wrong)
-    assert words in str(refusal.value)
-    assert len(str(refusal.value).splitlines()) == 1
-
-
-def test_a_study_that_trains_has_no_factor_of_inference(copy):
-    copy.write("studies/answers.yaml", STUDY.replace("task: inference", "task: training"))
-    found = copy.error(studies=["answers"])
-    assert "config/studies/answers.yaml: factors.head: only `task: inference` has" in found
-
-
-def test_an_unknown_task_or_capability_is_told(copy):
-    copy.write("studies/answers.yaml", STUDY.replace("task: inference", "task: guessing"))
-    assert "task: 'guessing' is not allowed" in copy.error(studies=["answers"])
-    wrong = STUDY.replace("unless_able: large_models", "unless_able: large_model")
-    copy.write("studies/answers.yaml", wrong)
-    found = copy.error(studies=["answers"])
-    assert (
-        "exclude[0].unless_able: 'large_model' is not allowed; did you mean large_models?" in found
-    )
-
-
 def files_of(name, tmp_path):
     cache = DigestCache(tmp_path / "digests.json")
     source_digest(cache, CODE[name])

@@ -2,12 +2,9 @@
 
 import pytest
 
-from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.config.values import level_text
 from feedrate.data.manifest import store_spec
-
-LADDER = "studies/gaudi-accelerations.yaml"
 
 
 def cells(project, device, network="bridgetower"):
@@ -99,35 +96,6 @@ def test_every_level_is_run_or_unsupported_on_every_kind(copy):
         assert not set(cells(project, device)) & lacking
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("eager: {hpu.mode: eager}", "eager: {hpu.mod: eager}",
-         "adapt.hpu.bundles.technique.eager: 'hpu.mod' is not allowed; did you mean hpu.mode?"),
-        ("eager: {hpu.mode: eager}", "eager: {hpu.mode: eagre}",
-         "adapt.hpu.bundles.technique.eager.hpu.mode: 'eagre' is not allowed; did you mean eager?"),
-        ("        eager: {hpu.mode", "        eagre: {hpu.mode",
-         "adapt.hpu.bundles.technique: 'eagre' is not allowed; did you mean eager?"),
-        ("      technique:\n        eager", "      techniqe:\n        eager",
-         "adapt.hpu.bundles: 'techniqe' is not allowed; did you mean technique?"),
-        ("      baseline: {}\n", "", "factors.technique.bundles.baseline: missing, but required"),
-        ("    label: technique\n", "    label: technique\n    sets: loader.workers\n",
-         "factors.technique: it needs either `sets`"),
-        ("within: [network]", "within: [size]", "within[0]: 'size' is not allowed"),
-    ],
-)  # fmt: skip
-def test_a_wrong_bundle_is_told(copy, old, new, said):
-    copy.edit(LADDER, (old, new))
-    error = copy.error(studies=["gaudi-accelerations"])
-    assert f"config/{LADDER}: {said}" in error
-
-
-def test_what_needs_time_after_the_window_gets_some(copy):
-    copy.edit(LADDER, ("ceiling_s: 0.4}", "ceiling_s: 0, profile_steps: 3}"))
-    with pytest.raises(ConfigError, match="virtual and profile_steps need more than 0 s"):
-        make_plan(copy.load(studies=["gaudi-accelerations"]))
-
-
 def planned_cells(copy, device):
     plan = make_plan(copy.load(studies=["dataloading-levels"], devices=[device]))
     return plan, {spec.cell: spec for spec in plan.runs.values()}
@@ -156,20 +124,9 @@ def test_one_store_serves_all_cells(copy):
     assert len({s.key for spec in found.values() if (s := store_spec(spec.settings))}) == 1
 
 
-LOADING = "config/studies/bridgetower-dataloading.yaml"
-
-
 def planned(copy, loader):
     copy.edit("studies/bridgetower-dataloading.yaml", ("loader: {", f"loader: {{{loader}, "))
     return make_plan(copy.load(studies=["bridgetower-dataloading"]))
-
-
-def test_several_threads_need_a_worker_that_is_not_forked(copy):
-    with pytest.raises(ConfigError) as refusal:
-        planned(copy, "threads_per_worker: 2")
-    (line,) = str(refusal.value).splitlines()
-    assert line.startswith(f"{LOADING}: cell workers=1~")
-    assert "use loader.start_method: forkserver or spawn" in line
 
 
 def test_they_may_run_where_it_is_not(copy):

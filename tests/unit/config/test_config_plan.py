@@ -363,11 +363,6 @@ def test_a_job_that_nobody_tells_has_what_a_study_has_by_default():
     assert timeout_min(tiny_spec(), {}) == TIMEOUT_MIN
 
 
-def test_a_time_that_is_none_is_refused_by_its_key(copy):
-    copy.edit(f"studies/{STUDY}.yaml", ("timeout_min: 60", "timeout_min: 0"))
-    assert f"config/studies/{STUDY}.yaml: protocol.timeout_min: 0" in copy.error(studies=[STUDY])
-
-
 HEAVY = {
     "torch", "numpy", "pandas", "pyarrow", "matplotlib", "transformers", "datasets", "jsonschema",
     "PIL", "tensorboard", "snakemake", "difflib", "jinja2",

@@ -8,9 +8,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.spec import Protocol
 from feedrate.config.values import convert, convert_text
 
-STUDY = "studies/bridgetower-dataloading.yaml"
 PUBLISHED = "published/bridgetower-dataloading.csv"
-CONFIG = "config/config.yaml: "
 
 
 def test_a_page_of_one_name_has_one_caption_in_all_studies(copy):
@@ -33,23 +31,9 @@ def test_a_long_list_is_cut(copy):
     assert lines[-1].startswith("… and ")
 
 
-def test_a_wrong_level_is_not_told_again_where_it_is_named(copy):
-    error = copy.edit(STUDY, ("levels: [reference, device]", "levels: [reference, devise]")).error()
-    assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize("file", ["devices.yaml", STUDY, PUBLISHED])
-def test_an_empty_file(copy, file):
-    assert copy.write(file, "").error() == f"config/{file}: the file is empty"
-
-
 def test_a_missing_registry(copy):
     (copy.root / "config/devices.yaml").unlink()
     assert copy.error() == "config/devices.yaml: no such file or directory"
-
-
-def test_values_from_the_command_line_are_checked_too(copy):
-    assert copy.error(devices=["h1000"]).startswith(f"{CONFIG}devices[0]: 'h1000' is not allowed;")
 
 
 def test_a_param_that_is_no_mapping():
@@ -59,13 +43,6 @@ def test_a_param_that_is_no_mapping():
         convert_text("{'steps': 3}", Protocol, "--settings")
     assert convert_text("{'steps': 3, 'warmup_steps': 1}", Protocol, "x").ceiling_s == 2.0
     assert convert_text('{"steps": 3, "warmup_steps": 1}', Protocol, "x").ceiling_s == 2.0
-
-
-def test_a_number_for_a_text(copy):
-    assert copy.error(checkpoint="x", checkpoint_revision=1234567) == (
-        f"{CONFIG}checkpoint_revision: 1234567 is not allowed; expected text or null"
-    )
-    assert copy.error(dataset=7) == (f"{CONFIG}dataset: 7 is not allowed; expected text, as '7'")
 
 
 def test_what_only_msgspec_can_tell_has_its_place_too():

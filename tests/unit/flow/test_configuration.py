@@ -116,22 +116,6 @@ def test_an_error_of_config_yaml_names_it_beside_other_files(root):
     assert error("mine.yaml").startswith("config/config.yaml: on_driver[0]: 'shrt' is not allowed")
 
 
-def test_a_missing_caption_names_page_and_choices(root):
-    edit(STUDY, "caption: table_speedup", "caption: table_speed")
-    assert error().startswith(
-        f"{STUDY}: tables[2].caption: 'table_speed' is not allowed; did you mean table_speedup? "
-        "files in report/captions: "
-    )
-
-
-@pytest.mark.parametrize("taken", ["status", "host", "verdict", "tc_s", "gain"])
-def test_a_factor_must_not_have_the_name_of_a_column_of_the_results(root, taken):
-    added = f"factors:\n  {taken}: {{sets: train.learning_rate, levels: [0.1]}}\n"
-    edit(STUDY, "factors:\n", added)
-    edit(STUDY, "baseline: {workers: 0", f"baseline: {{{taken}: 0.1, workers: 0")
-    assert f"{STUDY}: factors.{taken}: {taken!r} is a column of the results" in error()
-
-
 def test_no_study_has_a_factor_with_such_a_name(root):
     names = ", ".join(study_names(Path()))
     loaded = configuration.load(Path(), read_layers([], [f"studies=[{names}]"]))

@@ -94,14 +94,6 @@ def test_a_cell_has_the_settings_of_its_first_run_with_a_readable_spec(tmp_path)
     assert [cell["world_size"] for cell in cells_from(rows, settings)] == [None]
 
 
-def test_a_factor_may_not_bear_the_name_of_a_result():
-    study = collect_study(
-        factors={"status": Factor(sets="loader.workers", levels=[0])}, baseline={"status": 0}
-    )
-    with pytest.raises(ConfigError, match=r"factors.status: 'status' is a column of the results"):
-        for_studies(RUNS, {"loading": study})
-
-
 def test_a_factor_that_bears_the_name_of_a_setting_is_its_column():
     study = collect_study(
         factors={"batch_size": Factor(sets="train.batch_size", levels=[8, 16])},

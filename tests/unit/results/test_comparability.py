@@ -1,14 +1,12 @@
 """Our run beside the published experiment: what is the same, what matters, and what is judged."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from record_builder import claim_study, collect_settings, make_spec, published, runs_of
 from record_builder import make_record as record
 from record_builder import write_records as write
 
-from feedrate.config.errors import ConfigError
 from feedrate.config.project import load_project
 from feedrate.config.statements import SHEETS, Fact, Sheet, Sources, read_sheets
 from feedrate.config.study import Claim
@@ -268,24 +266,3 @@ def test_a_sheet_takes_over_the_facts_of_another(tmp_path):
     )
     found = read_sheets(tmp_path, {}, {})["b"].facts
     assert (found["devices"].says, found["tf32"].says) == (64, True)
-
-
-def test_a_study_that_names_no_sheet_of_the_file_is_an_error(tmp_path):
-    study = SimpleNamespace(source=SimpleNamespace(sheet="psot"))
-    with pytest.raises(ConfigError, match="sheet of the study loading: 'psot'"):
-        read_sheets(tmp_path, {"loading": study}, {"loading": []})
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("b: {source: A post, like: a}", "b.like: 'a'"),
-        ("b: {source: A post, facts: {device: {says: 8}}}", "where"),
-        ("b: {source: A post, facts: {devicse: {says: 8, where: x}}}", "devicse"),
-    ],
-)
-def test_a_wrong_sheet_is_an_error_that_names_it(tmp_path, text, told):
-    (tmp_path / "config/published").mkdir(parents=True)
-    (tmp_path / SHEETS).write_text(text + "\n")
-    with pytest.raises(ConfigError, match=told):
-        read_sheets(tmp_path, {}, {})
