@@ -41,6 +41,7 @@ TOGETHER = (
     "unit/jobs/test_trainer.py",
     "unit/loading/test_libraries_train.py",
     "unit/cli/test_merge_sites.py",
+    "unit/project/test_goldens.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""

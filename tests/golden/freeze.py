@@ -1,18 +1,36 @@
-"""Golden data of the plan, and the command that writes it again: see README.md."""
+"""Golden data of specs, results and reports, and the command that writes it: see README.md."""
 
+import contextlib
+import csv
+import html
 import json
+import math
+import re
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from feedrate.cli.redraw import make_results
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import load_project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import Protocol, RunSpec
 from feedrate.config.values import read_yaml
+from feedrate.core import plugins
 from feedrate.core.files import digest_value
+from feedrate.core.paths import RECORD_NAME
+from feedrate.flow.view import PlanView
+from feedrate.report import markup
+from feedrate.report.answers import answer
+from feedrate.report.findings import findings
+from feedrate.report.params import OverviewSettings, PageSettings, from_param
+from feedrate.report.rows import Inputs
 
 GOLDEN = Path(__file__).resolve().parent
 ROOT = GOLDEN.parents[1]
@@ -38,6 +56,20 @@ EXAMPLE_RUNS = (
     ("vit-speedups", "rtx-4090", "size=huge~technique=beyond", 1),
     ("vit-profile", "v100", "precision=fp16", 1),
 )
+
+SMALL = GOLDEN / "studies"
+"""The project of five small studies."""
+PROJECTS = (GOLDEN, SMALL)
+RESULT_FILES = ("results.csv", "cells.csv", "claims.csv")
+REMOVED_COLUMNS: tuple[str, ...] = ()
+"""Columns of the result files that were removed on purpose."""
+PROSE = ("cause", "why", "recommendation", "open", "statement", "disturbed", "below_rate", "trace")
+"""Columns of sentences, which are not compared."""
+
+FACTS = GOLDEN / "facts"
+REMOVED_FACTS: tuple[str, ...] = ()
+"""Tables (`window`) and columns of tables (`training/MFU`) that were removed on purpose."""
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 def write_rows(file: Path, rows: dict[str, Any]) -> None:
@@ -118,7 +150,147 @@ def freeze_specs() -> None:
     write_rows(EXAMPLES, examples)
 
 
-PARTS = {"specs": freeze_specs}
+def make_again(kept: Path, root: Path) -> PlanView:
+    """Make the records and result files of a golden project again, from its raw run folders, in the
+    new folder `root`."""
+    for part in ("config", "resources", "results"):
+        shutil.copytree(kept / part, root / part)
+    for pattern in (RECORD_NAME, "*.csv", "*.parquet"):
+        for file in (root / "results").rglob(pattern):
+            file.unlink()
+    with contextlib.chdir(root):
+        view = PlanView(load_project(root, read_yaml(root / "config/config.yaml")), root)
+        make_results(view)
+    return view
+
+
+def read_table(file: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """The rows of a result file by the columns that name them."""
+    names = ("study", "device", "cell", "repeat", "claim")
+    with file.open(newline="", encoding="utf-8") as stream:
+        return {
+            tuple(row[name] for name in names if name in row): row for row in csv.DictReader(stream)
+        }
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether two values are equal: numbers, also as text, to 1e-12."""
+    try:
+        return old == new or math.isclose(float(old), float(new), rel_tol=1e-12)
+    except (TypeError, ValueError):
+        return False
+
+
+def differences(old: Path, new: Path) -> Iterator[str]:
+    """The differences between two forms of a result file, besides added columns."""
+    before, after = read_table(old), read_table(new)
+    for key in before.keys() ^ after.keys():
+        yield f"{' '.join(key)}: {'removed' if key in before else 'added'}"
+    for key in before.keys() & after.keys():
+        for column, value in before[key].items():
+            left_out = column in (*PROSE, *REMOVED_COLUMNS)
+            if not left_out and not same(value, after[key].get(column)):
+                yield f"{' '.join(key)}: {column}: {value!r}, now {after[key].get(column)!r}"
+
+
+def freeze_studies() -> None:
+    """Write the result files of the small studies again, from their raw run folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        view = make_again(SMALL, Path(folder) / "project")
+        for study in view.project.studies:
+            for name in RESULT_FILES:
+                file = f"results/{study}/{name}"
+                shutil.copy(Path(folder) / "project" / file, SMALL / file)
+
+
+class Node(markup.Markup):
+    """An element with what it was made of."""
+
+    __slots__ = ("content",)
+
+
+def plain(content: str) -> str:
+    """The text of a cell."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", content)).split())
+
+
+def render_tables(kind: Any, settings: PageSettings, inputs: Inputs) -> list[tuple[list, list]]:
+    """The headings and rows of the tables that a kind of table hands to markup.py."""
+    element, tables = markup.el, []
+
+    def el(name: str, *content: str | None, **attributes: str) -> Node:
+        node = Node(element(name, *content, **attributes))
+        node.content = content
+        if name == "table":
+            head, body = content
+            tables.append((list(map(plain, head.content[0].content)), body.content))
+        return node
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markup, "el", el)
+        kind.render(settings, inputs)
+    return tables
+
+
+def numbers(text: str) -> str:
+    """The numbers in a text."""
+    return " ".join(NUMBER.findall(text))
+
+
+def facts_of(view: PlanView, root: Path, study: str) -> dict[str, dict[str, str]]:
+    """The numbers that a study's report shows: by table and row those of each column, and those of
+    its answers and findings."""
+    found: dict[str, dict[str, str]] = {}
+    for table in view.project.studies[study].tables:
+        page = study, "table", table.name
+        inputs = Inputs(root / file for file in view.inputs_of(*page) if (root / file).is_file())
+        settings = from_param(view.rendering(*page)["settings"], PageSettings)
+        kind = plugins.load("feedrate.report.tables", table.kind)
+        for number, (head, rows) in enumerate(render_tables(kind, settings, inputs)):
+            group = ""
+            for row in rows:
+                name, *cells = map(plain, row.content)
+                group = group if cells else name
+                values = {c: numbers(v) for c, v in zip(head[1:], cells, strict=False)}
+                shown = {c: v for c, v in values.items() if v}
+                key = f"{table.name}/{number}/{group}/{name}"
+                while key in found:
+                    key += "+"
+                if shown:
+                    found[key] = shown
+    settings = from_param(view.overview()["settings"], OverviewSettings)
+    (own,) = (one for one in settings.studies if one.study == study)
+    results = Inputs((root / f"results/{study}").glob("*.csv")).results(study)
+    for device in own.measured:
+        said = answer(own, results, device)
+        found[f"answer/{device}"] = {"": numbers(f"{said.headline} {said.detail}")}
+    for finding in findings(own, results):
+        found[f"finding/{finding.lead}"] = {"": numbers(finding.text)}
+    return found
+
+
+def compared_facts(found: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The facts by row and column, without the removed ones."""
+    return {
+        f"{row}/{column}": value
+        for row, values in found.items()
+        for column, value in values.items()
+        if not {row.split("/")[0], f"{row.split('/')[0]}/{column}"} & {*REMOVED_FACTS}
+    }
+
+
+def freeze_facts() -> None:
+    """Write the facts of all reports again."""
+    for kept in PROJECTS:
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            root = Path(folder) / "project"
+            view = make_again(kept, root)
+            with contextlib.chdir(root):
+                for study in view.project.studies:
+                    write_rows(FACTS / f"{study}.json", facts_of(view, root, study))
+
+
+PARTS = {"specs": freeze_specs, "studies": freeze_studies, "facts": freeze_facts}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

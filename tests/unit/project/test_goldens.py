@@ -1,6 +1,7 @@
 """The golden data of tests/golden that golden/freeze.py writes: its README says what a difference
 means."""
 
+import contextlib
 import json
 
 import msgspec
@@ -46,3 +47,33 @@ def test_a_spec_names_no_setting_that_is_absent(plan):
     traced = msgspec.structs.replace(spec.protocol, profile_steps=3)
     traced = msgspec.to_builtins(msgspec.structs.replace(spec, protocol=traced))
     assert msgspec.convert(traced, type(spec)).protocol.profile_steps == 3
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """By golden project, its folder with all made again, and its view."""
+    roots = {kept: tmp_path_factory.mktemp("golden") / "made" for kept in freeze.PROJECTS}
+    return {kept: (root, freeze.make_again(kept, root)) for kept, root in roots.items()}
+
+
+@pytest.mark.parametrize("name", freeze.RESULT_FILES)
+@pytest.mark.parametrize("kept", freeze.PROJECTS, ids=lambda kept: kept.name)
+def test_results_are_the_same(made, kept, name):
+    root, view = made[kept]
+    files = [f"results/{study}/{name}" for study in view.project.studies]
+    found = {file: list(freeze.differences(kept / file, root / file)) for file in files}
+    assert not {file: lines for file, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize("kept", freeze.PROJECTS, ids=lambda kept: kept.name)
+def test_reports_show_the_same_numbers(made, kept):
+    root, view = made[kept]
+    differences = {}
+    with contextlib.chdir(root):
+        for study in view.project.studies:
+            old = freeze.compared_facts(read(freeze.FACTS / f"{study}.json"))
+            new = freeze.compared_facts(freeze.facts_of(view, root, study))
+            for fact in old.keys() | new.keys():
+                if old.get(fact) != new.get(fact):
+                    differences[f"{study}: {fact}"] = (old.get(fact), new.get(fact))
+    assert not differences
