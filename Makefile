@@ -17,14 +17,13 @@ LOADER_LOCKS := $(patsubst %,requirements/loaders/%.lock,spdl torchdata grain we
 
 # Choices for `make run`, `make plan`, `make tune`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
-# make bench ARGS=loading PICTURES=folder: the loaders, with a folder of JPEG files beside the generated ones.
+# make bench ARGS='planning loading': some of the benchmarks.
 PROFILE ?=
 STUDY ?=
 DEVICE ?=
 DATASET ?=
 MODEL ?=
 CONFIG ?=
-PICTURES ?=
 ARGS ?=
 CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
 CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(CELLS) $(if $(DATASET),--dataset $(DATASET)) \
@@ -43,7 +42,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest certify fits check-claims compare test check bench lab ledger lock \
+.PHONY: help setup run plan doctor tune selftest certify fits check-claims compare test check bench ledger lock \
 	format clean
 
 help: ## List these targets
@@ -91,13 +90,11 @@ check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/mypy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
 
-bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json (PICTURES: your JPEG files)
-	@$(if $(PICTURES),FEEDRATE_BENCH_PICTURES='$(abspath $(PICTURES))') $(BIN)/python -m benchmarks $(ARGS)
+bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 ledger: $(DEV_READY) ## Predict changes of settings, make them, and show the errors (17 minutes)
 	@$(BIN)/python -m benchmarks.ledger $(ARGS)
-lab: $(DEV_READY) ## Plant faults in small trainings and count which of them the verdicts name
-	@PYTHONPATH=tests $(BIN)/python -m benchmarks.lab $(ARGS)
 
 format: $(DEV_READY) ## Format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/snakefmt Snakefile workflow/rules

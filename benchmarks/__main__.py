@@ -4,22 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from benchmarks import (
-    certify,
-    coverage,
-    full_run,
-    loading,
-    memory,
-    meter,
-    overhead,
-    page,
-    planning,
-    slurm_latency,
-    stages,
-    stopping,
-    trackers,
-    virtual,
-)
+from benchmarks import coverage, faults, full_run, loading, meter, overhead, planning
 from benchmarks.figure import Figure, keep, show
 
 # A process started here starts with this one's memory as its peak: torch comes last.
@@ -30,14 +15,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
-    "stages": stages.measure,
-    "certify": certify.measure,
-    "slurm_latency": slurm_latency.measure,
-    "virtual": virtual.measure,
-    "page": page.measure,
-    "memory": memory.measure,
-    "stopping": stopping.measure,
-    "trackers": trackers.measure,
+    "faults": faults.measure,
 }
 
 

@@ -1,7 +1,4 @@
-"""How often intervals cover, and recommendations err: simulated studies from recorded step times.
-
-`python -m benchmarks.coverage` prints the tables of docs/measurement-intervals.md.
-"""
+"""How often intervals cover and recommendations err, in studies simulated from recorded steps."""
 
 import json
 import math
@@ -50,8 +47,6 @@ class Trouble:
     """Share of the runs in which ten steps take twice as long."""
     slow: float = 0.0
     """Share of the runs that are slower by 10% to 40%."""
-    uneven: float = 1.0
-    """The first cell's noise between runs over that of the others."""
 
 
 TROUBLES = {
@@ -59,11 +54,7 @@ TROUBLES = {
     "drift of 5%": Trouble(drift=0.05),
     "5% of runs slower by 10% to 40%": Trouble(slow=0.05),
     "bursts in 20% of runs": Trouble(burst=0.2),
-    "15% of runs slower by 10% to 40%": Trouble(slow=0.15),
-    "one cell three times as noisy": Trouble(uneven=3.0),
 }
-HELD = list(TROUBLES)[:4]
-"""Troubles with which the intervals must cover: none, drift, outliers and bursts."""
 
 
 @cache
@@ -84,16 +75,15 @@ def recorded() -> list[list[float]]:
     return found
 
 
-def run(rng: random.Random, trouble: Trouble, scale: float, when: float) -> Row:
+def run(rng: random.Random, trouble: Trouble, when: float) -> Row:
     """One run at about 100 samples/s: stretches of one recorded run's steps, one after another.
 
-    `scale` is the noise between runs over the recorded one; `when` is 0 at the study's start and 1
-    at its end.
+    `when` is 0 at the study's start and 1 at its end.
     """
     trace = rng.choice(recorded())
     starts = [rng.randrange(len(trace)) for _ in range(STEPS // BLOCK)]
     steps = [trace[(start + n) % len(trace)] for start in starts for n in range(BLOCK)]
-    factor = fmean(steps) ** (scale - 1) * math.exp(trouble.drift * (when - 0.5))
+    factor = math.exp(trouble.drift * (when - 0.5))
     if rng.random() < trouble.slow:
         factor /= rng.uniform(0.6, 0.9)
     first = rng.randrange(STEPS) if rng.random() < trouble.burst else STEPS
@@ -105,7 +95,7 @@ def study(rng: random.Random, trouble: Trouble, cells: int, repeats: int) -> lis
     """The runs of a study of equal cells: repeat 1 of all cells, then repeat 2, and so on."""
     place = dict(zip(("study", "device"), PLACE, strict=True))
     return [
-        run(rng, trouble, 1 if cell else trouble.uneven, (n * cells + cell) / (cells * repeats))
+        run(rng, trouble, (n * cells + cell) / (cells * repeats))
         | {**place, "cell": cell, "status": "ok"}
         for n in range(repeats)
         for cell in range(cells)
@@ -119,27 +109,27 @@ def rates_of(runs: list[Row]) -> Rates:
 
 
 @cache
-def truth(trouble: Trouble, scale: float) -> float:
+def truth(trouble: Trouble) -> float:
     """The median rate of a cell over very many runs, spread over the study."""
     rng = random.Random(SEED)
-    runs = (run(rng, trouble, scale, rng.random()) for _ in range(4_000))
+    runs = (run(rng, trouble, rng.random()) for _ in range(4_000))
     return median(row["samples_per_s"] for row in runs)
 
 
 def coverage(trouble: Trouble, repeats: int) -> tuple[float, float]:
     """Share of the 95% intervals of medians, and of ratios to the first cell, that cover, %."""
     rng = random.Random(SEED)
-    truths = [truth(trouble, trouble.uneven if cell == 0 else 1.0) for cell in range(CELLS)]
+    true = truth(trouble)
     medians, ratios = [], []
     for _ in range(STUDIES):
         runs = study(rng, trouble, CELLS, repeats)
         cells, noise = rates_of(runs), noise_by_device(runs)[PLACE]
-        for cell, true in zip(cells, truths, strict=True):
+        for cell in cells:
             _, low, high = median_interval(cell, 0.95, noise)
             medians.append(bool(low and high and low <= true <= high))
-        for cell, true in zip(cells[1:], truths[1:], strict=True):
+        for cell in cells[1:]:
             _, low, high = ratio_interval(cell, cells[0], 0.95, noise)
-            ratios.append(bool(low and high and low <= true / truths[0] <= high))
+            ratios.append(bool(low and high and low <= 1.0 <= high))
     return 100 * fmean(medians), 100 * fmean(ratios)
 
 
@@ -153,7 +143,7 @@ def winners() -> tuple[float, float, float]:
         (base, *others), noise = rates_of(runs), noise_by_device(runs)[PLACE]
         found = [ratio_interval(cell, base, 0.95, noise, LADDER - 1) for cell in others]
         faster.append(any(ratio.low and ratio.low > 1 for ratio in found))
-        excess = max(map(median, [base, *others])) / truth(none, 1.0)
+        excess = max(map(median, [base, *others])) / truth(none)
         above.append(excess - 1)
         told.append(excess / (1 + (selection_bias(noise, 3, LADDER) if noise else 0)) - 1)
     return 100 * fmean(faster), 100 * fmean(above), 100 * fmean(told)
@@ -194,7 +184,7 @@ def _cell(workers: int, rates: list[float]) -> Row:
 
 def measure() -> Iterator[Figure]:
     """Coverage with each trouble, false winners, and wrong recommendations."""
-    for name in HELD:
+    for name in TROUBLES:
         found = [coverage(TROUBLES[name], repeats) for repeats in REPEATS]
         note = "2, 3, 5 repeats: " + ", ".join(f"{m:.1f} and {r:.1f}" for m, r in found)
         shares = [share for pair in found for share in pair]
@@ -208,25 +198,3 @@ def measure() -> Iterator[Figure]:
         found_by = {n: choices(gain, n)[wrong] for n in REPEATS}
         name = f"wrong recommendation, true gain {gain:.0%}"
         yield Figure(name, max(found_by.values()), 5, "% of studies", str(found_by))
-
-
-def tables() -> Iterator[str]:
-    """The tables of the documentation, in Markdown."""
-    yield "| runs | 2 repeats | 3 | 5 |\n|---|---|---|---|"
-    for name, trouble in TROUBLES.items():
-        found = [coverage(trouble, repeats) for repeats in REPEATS]
-        yield f"| {name} | " + " | ".join(f"{m:.1f}, {r:.1f}" for m, r in found) + " |"
-    yield "\nfalse winners {:.1f}%; the best is above by {:.1f}%, as labelled {:.1f}%".format(
-        *winners()
-    )
-    yield "\n| true gain | repeats | simplest | other | undecided |\n|---|---|---|---|---|"
-    for gain in (0.0, 0.015, 0.03, 0.06, 0.1):
-        for repeats in REPEATS:
-            shares = " | ".join(f"{share:.0f}" for share in choices(gain, repeats).values())
-            yield f"| {gain:.1%} | {repeats} | {shares} |"
-    yield f"\n{LADDER} equal levels, 3 repeats: {choices(0.0, 3, LADDER)}"
-
-
-if __name__ == "__main__":
-    for line in tables():
-        print(line, flush=True)

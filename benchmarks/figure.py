@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from feedrate.core.files import write_json, write_text
+from feedrate.core.files import write_json
 
 LATEST = Path(__file__).parent / "latest.json"
 
@@ -44,14 +44,3 @@ def keep(figures: list[Figure], path: Path = LATEST) -> None:
     """Write the figures as a list of name, value, goal, unit, holds."""
     rows = [{**asdict(f), "holds": f.holds} for f in figures]
     write_json(path, json.loads(json.dumps(rows)))
-
-
-def put(text: str, page: Path, command: str) -> None:
-    """Replace the part of a page between the two marks of a command. Raises ValueError if it has
-    none."""
-    begin, end = (f"<!-- {which}: written by `{command}` -->" for which in ("begin", "end"))
-    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    _, mark, after = rest.partition(end)
-    if not mark:
-        raise ValueError(f"{page}: no part between {begin} and {end}")
-    write_text(page, f"{before}{begin}\n\n{text.strip()}\n\n{mark}{after}")

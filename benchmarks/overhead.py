@@ -24,15 +24,7 @@ def measure() -> Iterator[Figure]:
         spec = default_spec()
         spec_path = folder / "spec.json"
         spec_path.write_text(json.dumps(spec))
-        suite = [
-            sys.executable,
-            "-m",
-            "feedrate",
-            "train",
-            "--spec",
-            str(spec_path),
-            "--quiet",
-        ]
+        suite = [sys.executable, "-m", "feedrate", "train", "--spec", str(spec_path), "--quiet"]
         suite += [
             "--data",
             str(prepared / "manifest.json"),
@@ -50,6 +42,5 @@ def measure() -> Iterator[Figure]:
             extra_s.append(with_suite.wall_s - (1 + SHARE) * without.wall_s)
             walls.append((with_suite.wall_s, without.wall_s))
         note = "{:.1f} s, bare {:.1f} s".format(*walls[-1])
-        yield Figure(
-            "training job: beyond 2% of the bare job", statistics.median(extra_s), GOAL_S, "s", note
-        )
+        name = "training job: beyond 2% of the bare job"
+        yield Figure(name, statistics.median(extra_s), GOAL_S, "s", note)

@@ -84,16 +84,10 @@ def _compare(name: str, ours: Path, bare: Path, cells: int) -> Iterator[Figure]:
     times = median_ratio([a.wall_s for a, _ in pairs], [b.wall_s for _, b in pairs])
     memory = median_ratio([a.peak_mib for a, _ in pairs], [b.peak_mib for _, b in pairs])
     last, plain = pairs[-1]
-    yield Figure(
-        f"{name}: time", times, GOAL, "x bare", f"{last.wall_s:.1f} s, {plain.wall_s:.1f} s"
-    )
-    yield Figure(
-        f"{name}: memory",
-        memory,
-        GOAL,
-        "x bare",
-        f"{last.peak_mib:.0f} MiB, {plain.peak_mib:.0f} MiB",
-    )
+    note = f"{last.wall_s:.1f} s, {plain.wall_s:.1f} s"
+    yield Figure(f"{name}: time", times, GOAL, "x bare", note)
+    note = f"{last.peak_mib:.0f} MiB, {plain.peak_mib:.0f} MiB"
+    yield Figure(f"{name}: memory", memory, GOAL, "x bare", note)
 
 
 def _plan(project: Path, arguments: list[str]) -> Usage:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from accelerate import PartialState
 from accelerate.data_loader import prepare_data_loader, skip_first_batches
-from benchmarks.lab import plant
-from benchmarks.lab.plant import Planted
+from benchmarks import planted_worker
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader
@@ -239,13 +238,13 @@ def test_the_distance_leaves_augmentation_out(make_pairs):
 
 
 @pytest.mark.parametrize("fetch", ["sample", "batch"])
-def test_the_laboratory_delays_each_sample_that_is_read(fetch, make_pairs, monkeypatch):
-    """One that benchmarks/lab plants nowhere would count as a fault that is not found."""
+def test_a_planted_fault_delays_each_sample_that_is_read(fetch, make_pairs, monkeypatch):
+    """A fault that benchmarks/faults.py plants nowhere would count as one that is not named."""
     delays = []
-    monkeypatch.setattr(plant, "delay", lambda how, seconds: delays.append(seconds))
+    monkeypatch.setattr(planted_worker.time, "sleep", delays.append)
     monkeypatch.setattr(cache, "read", cache.read)
     monkeypatch.setattr(cache.Store, "gather", cache.Store.gather)
-    plant.read(Planted(kind="read", seconds=0.8, batch=4))
+    planted_worker.slow_read(seconds=0.8, batch=4)
     pairs = make_pairs(decode="cache", fetch=fetch)
     whole = pairs.__getitems__
     _ = whole([3, 1, 2]) if whole else [pairs[n] for n in (3, 1, 2)]

@@ -26,7 +26,7 @@ Name = Literal[
 CORES_FULL = 0.90
 """Share of its cores' time from which a job lacks cores."""
 CORES_WAITED = 0.15
-"""The same for its threads' wait for a core. Clean runs of the laboratory show 2 to 11%, a worker
+"""The same for its threads' wait for a core. Clean runs show 2 to 11%, a worker
 that takes 80% of a core from the model 18% (docs/measurement-lab.md)."""
 DEVICE_BUSY = 0.90
 """Share of the time with a kernel from which a device that never waits for data is busy."""

@@ -1,0 +1,215 @@
+"""Six faults planted in small trainings: does the product name each of them, and none where there
+is none?
+
+BridgeTower tiny trains on generated pictures that were decoded in advance, so a clean run hardly
+waits for data. docs/measurement.md has the larger table that the first version was judged by.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from benchmarks.default_study import ROOT, prepare_default
+from benchmarks.figure import Figure
+from benchmarks.loading import make_store
+from benchmarks.planted_worker import VARIABLE
+from feedrate.config.settings import Settings
+from feedrate.config.spec import Protocol, RunSpec, Software
+from feedrate.config.study import Factor, Thresholds
+from feedrate.config.values import convert
+from feedrate.core import paths, variables
+from feedrate.core.files import write_json
+from feedrate.data.manifest import MANIFEST, STORE_INDEX, store_folder
+from feedrate.devices.host import memory_gib
+from feedrate.results.assemble import current_record
+from feedrate.results.collect import cell_rows, run_table
+from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts
+from feedrate.results.record import Record
+
+STUDY = "faults"
+PROTOCOL = Protocol(steps=24, warmup_steps=4, ceiling_s=3.0)
+
+
+class Setup(NamedTuple):
+    """What is trained."""
+
+    ranks: int
+    workers: int
+    batch: int
+
+
+SETUPS = {"serial": Setup(1, 0, 8), "workers": Setup(1, 1, 8), "ranks": Setup(2, 0, 16)}
+
+
+class Fault(NamedTuple):
+    """A fault, and the verdicts that name it."""
+
+    kind: str
+    setup: str
+    verdicts: tuple[str, ...]
+    delay: float = 0.0
+    """In each step, as a share of a clean step."""
+    only_rank: int | None = None
+    memory: float = 0.0
+    """The device's memory over a clean run's peak."""
+    busy_cores: int = 0
+    """Cores that a foreign process keeps busy."""
+
+
+FAULTS = {
+    "the storage answers late": Fault("slow_read", "serial", ("input-bound",), 0.4),
+    "a worker cannot keep up": Fault("slow_read", "workers", ("input-bound",), 2.0),
+    "one rank computes longer": Fault("slow_backward", "ranks", ("rank-bound",), 0.4, only_rank=1),
+    "the network is slow": Fault("slow_exchange", "ranks", ("communication-bound",), 0.4),
+    "memory is too small": Fault(
+        "limited_memory", "serial", ("memory-limited", "out_of_memory"), memory=0.95
+    ),
+    "a foreign process takes a core": Fault("", "ranks", ("disturbed",), busy_cores=1),
+}
+CLEAN = ("compute-bound", "launch-bound", "mixed", "undecided")
+"""Right answers to a clean run: a tiny model's kernels are short; the last two name no limit."""
+
+
+def measure() -> Iterator[Figure]:
+    """How many faults are named, and how many clean runs have a false alarm."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data, interpreter = prepare(folder), write_interpreter(folder)
+        records = {setup: run(folder, data, interpreter, setup, setup) for setup in SETUPS}
+        clean = {setup: record.measurement for setup, record in records.items()}
+        for title, fault in FAULTS.items():
+            measurement = clean[fault.setup]
+            assert measurement, f"the clean run of {fault.setup} failed"
+            planted: dict[str, Any] = {"kind": fault.kind} if fault.kind else {}
+            if fault.delay:
+                planted["seconds"] = fault.delay * (measurement.step_time_median_s or 0.0)
+            if fault.kind == "slow_read":
+                planted["batch"] = SETUPS[fault.setup].batch
+            if fault.only_rank is not None:
+                planted["only_rank"] = fault.only_rank
+            if fault.memory:
+                planted["limit_gib"] = fault.memory * (measurement.peak_memory_gib or 0.0)
+            cell = title.replace(" ", "-")
+            records[title] = run(
+                folder, data, interpreter, cell, fault.setup, planted, fault.busy_cores
+            )
+        answers = answers_of(folder, list(records))
+    named = {title: answers[title] in fault.verdicts for title, fault in FAULTS.items()}
+    note = "; ".join(f"{title}: {answers[title]}" for title in FAULTS)
+    yield Figure("planted faults named", sum(named.values()), len(named), "runs", note, False)
+    alarms = [setup for setup in SETUPS if answers[setup] not in CLEAN]
+    note = "; ".join(f"{setup}: {answers[setup]}" for setup in SETUPS)
+    yield Figure("false alarms in clean runs", len(alarms), 0, "runs", note)
+
+
+def settings_of(setup: str) -> Settings:
+    """The settings of a setup's runs."""
+    _, workers, batch = SETUPS[setup]
+    loader = {"decode": "cache", "workers": workers, "max_tokens": 32}
+    loader |= {"persistent_workers": workers > 0}
+    values = {
+        "model": {"name": "bridgetower", "size": "tiny"},
+        "loader": loader,
+        "train": {"precision": "fp32", "batch_size": batch},
+    }
+    return convert(values, Settings, setup)
+
+
+def prepare(folder: Path) -> Path:
+    """The default study's pictures, and their store; returns the prepared folder."""
+    prepared = prepare_default(folder)
+    settings = settings_of("serial")
+    store = store_folder(settings, prepared)
+    assert store
+    make_store(store / STORE_INDEX, prepared, folder, settings)
+    return prepared
+
+
+def write_interpreter(folder: Path) -> Path:
+    """A program that starts planted_worker.py where a job asks for `feedrate worker`."""
+    program = folder / "python"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        '  "-m feedrate worker "*) shift 3;;\n'
+        '  "-u -m feedrate worker "*) shift 4;;\n'
+        f'  *) exec {sys.executable} "$@";;\n'
+        "esac\n"
+        f'exec {sys.executable} -u -m benchmarks.planted_worker "$@"\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    return program
+
+
+def run(
+    folder: Path,
+    data: Path,
+    interpreter: Path,
+    cell: str,
+    setup: str,
+    planted: dict[str, Any] | None = None,
+    busy_cores: int = 0,
+) -> Record:
+    """The record of a job with this fault, as the workflow makes it."""
+    ranks = SETUPS[setup].ranks
+    environment = {"PYTHON_EXEC": str(interpreter), VARIABLE: json.dumps(planted or {})}
+    spec = RunSpec(
+        study=STUDY,
+        device="cpu" if ranks == 1 else f"cpu-x{ranks}",
+        kind="cpu",
+        count=ranks,
+        launcher="single" if ranks == 1 else "torchrun",
+        software=Software(python=str(interpreter), environment=environment),
+        cell=f"run={cell}",
+        levels={"run": cell},
+        repeat=1,
+        seed=42,
+        dataset="generated",
+        settings=settings_of(setup),
+        protocol=PROTOCOL,
+    )
+    out = folder / paths.run_dir(STUDY, spec.device, spec.cell, 1)
+    file = folder / f"{cell}.json"
+    write_json(file, msgspec.to_builtins(spec))
+    # In its last try, a job records a fault of the machine too.
+    path = os.pathsep.join([str(ROOT), str(ROOT / "workflow")])
+    variables_ = {**os.environ, variables.QUIET: "1", variables.RETRIES: "0", "PYTHONPATH": path}
+    command = [sys.executable, "-m", "feedrate", "train", "--spec", str(file), "--try", "1"]
+    command += ["--data", str(data / MANIFEST), "--out", str(out)]
+    core = max(os.sched_getaffinity(0))
+    spin = ["taskset", "-c", str(core), sys.executable, "-c", "while True: pass"]
+    neighbours = [subprocess.Popen(spin) for _ in range(busy_cores)]
+    try:
+        subprocess.run(command, cwd=ROOT, env=variables_, check=False, capture_output=True)
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
+    return current_record(out, DeviceFacts())[0]
+
+
+def answers_of(folder: Path, cells: list[str]) -> dict[str, str]:
+    """What cells.csv says of each run: disturbed, its verdict, or its status."""
+    names = {cell.replace(" ", "-"): cell for cell in cells}
+    study = CollectStudy(
+        factors={"run": Factor(levels=list(names))},
+        baseline={"run": cells[0]},
+        thresholds=Thresholds(),
+    )
+    devices: dict[str, float | None] = dict.fromkeys(("cpu", "cpu-x2"), memory_gib())
+    settings = CollectSettings(studies={STUDY: study}, memory_gib=devices, unsupported=[])
+    files = sorted(map(str, folder.glob(f"results/{STUDY}/*/*/*/{paths.RECORD_NAME}")))
+    answers = {}
+    for row in cell_rows(run_table(files, settings), settings):
+        answer = row["verdict"] or ("undecided" if row["status"] == "ok" else row["status"])
+        disturbed = row["noisy"] or row["disturbed"] or row["status"] == "invalid"
+        answers[names[row["run"]]] = "disturbed" if disturbed else str(answer)
+    return answers
