@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from feedrate.cli import jobs, schemas
-from feedrate.config.plan import make_plan
 from feedrate.config.project import Devices
 from feedrate.config.study import Study
 from feedrate.config.values import read_yaml
@@ -36,8 +35,8 @@ def test_a_schema_out_of_step_is_told_and_renewed(tmp_path, monkeypatch, capsys)
     assert len(capsys.readouterr().out.splitlines()) == len(schemas.KINDS)
     assert jobs.run("schemas", []) == 0
     assert jobs.run("schemas", ["--check"]) == 0
-    schemas.path("spec").write_text("{}", encoding="utf-8")
-    assert list(schemas.stale()) == [tmp_path / "spec.schema.json"]
+    schemas.path("study").write_text("{}", encoding="utf-8")
+    assert list(schemas.stale()) == [tmp_path / "study.schema.json"]
 
 
 def test_no_other_file_lies_there():
@@ -114,8 +113,3 @@ def test_the_types_and_the_schemas_agree(root):
                 if name == "study" and key == "adapt":
                     continue
                 assert valid(name, changed) == fits(changed, kind), (key, wrong)
-
-
-def test_a_spec_fits_its_schema(project):
-    for spec in make_plan(project).runs.values():
-        assert valid("spec", msgspec.to_builtins(spec))

@@ -1,4 +1,4 @@
-"""The generated files: JSON schemas, the tables of docs/results.md, and docs/sources.md."""
+"""The generated files: JSON schemas for editors, the tables of docs/results.md, docs/sources.md."""
 
 import inspect
 import json
@@ -10,17 +10,13 @@ from typing import Any
 import msgspec
 
 from feedrate.config.project import Devices
-from feedrate.config.spec import RunSpec
-from feedrate.config.statements import SHEETS, Document, Sheet, read_documents
-from feedrate.config.study import BenchmarkAccuracy, BenchmarkScore, LoaderClaim, Published, Study
-from feedrate.config.values import Name
+from feedrate.config.statements import read_documents
+from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.report import sources
-from feedrate.results.certificate import Certificate
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.columns import FILES
-from feedrate.results.record import Record
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 ROOT = FOLDER.parents[1]
@@ -32,15 +28,6 @@ KINDS: dict[str, tuple[Any, str]] = {
     "config": (WorkflowConfig, "config/config.yaml"),
     "devices": (Devices, "config/devices.yaml"),
     "study": (Study, "A file in config/studies/"),
-    "published": (Published, "A row of a CSV file in config/published/"),
-    "sheets": (dict[Name, Sheet], SHEETS),
-    "source": (Document, "A file in config/published/sources/"),
-    "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
-    "accuracies": (BenchmarkAccuracy, "The same of `published_accuracies`"),
-    "loaders": (LoaderClaim, "The same of `published_loaders`"),
-    "spec": (RunSpec, "spec.json of a run"),
-    "record": (Record, "record.json of a run"),
-    "certificate": (Certificate, "certificate.json of a feed certificate"),
 }
 
 
