@@ -3,11 +3,22 @@
 The libraries that explain an error are imported late, since a valid configuration needs none.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.inspect import (
+    DictType,
+    ListType,
+    LiteralType,
+    Metadata,
+    StructType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
 
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
@@ -21,24 +32,6 @@ _LISTED, _SHOWN, _NAMES = 10, 60, 30
 """Limits of a message: errors listed, characters of a value, allowed names."""
 _ALIKE = 0.7
 """Least similarity (difflib's ratio) of a suggested name; `gpu` does not suggest `hpu`."""
-_TYPES = {
-    "object": "keys with values",
-    "array": "a list",
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
-_RULES = {
-    "minimum": "the smallest allowed is {}",
-    "maximum": "the largest allowed is {}",
-    "exclusiveMinimum": "it must be above {}",
-    "exclusiveMaximum": "it must be below {}",
-    **dict.fromkeys(("minLength", "minItems", "minProperties"), "it must not be empty"),
-    # Only names have a pattern.
-    "pattern": "it may have letters, digits and _ . + - and begins with a letter or digit",
-}
 
 
 class ConfigError(ExpectedError):
@@ -72,15 +65,12 @@ class Findings(list[str]):
         return found
 
     def fits(self, key: str, value: Any, kind: Any) -> bool:
-        """Whether `value` is of the type `kind`; adds all its errors if not."""
+        """Whether `value` is of the type `kind`; adds its first error if not."""
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            errors = _validator()(msgspec.json.schema(kind)).iter_errors(value)
-            faults = [fault for one in errors for fault in _faults(one)]
-            lines = {_line(self.origin, _dotted(key, path), text) for path, text in faults}
-            # msgspec's own message for an error that the schema does not show
-            self.extend(sorted(lines) or [_line(self.origin, key, str(error))])
+            path, text = _explain(value, kind, str(error))
+            self.say(_dotted(key, path), text)
             return False
         return True
 
@@ -115,74 +105,102 @@ def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str
     return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
 
 
-@cache
-def _validator() -> Any:
-    """A JSON-schema validator that, like msgspec, does not accept 2.0 as an integer."""
-    import jsonschema
-
-    draft = jsonschema.Draft202012Validator
-    checker = draft.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    )
-    return jsonschema.validators.extend(draft, type_checker=checker)
-
-
-def _faults(error: Any) -> Iterator[Fault]:
-    """The faults behind one error of the validator."""
-    path, value, rule = tuple(error.absolute_path), error.instance, error.validator
-    if rule == "additionalProperties":
-        known = error.schema.get("properties", {})
-        for name in value:
-            if name not in known:
-                yield (*path, name), f"unknown key; {_choice(name, known, 'allowed')}"
-    elif rule == "required":
-        for name in error.validator_value:
-            if name not in value:
-                yield (*path, name), "missing, but required"
-    elif rule == "pattern" and "propertyNames" in error.absolute_schema_path:
-        yield path, f"the key {value!r} is not allowed; {_allowed(error)}"
-    elif rule == "anyOf" and "discriminator" in error.schema and isinstance(value, dict):
-        yield from _of_tagged(error, error.schema["discriminator"])
-    elif rule == "anyOf":
-        yield from _of_alternatives(error)
-    else:
-        yield path, f"{_show(value)} is not allowed; {_allowed(error)}"
-
-
-def _of_tagged(error: Any, tags: Any) -> Iterator[Fault]:
-    """Faults of a value whose key `source` names its type."""
-    place, names = (*error.absolute_path, tags["propertyName"]), list(tags["mapping"])
-    tag = error.instance.get(tags["propertyName"])
-    if tag is None:
-        yield place, f"missing, but required; allowed: {', '.join(names)}"
-    elif tag not in names:
-        yield place, not_one_of(tag, names)
-    else:
-        for inner in error.context:
-            if inner.schema_path[0] == names.index(tag):
-                yield from _faults(inner)
+def _explain(value: Any, kind: Any, error: str) -> Fault:
+    """The place and the words of msgspec's error for `value`. msgspec does not name the keys of a
+    mapping, nor the names that it would accept."""
+    text, _, place = error.partition(" - at `")
+    path: list[Any] = []
+    for name, number in re.findall(r"\.(\w+)|\[(\d+|\.{3})\]", place):
+        if number == "...":
+            path.append(_wrong_key(value, path, kind, error))
+        else:
+            path.append(int(number) if number else name)
+    if place.startswith("key`"):
+        key = _wrong_key(value, path, kind, error)
+        rule = "it may have letters, digits and _ . + - and begins with a letter or digit"
+        return tuple(path), f"the key {key!r} is not allowed; {rule}"
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
+        tags = _tags(_types(value, kind, path), missing[1])
+        allowed = f"; allowed: {', '.join(tags)}" if tags else ""
+        return (*path, missing[1]), f"missing, but required{allowed}"
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text):
+        structs = _structs(_types(value, kind, path), _at(value, path))
+        known = [t.tag_field for t in structs if t.tag_field]
+        known += [field.encode_name for t in structs for field in t.fields]
+        return (*path, unknown[1]), f"unknown key; {_choice(unknown[1], known, 'allowed')}"
+    wrong = _at(value, path)
+    if text.startswith("Invalid value"):
+        return tuple(path), not_one_of(wrong, _tags(_types(value, kind, path[:-1]), path[-1]))
+    if text.startswith("Invalid enum value"):
+        types = _types(value, kind, path)
+        names = [name for t in types if isinstance(t, LiteralType) for name in t.values]
+        # `int` or `null`, where a value of another type is allowed too
+        names += [type(t).__name__[:-4].lower() for t in types if not isinstance(t, LiteralType)]
+        return tuple(path), not_one_of(wrong, names)
+    # "Expected `array`, got `str`", "Expected `int` >= 1"
+    expected = text.partition(", got")[0].replace("`", "").replace(".0", "")
+    expected = expected.replace("array", "list").replace("object", "keys with values")
+    return tuple(path), f"{_show(wrong)} is not allowed; {expected[0].lower()}{expected[1:]}"
 
 
-def _of_alternatives(error: Any) -> Iterator[Fault]:
-    """Faults of a value that fits none of several types: those as the type that was meant."""
-    path, value = tuple(error.absolute_path), error.instance
-    words_only = all(e.validator == "enum" or e.validator_value == "null" for e in error.context)
-    plain = ("type",) if words_only else ("type", "enum")
-    meant = [e for e in error.context if e.validator not in plain or e.path]
-    for inner in meant:
-        yield from _faults(inner)
-    if not meant:
-        yield path, f"{_show(value)} is not allowed; {_expected(error.context, value)}"
+def _at(value: Any, path: Iterable[Any]) -> Any:
+    for part in path:
+        value = value[part]
+    return value
 
 
-def _allowed(error: Any) -> str:
-    """The values that the violated rule allows, in words."""
-    rule, bound = error.validator, error.validator_value
-    if rule == "enum":
-        return _choice(error.instance, bound, "allowed")
-    if rule == "type":
-        return _expected([error], error.instance)
-    return _RULES[rule].format(bound) if rule in _RULES else str(error.message)
+def _wrong_key(value: Any, path: list[Any], kind: Any, error: str) -> Any:
+    """The key of the mapping at `path` without which this error would not be."""
+
+    def with_only(part: Any, rest: list[Any], key: Any) -> Any:
+        if not rest:
+            return {key: part[key]}
+        copy = list(part) if isinstance(part, list) else dict(part)
+        copy[rest[0]] = with_only(part[rest[0]], rest[1:], key)
+        return copy
+
+    for key in _at(value, path):
+        try:
+            msgspec.convert(with_only(value, path, key), kind)
+        except msgspec.ValidationError as other:
+            if str(other) == error:
+                return key
+    raise KeyError(error)
+
+
+def _types(value: Any, kind: Any, path: Iterable[Any]) -> list[Type]:
+    """The types that the value at `path` may have."""
+    types = _alternatives(type_info(kind))
+    for part in path:
+        inner = [
+            field.type
+            for struct in _structs(types, value)
+            for field in struct.fields
+            if field.encode_name == part
+        ]
+        inner += [t.value_type for t in types if isinstance(t, DictType)]
+        inner += [t.item_type for t in types if isinstance(t, ListType | VarTupleType)]
+        types, value = [one for each in inner for one in _alternatives(each)], value[part]
+    return types
+
+
+def _structs(types: Iterable[Type], value: Any) -> list[StructType]:
+    """The structs among `types` that have the tag of `value`, or no tag."""
+    structs = [t for t in types if isinstance(t, StructType) and isinstance(value, dict)]
+    return [t for t in structs if t.tag_field is None or value.get(t.tag_field) == t.tag]
+
+
+def _alternatives(kind: Type) -> list[Type]:
+    if isinstance(kind, Metadata):
+        return _alternatives(kind.type)
+    if isinstance(kind, UnionType):
+        return [one for each in kind.types for one in _alternatives(each)]
+    return [kind]
+
+
+def _tags(types: Iterable[Type], field: str) -> list[str]:
+    """The tags of the types whose key `field` names the type."""
+    return [str(t.tag) for t in types if isinstance(t, StructType) and t.tag_field == field]
 
 
 def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
@@ -195,22 +213,6 @@ def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
     meant = f"did you mean {close[0]}? " if close else ""
     listed = ", ".join(names[:_NAMES]) + (", …" if len(names) > _NAMES else "")
     return f"{meant}{what}: {listed or 'none'}"
-
-
-def _expected(errors: Iterable[Any], value: Any) -> str:
-    """The types that violated rules `type` allow, in words; `number` includes `integer`."""
-    types: list[str] = []
-    for error in errors:
-        allowed = error.validator_value
-        types += allowed if isinstance(allowed, list) else [allowed]
-    names = [name for name in types if name != "integer" or "number" not in types]
-    *most, last = dict.fromkeys(_TYPES.get(name, name) for name in names)
-    hint = ""
-    if isinstance(value, str | int | float) and "array" in types:
-        hint = f", as [{value}]"
-    elif isinstance(value, str | int | float) and last == "text":
-        hint = f", as '{value}'"
-    return f"expected {', '.join(most)}{' or ' if most else ''}{last}{hint}"
 
 
 def _line(origin: Origin, key: str, text: str) -> str:
