@@ -27,6 +27,7 @@ from fault_workflow import (
 )
 from mini_project import ROOT
 
+from faults import fault
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
@@ -76,12 +77,12 @@ def struck(cluster: Cluster, make_workflow) -> Workflow:
 
 
 def test_a_cancelled_job_runs_again(struck):
-    assert struck.outcome("h100", "workers=0")["status"] == "ok"
+    assert struck.outcome("h100", "workers=0")["status"] == fault("scancel", "slurm").status
     assert struck.trainings("h100", "workers=0") == 2
 
 
 def test_a_job_whose_node_dies_runs_again_elsewhere(struck):
-    assert struck.outcome("h100", "workers=1")["status"] == "ok"
+    assert struck.outcome("h100", "workers=1")["status"] == fault("dead node", "slurm").status
     assert struck.trainings("h100", "workers=1") == 2
 
 
@@ -92,14 +93,14 @@ def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(st
 
 def test_a_job_killed_for_memory_is_a_result_and_not_run_again(struck):
     word = struck.outcome("cpu")
-    assert word["status"] == "out_of_memory"
+    assert word["status"] == fault("host out of memory", "slurm").status
     assert "for lack of host memory: its limit of 400M on cpu-" in word["cause"]
     assert struck.trainings("cpu") == 1
 
 
 def test_want_of_device_memory_is_a_result_and_not_run_again(cluster, struck):
     word = struck.outcome("full")
-    assert word["status"] == "out_of_memory", word["cause"]
+    assert word["status"] == fault("out of memory", "slurm").status, word["cause"]
     assert "can't allocate memory" in word["cause"]
     assert struck.trainings("full") == 1
     assert len(jobs_of(cluster, struck, "train_full")) == 1
@@ -114,7 +115,9 @@ def test_a_bug_is_recorded_and_not_run_again(cluster, struck):
 
 
 def test_after_all_faults_there_is_a_report_with_a_record_of_every_run(struck):
-    assert (struck.root / "report.html").exists(), struck.output
+    met = ("scancel", "dead node", "host out of memory", "out of memory")
+    report = (struck.root / "report.html").exists()
+    assert {fault(name, "slurm").report for name in met} == {report}, struck.output
     assert len(list(struck.root.glob("results/mini/*/*/rep1/record.json"))) == 6
     assert struck.half_done() == []
     wait_for(lambda: not struck.processes(), struck, 60)
@@ -150,7 +153,7 @@ def test_a_driver_started_again_is_told_of_the_jobs_that_still_run(orphaned):
 
 @pytest.mark.parametrize("cell", ["workers=0", "workers=1"])
 def test_no_cell_is_trained_twice_and_no_result_is_lost(orphaned, cell):
-    assert orphaned.outcome("h100", cell)["status"] == "ok"
+    assert orphaned.outcome("h100", cell)["status"] == fault("killed driver", "slurm").status
     assert orphaned.trainings("h100", cell) == 1
     assert orphaned.project.record(f"{cell}~decode=host", "h100")["status"] == "ok"
 
@@ -158,8 +161,9 @@ def test_no_cell_is_trained_twice_and_no_result_is_lost(orphaned, cell):
 def test_a_duplicate_was_really_sent_and_all_ended_well(cluster, orphaned):
     """The result of the cell that ended in the meantime was already there."""
     assert jobs_of(cluster, orphaned, "train_h100") == ["COMPLETED"] * 3
-    assert orphaned.driver.returncode == 0, orphaned.output
-    assert (orphaned.root / "report.html").exists()
+    row = fault("killed driver", "slurm")
+    assert orphaned.driver.returncode == row.exit_code, orphaned.output
+    assert (orphaned.root / "report.html").exists() is row.report
     assert orphaned.half_done() == []
     wait_for(lambda: not orphaned.processes(), orphaned, 60)
 

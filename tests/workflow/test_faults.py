@@ -12,6 +12,8 @@ import psutil
 import pytest
 from mini_project import MINI, UNTRAINED, interpreter, make_project
 
+from faults import fault
+
 
 def wait_for(condition, timeout_s=300.0, what="condition"):
     end = time.monotonic() + timeout_s
@@ -129,18 +131,20 @@ def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goe
             assert "Traceback" not in output
     cold.study(**ONE_RUN)
     done = cold.run()
-    assert done.returncode == 0, done.stdout
+    row = fault("killed driver", "local")
+    assert done.returncode == row.exit_code, done.stdout
+    assert (cold.root / "report.html").exists() is row.report
     assert len(set(cold.root.glob("results/mini/cpu/*/rep*/record.json"))) == 1
     assert cold.warmed().planned() == {}
 
 
 def second_driver_is_told(project):
     second = project.run()
-    assert second.returncode == 3
+    assert second.returncode == fault("second driver", "local").exit_code
     assert "another run works in this folder" in second.stdout
     assert len(second.stdout.splitlines()) == 1
     plain = project.call("snakemake", "--profile", "profiles/local")
-    assert plain.returncode != 0
+    assert plain.returncode == fault("second driver", "slurm").exit_code
     assert "another run works in this folder" in plain.stdout
     assert "--unlock" not in plain.stdout, "the lock is not to be taken from a living driver"
 
@@ -153,12 +157,13 @@ def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tr
     assert workers
     workers[0].kill()
     output, _ = wrapper.communicate(timeout=300)
-    assert wrapper.returncode != 0
+    row = fault("killed worker", "local")
+    assert wrapper.returncode == row.exit_code
     failed = slow.record("workers=0~decode=host")
-    assert failed["status"] == "failed"
+    assert failed["status"] == row.status
     assert "signal 9" in failed["cause"]
     assert failed["cell"] in output
-    assert (slow.root / "report.html").exists()
+    assert (slow.root / "report.html").exists() is row.report
     assert slow.planned()["train_cpu"] == 1
     (slow.root / "waits").unlink()
     again = slow.run()
@@ -196,7 +201,7 @@ def test_full_disk_is_reported_as_such(ready):
         pytest.skip("mounting a small file system needs root")
     try:
         done = ready.run()
-        assert done.returncode != 0
+        assert done.returncode == fault("disk full", "local").exit_code
         assert "No space left" in done.stdout or "disk is full" in done.stdout
     finally:
         subprocess.run(["umount", "-l", str(target)], check=True)
@@ -220,11 +225,12 @@ def test_a_device_that_a_job_does_not_find_is_a_failed_record_and_the_report_goe
     ready.device("cpu-x2", count=1, model_pattern="No such CPU")
     ready.config(devices=["cpu", "cpu-x2"])
     done = ready.run()
-    assert done.returncode != 0
+    row = fault("lost device", "local")
+    assert done.returncode == row.exit_code
     assert "Traceback" not in done.stdout
     record = ready.record("workers=0", device="cpu-x2")
-    assert record["status"] == "failed"
+    assert record["status"] == row.status
     assert "No such CPU" in record["cause"]
     assert ready.record("workers=0")["status"] == "ok"
     assert record["cause"] in done.stdout
-    assert (ready.root / "report.html").exists()
+    assert (ready.root / "report.html").exists() is row.report

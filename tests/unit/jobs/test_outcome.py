@@ -5,6 +5,7 @@ import signal
 import pytest
 from training_jobs import make_spec, window
 
+from faults import fault
 from feedrate.devices.base import UnsupportedError
 from feedrate.jobs.events import End, Error, Evaluation, EventLog, Trainer
 from feedrate.jobs.outcome import MachineFault, ProcessExit, classify_exit
@@ -124,7 +125,10 @@ def test_a_rank_killed_under_mpirun_is_found_in_its_report(tmp_path):
     assert cause == "rank 5 was killed by signal 11 (Segmentation fault)"
 
 
-@pytest.mark.parametrize(("kills", "status"), [(0, "failed"), (1, "out_of_memory")])
+@pytest.mark.parametrize(
+    ("kills", "status"),
+    [(0, fault("killed worker", "job").status), (1, fault("host out of memory", "job").status)],
+)
 def test_a_kill_by_the_kernel_is_out_of_memory(tmp_path, kills, status):
     result = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=-9, oom_kills=kills))
     assert result.status == status
@@ -184,6 +188,7 @@ def test_a_fault_of_the_machine_has_no_result(tmp_path):
 
 
 def test_a_full_disk_is_told_with_its_place(tmp_path):
+    assert fault("disk full", "job").outcome() == (None, True)
     with pytest.raises(MachineFault, match=f"the disk that holds {tmp_path} is full"):
         classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, disk_full=True))
 
@@ -214,6 +219,7 @@ SRUN = [
 
 @pytest.mark.parametrize("line", SRUN)
 def test_a_node_that_srun_lost_is_no_fault_of_the_cell(tmp_path, line):
+    assert fault("dead node", "job").outcome() == (None, True)
     write(tmp_path, [error("Connection closed by peer", "DistBackendError")])
     end = ProcessExit(exit_code=1, tail=["step 7", line, "srun: error: n1: task 0: Killed"])
     with pytest.raises(MachineFault, match=line[:30].replace("*", r"\*")):

@@ -20,6 +20,7 @@ from training_jobs import (
     write_spec,
 )
 
+from faults import fault
 from feedrate.cli import jobs
 from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file, digest_value
@@ -47,7 +48,9 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
     below = killed.until_steps(2)
     assert len(below) >= 3  # the rank and its data-loader workers
     killed.process.send_signal(signal.SIGKILL)
-    killed.wait()
+    row = fault("killed supervisor", "job")
+    assert killed.wait()[0] == row.exit_code
+    assert row.status is None
     assert survivors(below) == []
     assert not (killed.out / "outcome.json").exists()
     assert not (killed.out / "events.jsonl").exists()
@@ -100,10 +103,11 @@ def test_a_killed_worker_is_a_failed_cell(start):
     (rank,) = ranks(job)
     os.kill(rank, signal.SIGKILL)
     exit_code, stderr = job.wait()
-    assert (exit_code, stderr) == (0, "")  # quiet stays quiet
+    row = fault("killed worker", "job")
+    assert (exit_code, stderr) == (row.exit_code, "")  # quiet stays quiet
     assert survivors([*below, rank]) == []
     word = outcome(job)
-    assert word["status"] == "failed"
+    assert (word["status"], word["infrastructure"]) == row.outcome()
     assert word["cause"].startswith("rank 0 was killed by signal 9 (Killed; from outside")
     assert word["exit_code"] == -9
     assert named(read_events(job.out / "events.jsonl"), "step")
@@ -131,7 +135,8 @@ def with_suppress_kill(pid):
 
 
 @pytest.mark.parametrize(
-    ("number", "exit_code", "cold"), [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, True)]
+    ("number", "exit_code", "cold"),
+    [(signal.SIGINT, 130, False), (signal.SIGTERM, fault("scancel", "job").exit_code, True)],
 )
 def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code, cold):
     job = start(make_spec(workers=1, **ENDLESS), cold=cold)
@@ -149,7 +154,7 @@ def test_the_drivers_death_ends_the_job(start):
         below = [*job.until_steps(1), *ranks(job)]
         driver.kill()
     exit_code, stderr = job.wait()
-    assert exit_code == 1
+    assert exit_code == fault("killed driver", "job").exit_code
     assert f"the workflow's driver ({driver.pid}) has died" in stderr
     assert survivors(below) == []
 
@@ -157,8 +162,8 @@ def test_the_drivers_death_ends_the_job(start):
 def test_a_job_past_its_time_is_stopped_and_recorded(start):
     job = start(make_spec(**ENDLESS), **may_take(0.02))
     exit_code, _ = job.wait()
-    assert exit_code == 0
-    assert outcome(job)["status"] == "failed"
+    row = fault("time limit", "job")
+    assert (exit_code, outcome(job)["status"]) == (row.exit_code, row.status)
     assert outcome(job)["cause"] == "stopped after 0.02 min (protocol.timeout_min)"
 
 
@@ -222,14 +227,14 @@ def test_want_of_memory_is_a_result(tiny_prepared, tmp_path):
     )
     assert ended.returncode == 1
     result = classify_exit(spec, run, ProcessExit(exit_code=1))
-    assert result.status == "out_of_memory"
+    assert result.status == fault("out of memory", "job").status
     assert "can't allocate memory" in result.cause
 
 
 def test_a_device_that_is_not_there_is_no_outcome(start):
     job = start(make_spec(kind="cuda"))
     exit_code, stderr = job.wait()
-    assert exit_code == 1
+    assert exit_code == fault("lost device", "job").exit_code
     assert "no CUDA device" in stderr
     assert "Traceback" not in stderr
     assert not (job.out / "outcome.json").exists()
@@ -249,7 +254,8 @@ def changed(tiny_prepared, tmp_path):
 def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["--data", str(changed / "manifest.json"), "--out", str(out)]
-    assert jobs.run("train", ["--spec", repr(msgspec.to_builtins(make_spec())), *arguments]) == 1
+    ended = jobs.run("train", ["--spec", repr(msgspec.to_builtins(make_spec())), *arguments])
+    assert ended == fault("damaged data", "job").exit_code
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert ".jpg does not match its recorded checksum" in stderr

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults import fault
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.devices import Peak
 from feedrate.core.errors import LogError
@@ -85,7 +86,7 @@ def test_the_record_names_the_trace_or_says_why_there_is_none(tmp_path, note, tr
 )
 def test_a_check_that_fails_makes_the_run_invalid(tmp_path, kind, changes, check):
     record = build_record(write_run(tmp_path, ranks=edited(kind, **changes)), DEVICE)
-    assert record.status == "invalid"
+    assert record.status == fault("NaN loss", "local").status
     failed = [c for c in record.checks if not c.passed]
     assert check in [c.name for c in failed]
     assert record.cause.startswith(failed[0].detail)
@@ -149,7 +150,7 @@ def test_an_outcome_without_a_cause_names_the_log(tmp_path):
 
 def test_a_job_killed_with_its_supervisor_is_failed(tmp_path):
     record = build_record(write_run(tmp_path, outcome={}, log="step 3\n"), DEVICE)
-    assert record.status == "failed"
+    assert record.status == fault("killed supervisor", "local").status
     assert record.cause == "The job was killed before it could end."
 
 

@@ -17,6 +17,7 @@ from record_builder import (
     write_records,
 )
 
+from faults import fault
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.study import Factor
 from feedrate.core import paths
@@ -70,7 +71,8 @@ def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_pat
     device = DeviceFacts()
     record, _ = current_record(run, device)
     (run / "record.json").write_text(content) if content else (run / "record.json").unlink()
-    assert run_job("collect-results", command(tmp_path, [str(run / "record.json")])) == 0
+    ended = run_job("collect-results", command(tmp_path, [str(run / "record.json")]))
+    assert ended == fault("damaged record", "local").exit_code
     assert read_record(run / "record.json") == record
     row = read_csv(tmp_path / "out/results.csv", RUNS)[0]
     assert row["status"] == record.status
