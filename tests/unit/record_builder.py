@@ -8,7 +8,6 @@ from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.config.values import cell_name
-from feedrate.logs.trainer import TrainerFigures
 from feedrate.results.params import (
     ClaimStudy,
     CollectSettings,
@@ -18,6 +17,7 @@ from feedrate.results.params import (
 )
 from feedrate.results.record import Record, write_record
 from feedrate.results.schema import Ceilings, Measurement, Provenance
+from feedrate.results.trainer_logs import TrainerFigures
 from tiny_spec import tiny_spec
 
 FACTORS = {

@@ -50,13 +50,6 @@ rule write_overview:
             )
         ],
         scores=[page for study in STUDIES for page in VIEW.score_table(study)],
-        imports=sorted(
-            {
-                paths.IMPORTED.format(study=one.study)
-                for one in VIEW.project.config.imports
-                if one.study in STUDIES
-            }
-        ),
         pages=[page for study in STUDIES for page in VIEW.pages(study)],
         data=paths.DATA_REPORT.format(dataset=VIEW.dataset(STUDIES[0])),
         captions=[

@@ -42,22 +42,6 @@ rule collect_results:
         "--out-parquet {output.parquet:q} --cells {output.cells:q} 2> >(tee {log:q} >&2)"
 
 
-rule import_runs:
-    """Make records of the runs of others from the files that `imports` names."""
-    output:
-        paths.IMPORTED,
-    log:
-        f"{paths.LOGS}/import_runs/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
-    conda:
-        "../../envs/report.yaml"
-    params:
-        imports=lambda wc: VIEW.importing(wc.study),
-    shell:
-        "python -m feedrate import-runs --settings {params.imports[settings]:q} --out {output:q} "
-        "2> >(tee {log:q} >&2)"
-
-
 rule check_claims:
     """Check the source's claims against its own numbers and against ours."""
     input:

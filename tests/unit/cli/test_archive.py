@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import foreign_runs as foreign
 import pytest
 import rocrate
 from pyarrow.parquet import read_table
@@ -396,13 +395,6 @@ def test_no_archive_shows_settings_that_its_runs_do_not_have(again, capsys, flag
     assert entry.main(["archive", "--out", "new.zip", *flags]) == 1
     assert f"12 runs of {STUDY} were made with other settings" in capsys.readouterr().err
     assert not Path("new.zip").exists()
-
-
-def test_imports_that_no_report_shows_yet_are_told(again, capsys):
-    foreign.trainer_folder(again / "foreign")
-    assert entry.main(["import", "foreign", "--study", STUDY, "--device", "cpu"]) == 0
-    assert entry.main(["archive", "--out", "new.zip"]) == 1
-    assert f"there is no results/{STUDY}/imported.json" in capsys.readouterr().err
 
 
 def test_without_runs_there_is_nothing_to_archive(tmp_path, monkeypatch, capsys):

@@ -6,7 +6,6 @@ import shutil
 import zipfile
 from contextlib import ExitStack
 
-import foreign_runs as foreign
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -15,13 +14,10 @@ from campaign import STUDY, campaign, edit
 from feedrate import __main__ as entry
 from feedrate.cli.merge import Site, differing, read_site
 from feedrate.config.plan import protocols
-from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
-from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.files import read_csv
-from feedrate.results.imported import Imported
-from feedrate.results.record import read_document, read_record
+from feedrate.results.record import read_record
 
 
 def with_gains(root):
@@ -53,13 +49,6 @@ def sites(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for root in (north, south):
             patch.chdir(root)
-            foreign.trainer_folder(root / "foreign")
-            where = ["--study", STUDY, "--device", "cpu", "--source", f"logs of {root.name}"]
-            assert entry.main(["import", "foreign", *where]) == 0
-            project = load_project(root, read_yaml(root / "config/config.yaml"))
-            given = repr(PlanView(project, root).importing(STUDY)["settings"])
-            out = f"results/{STUDY}/imported.json"
-            assert entry.main(["import-runs", "--settings", given, "--out", out]) == 0
             with_gains(root)
             assert entry.main(["archive", "--out", f"../{root.name}.zip"]) == 0
     return folder
@@ -113,14 +102,6 @@ def test_predicted_rates_are_those_of_both_with_their_devices_of_now(together):
         ("cpu", "north"),
         ("cpu-south", "south"),
     ]
-
-
-def test_imported_runs_of_both_are_listed_with_their_devices_of_now(together):
-    found = read_document(together / f"results/{STUDY}/imported.json", Imported)
-    assert [(one.device, one.repeat) for one in found.records] == [("cpu", 1), ("cpu-south", 1)]
-    table = (together / f"results/{STUDY}/tables/imported.html").read_text()
-    assert "logs of north" in table
-    assert "logs of south" in table
 
 
 def test_versions_and_protocols_are_shown_even_if_they_agree(together):

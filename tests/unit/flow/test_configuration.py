@@ -1,6 +1,5 @@
 """The configuration of a call: which file a key comes from, and the files that must exist."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -235,23 +234,6 @@ def test_the_home_of_nobody_has_no_configuration(root):
 def test_a_key_with_dots_on_the_command_line_is_one_of_the_command_line(root):
     found = error(assignments=["datasets.folder.path=x"])
     assert found.startswith("command line: datasets.folder.path: unknown key")
-
-
-IMPORTS = "imports: [{folder: logs, study: bridgetower-dataloading, device: h100}]\n"
-
-
-def test_a_folder_to_import_must_be_there(root):
-    write("mine.yaml", IMPORTS)
-    assert error("mine.yaml") == "mine.yaml: imports[0].folder: there is no folder or file 'logs'"
-    passes("mine.yaml", assignments=["studies=[vit-speedups]"])
-    write("logs/x.json", "{}")
-    passes("mine.yaml")
-
-
-def test_a_folder_that_was_imported_by_the_command_may_be_gone(root):
-    entry = {"folder": "gone", "study": "bridgetower-dataloading", "device": "h100"}
-    write(paths.IMPORTS, json.dumps([entry]))
-    passes()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ ROOMS = (
     "loading",
     "models",
     "jobs",
-    "logs",
     "results",
     "report",
     "flow",
@@ -30,7 +29,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = ("torch", "pandas", "matplotlib", "datasets", "transformers", "rich")
 
 
-def test_the_package_is_twelve_rooms_and_an_entry():
+def test_the_package_is_eleven_rooms_and_an_entry():
     found = {file.relative_to(PACKAGE).parts[0] for file in MODULES}
     assert found == {*ROOMS, "__init__.py", "__main__.py"}
     assert all((PACKAGE / room / "__init__.py").exists() for room in ROOMS)

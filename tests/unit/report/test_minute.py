@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from report_samples import STUDY, make_project, study_of, with_study, write_results
 
 from feedrate.config.study import Factor, LoaderClaim, Table
-from feedrate.core import paths
-from feedrate.core.files import write_json
 from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs, Results
@@ -350,18 +348,3 @@ def test_statements_of_loaders_authors_are_counted(study, inputs, monkeypatch):
     words = said(study, inputs)
     assert "0 of 1 confirmed here, 1 with some numbers of workers only, 0 refuted" in words
     assert "none of them fails" not in words
-
-
-def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, project):
-    files = write_results(tmp_path, project, bad=bad("failed", 0, 1, 2, 16))
-    path = tmp_path / paths.IMPORTED.format(study=STUDY)
-    trainer = {"samples_per_s": 12.5}
-    common = {"study": STUDY, "device": "h100", "cell": "", "levels": {}, "repeat": 1}
-    records = [common | {"status": status, "trainer": trainer} for status in ("ok", "invalid")]
-    write_json(path, {"records": records, "files": []})
-    words = said(study, Inputs([*files, path]))
-    assert "Runs of others: 1 of 2 runs valid, 12.50 samples/s." in words
-    assert "Measure a cell here to compare them with." in words
-    records.append(common | {"device": "gaudi2", "status": "ok", "trainer": {"samples_per_s": 99}})
-    write_json(path, {"records": records, "files": []})
-    assert "Runs of others: 2 of 3 runs valid." in said(study, Inputs([*files, path]))

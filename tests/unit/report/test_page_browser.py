@@ -5,23 +5,15 @@ import shutil
 from importlib.resources import files
 from pathlib import Path
 
-import foreign_runs as foreign
 import pytest
-from msgspec.structs import replace
 from report_samples import STUDY, make_project, overview_of, write_pages, write_results
 
-from feedrate.config.additions import Import
-from feedrate.config.devices import Peak
-from feedrate.core import paths
 from feedrate.report import overview
 from feedrate.report.rows import Inputs
-from feedrate.results.imported import import_runs
-from feedrate.results.params import import_settings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
-LEVELS = {"workers": 2, "decode": "host"}
 CELL = f"{STUDY}/cpu/workers=1~decode=host"
 PAPER = {"width": 703, "height": 1000}
 """An A4 page within its margins, at 96 pixels an inch."""
@@ -33,17 +25,9 @@ WIDER = """() => [...document.querySelectorAll('.scroll')]
 def address(tmp_path_factory):
     """The overview of a study with one real figure and with log files."""
     root, project = tmp_path_factory.mktemp("page"), make_project()
-    logs = foreign.trainer_folder(root / f"logs{'/of_another_laboratory' * 4}", total_flos=4e20)
-    entry = Import(folder=str(logs), study=STUDY, device="h100", levels=LEVELS, source=str(logs))
-    config, h100 = replace(project.config, imports=[entry]), project.devices["h100"]
-    peak = Peak(precision="bf16", datasheet_tflops=989.0, source="data sheet")
-    devices = project.devices | {"h100": replace(h100, peaks=[peak])}
-    project = replace(project, config=config, devices=devices)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        files = [*write_results(root, project), root / paths.IMPORTED.format(study=STUDY)]
-        import_runs(import_settings(project, STUDY), files[-1])
-        inputs = write_pages(project, files, drawn=("answer", "speedup"))
+        inputs = write_pages(project, write_results(root, project), drawn=("answer", "speedup"))
         for record in root.rglob("record.json"):
             record.with_name("train.log").write_text("first line </script><b>bold</b>\nlast line\n")
         path = root / "results/overview.html"
@@ -137,23 +121,6 @@ def test_a_finding_leads_to_the_records_that_it_rests_on(open_page):
     page.wait_for_selector("dialog[open] details:nth-of-type(6)")
     names = page.locator("dialog summary").all_inner_texts()
     assert [sum(one.startswith(f"CPU, {n}, host") for one in names) for n in (0, 2)] == [3, 3]
-
-
-@pytest.mark.parametrize("place", ["table", "minute"])
-def test_an_imported_run_leads_to_its_record_and_to_the_line_that_it_was_read_from(
-    open_page, place
-):
-    page = open_page()
-    page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
-    links = {
-        "table": f"[id='{STUDY}-table-imported'] ~ .scroll tr[data-in] td",
-        "minute": ".minute li li:has-text('Runs of others') a.record",
-    }
-    page.locator(links[place]).last.click()
-    page.wait_for_selector("dialog[open] pre")
-    said = page.locator("dialog details").first.inner_text()
-    for fact in ("train_results.json:1:", '"train_samples_per_second": 847.7', '"imported"'):
-        assert fact in said
 
 
 def test_a_ratio_leads_to_the_records_of_all_its_cells(open_page):
@@ -303,14 +270,6 @@ def test_figures_on_a_phone_scroll_in_their_boxes_with_legible_words(open_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert "sideways" in page.evaluate(hint)
     assert open_page(viewport={"width": 1060, "height": 800}).evaluate(hint) == "none"
-
-
-@pytest.mark.parametrize("width", [1060, 1300])
-def test_the_table_of_imported_runs_fits_whatever_their_origin(open_page, width):
-    viewport = {"width": width, "height": 800}
-    page = open_page(name=f"{STUDY}/tables/imported.html", viewport=viewport)
-    assert "rejected by a check" in page.locator("tbody").first.inner_text()
-    assert page.evaluate(WIDER) == []
 
 
 def test_a_dark_screen_gets_a_dark_page(open_page):

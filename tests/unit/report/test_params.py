@@ -94,7 +94,7 @@ def test_another_published_number_touches_only_what_shows_it(project):
     first, *others = project.published[STUDY]
     rows = [msgspec.structs.replace(first, value=1.0), *others]
     other = msgspec.structs.replace(project, published={STUDY: rows})
-    names = ("published", "speedup", "editions", "comparability", "imported")
+    names = ("published", "speedup", "editions", "comparability")
     tables = {("table", name) for name in names}
     figures = {("figure", name) for name in ("throughput", "reach", "speedup")}
     assert differing(project, other) == tables | figures
@@ -111,7 +111,7 @@ def test_every_kind_names_its_inputs(page):
     part, kind = page
     needs = plugins.declared(f"feedrate.report.{part}s", "NEEDS")[kind]
     assert set(needs) <= {*params.FILES, "published", "peaks", "winoground", "loaders"}
-    found = params.inputs_of(part, kind, STUDY, "generated", imports=True)
+    found = params.inputs_of(part, kind, STUDY, "generated")
     assert len(found) == len(set(needs) & set(params.FILES))
     for path in found:
         assert "{" not in path

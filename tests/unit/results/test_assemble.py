@@ -8,10 +8,10 @@ from faults import fault
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.devices import Peak
 from feedrate.core.errors import LogError
-from feedrate.logs.trainer import MAX_CHARS, one_line
 from feedrate.results.assemble import build_record, current_record
 from feedrate.results.params import DeviceFacts
 from feedrate.results.record import read_record
+from feedrate.results.trainer_logs import MAX_CHARS, one_line
 from run_folder import make_outcome, make_spec, rank_events, write_run
 
 DEVICE = DeviceFacts(
@@ -199,8 +199,7 @@ def test_without_the_event_the_trainers_files_are_read(tmp_path):
     ranks = {
         r: [e for e in rank_events(make_spec(), r) if e["event"] != "trainer"] for r in range(2)
     }
-    run = write_run(tmp_path, ranks=ranks, log="{'train_runtime': '9', 'train_loss': '0.5'}\n")
-    assert build_record(run, DEVICE).trainer.loss == 0.5
+    run = write_run(tmp_path, ranks=ranks)
     (run / "trainer").mkdir()
     (run / "trainer/train_results.json").write_text('{"train_runtime": 8, "train_loss": 0.25}')
     assert build_record(run, DEVICE).trainer.loss == 0.25

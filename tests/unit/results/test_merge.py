@@ -66,7 +66,7 @@ def test_each_number_of_a_run_is_a_row_of_the_leaderboard_with_its_unit(tmp_path
     rows = [{"study": "a", "device": "cpu", "cell": "x", "repeat": 1, "status": "ok"}] * 3
     rows[0] = rows[0] | {"samples_per_s": 20.0, "samples": 40, "spec_digest": "d1"}
     rows[1] = rows[1] | {"samples_per_s": 20.0, "measured_as": "y"}
-    rows[2] = rows[2] | {"samples_per_s": 9.0, "provenance": "imported", "repeat": 2}
+    rows[2] = rows[2] | {"samples_per_s": 9.0, "repeat": 2}
     rates = [{"origin": "here", "samples_per_s": 20.0}]
     rates += [{"origin": "published 2023-08", "device": "h100", "samples_per_s": 700.0}]
     found = [
@@ -76,7 +76,7 @@ def test_each_number_of_a_run_is_a_row_of_the_leaderboard_with_its_unit(tmp_path
     assert found == [
         ("measured", "samples_per_s", 20.0, "samples/s", "d1"),
         ("measured", "samples", 40, VALUES["samples"].unit, "d1"),
-        ("imported", "samples_per_s", 9.0, "samples/s", None),
+        ("measured", "samples_per_s", 9.0, "samples/s", None),
         ("published 2023-08", "samples_per_s", 700.0, "samples/s", None),
     ]
 

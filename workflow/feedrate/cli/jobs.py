@@ -28,7 +28,6 @@ JOBS = {
     "worker": "jobs.worker:run_rank",
     "node": "devices.launchers.srun:run_node",
     "parse-logs": "results.assemble:parse_logs",
-    "import-runs": "results.imported:import_runs",
     "collect-results": "results.collect:collect_results",
     "collect-quality": "results.collect:collect_quality",
     "judge-claims": "results.claims:judge_claims",

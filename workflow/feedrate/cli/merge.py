@@ -21,7 +21,6 @@ from rich.text import Text
 from feedrate.cli.display import output, table
 from feedrate.cli.redraw import Key, leftovers, measured, records_of, redraw
 from feedrate.cli.verify import flat, read_project
-from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.values import load
@@ -31,7 +30,6 @@ from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page, text
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
-from feedrate.results.imported import Imported
 from feedrate.results.ledger import NO_GAINS, WouldHelp
 from feedrate.results.record import Record, read_document, write_record
 
@@ -90,7 +88,7 @@ def merge(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for site in sites:
                 copy_runs(site, folder)
-            for kept in (imports_of, gains_of, predicted_of):
+            for kept in (gains_of, predicted_of):
                 for file, content in kept(sites).items():
                     write_json(folder / file, msgspec.to_builtins(content))
             shutil.copytree(root / "config", folder / "config")
@@ -209,10 +207,9 @@ def merged(sites: Sequence[Site]) -> tuple[Project, Plan]:
         plan.unsupported.extend(replace(c, device=own[c.device]) for c in unsupported)
         shared = (cell for cell in site.plan.shared if cell.device in own)
         plan.shared.extend(replace(c, device=own[c.device]) for c in shared)
-    imports = [one for site in sites for one in site.project.config.imports]
-    studies = {name: with_page(study, name, imports) for name, study in whole.studies.items()}
+    studies = whole.studies
     names = [name for site in sites for name in site.names.values()]
-    config = replace(whole.config, devices=names, studies=[*studies], imports=imports)
+    config = replace(whole.config, devices=names, studies=[*studies])
     whole = replace(whole, config=config, devices=devices, studies=studies)
     whole = replace(whole, measured={name: plan.devices_of(name) for name in studies})
     return replace(whole, further={}, searched={}), plan
@@ -255,19 +252,6 @@ def documents(sites: Sequence[Site], path: str, kind: type[T]) -> Iterator[tuple
         for name in (path.format(study=study) for study in site.project.studies):
             if (site.folder / name).is_file():
                 yield site, name, read_document(site.folder / name, kind)
-
-
-def imports_of(sites: Sequence[Site]) -> dict[str, Imported]:
-    """The imported runs of all sites by their file, with the devices' names and repeats of now."""
-    found: dict[str, Imported] = {}
-    for site, name, own in documents(sites, paths.IMPORTED, Imported):
-        whole = found.setdefault(name, Imported())
-        whole.files.extend(own.files)
-        for record in own.records:
-            device = site.names.get(record.device, record.device)
-            repeat = 1 + sum(one.device == device for one in whole.records)
-            whole.records.append(replace(record, device=device, repeat=repeat))
-    return found
 
 
 def gains_of(sites: Sequence[Site]) -> dict[str, WouldHelp]:

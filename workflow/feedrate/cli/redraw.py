@@ -53,9 +53,6 @@ def measured(project: Project) -> tuple[Project, Plan]:
     if not runs:
         none = f"there is no record of a planned run in {paths.RESULTS}/"
         raise ExpectedError("; it has records of ".join([none, *unplanned(plan)]))
-    for study in {one.study for one in project.config.imports} & {key[0] for key in runs}:
-        if not (file := Path(paths.IMPORTED.format(study=study))).is_file():
-            raise ExpectedError(f"there is no {file} of the imported runs yet: `run` makes it")
     if outside := [cell for _, _, cell, _ in runs if "/" in cell]:
         raise ExpectedError(f"cell {outside[0]!r}: not allowed; no folder can have this name")
     known = {key[:3] for key in runs}
@@ -159,7 +156,6 @@ def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:
     studies = list(view.project.studies)
     files = [paths.of_all_studies(path) for path in MERGED.values()]
     files += [paths.QUALITY_CSV.format(study=study) for study in studies]
-    files += [paths.IMPORTED.format(study=study) for study in studies]
     files += [page for study in studies for page in view.pages(study)]
     files.append(paths.DATA_REPORT.format(dataset=view.dataset(studies[0])))
     files += map(str, [*CAPTIONS.rglob("*.rst"), *Path(statements.FOLDER).glob("*.yaml")])

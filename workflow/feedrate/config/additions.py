@@ -1,75 +1,29 @@
 """Additions of earlier calls of feedrate to the configuration, in files that every plan reads.
 
-- `results/imports.json`: folders with logs of runs that others made (`feedrate import`). The key
-  `imports` of config.yaml lists such folders too.
 - `results/repeats.json`: further repeats of cells, with `repeats: auto`.
 - `results/searched.json`: levels that a study's `search` has tried.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from feedrate.config.devices import Device
-from feedrate.config.errors import ConfigError, Findings, Origin, numbered
-from feedrate.config.study import Study, Table, check_levels
-from feedrate.config.values import Count, Level, Name, Positive, Strict, Text, about, load
+from feedrate.config.errors import ConfigError
+from feedrate.config.study import Study
+from feedrate.config.values import Level, load
 from feedrate.core import paths
 
 T = TypeVar("T")
 Searched = dict[str, dict[str, list[str]]]
 """By study and level (as text): the cells that have it, as device/cell."""
 
-KIND = "imported"
-PAGE = Table(name=KIND, kind=KIND, title="Runs of others, imported", caption="table_imported")
-"""The table that a study with imports has, whether it lists one or not."""
-
-
-class Import(Strict, kw_only=True):
-    """A folder with the logs of runs on one device. What it does not say stays unknown."""
-
-    folder: Annotated[Text, about("Folder or file, absolute or from the project's root.")]
-    study: Annotated[Name, about("The study that the runs belong to.")]
-    device: Annotated[Name, about("The device that they ran on: an entry of devices.yaml.")]
-    levels: Annotated[dict[Name, Level], about("The study's levels; others stay unknown.")] = {}
-    batch_size: Annotated[Count | None, about("Samples of a device in one optimizer step.")] = None
-    precision: Annotated[Name | None, about("bf16, fp16, …; null: any that has a peak.")] = None
-    flops_per_sample: Annotated[
-        Positive | None, about("Forward and backward; null: by the Trainer's total_flos.")
-    ] = None
-    only: Annotated[str, about("Pattern for the file or the name of the runs to take.")] = "*"
-    source: Annotated[str, about("Who made them, for the report.")] = ""
-
 
 def read_added(root: Path, path: str, kind: type[T], absent: T) -> T:
     """The values of a file, or `absent` without it. Raises ConfigError for a damaged file."""
     file = root / path
     return load(file, kind, path) if file.is_file() else absent
-
-
-def check_imports(
-    origin: Origin,
-    imports: list[Import],
-    studies: Mapping[str, Study],
-    devices: Mapping[str, Device],
-) -> list[str]:
-    """Check imports against the registry, and the levels of those for these studies."""
-    found = Findings(origin)
-    for key, one in numbered("imports[{}]", imports):
-        found.known(f"{key}.device", one.device, devices, "entries of config/devices.yaml")
-        if one.study in studies:
-            check_levels(found, f"{key}.levels", one.levels, studies[one.study])
-    return found
-
-
-def with_page(study: Study, name: str, imports: list[Import]) -> Study:
-    """The study with a table of its imported runs, if it has imports."""
-    listed = any(table.kind == KIND for table in study.tables)
-    if listed or not any(one.study == name for one in imports):
-        return study
-    return msgspec.structs.replace(study, tables=[*study.tables, PAGE])
 
 
 def read_searched(root: Path, studies: Mapping[str, Study]) -> Searched:

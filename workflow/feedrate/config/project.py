@@ -87,9 +87,6 @@ def load_project(
     the accelerators of this machine for `devices: [detected]`. `origin` says which file a key of
     `config` comes from. Raises ConfigError with all errors of the first file that has any."""
     workflow = convert(config, WorkflowConfig, origin)
-    added = additions.read_added(root, paths.IMPORTS, list[additions.Import], [])
-    imports = [*workflow.imports, *(one for one in added if one not in workflow.imports)]
-    workflow = msgspec.structs.replace(workflow, imports=imports)
     devices = read_devices(root, workflow.devices)
     raise_all(check_config(origin, workflow, devices, study_names(root)))
     if DETECTED in workflow.devices:
@@ -99,10 +96,9 @@ def load_project(
     studies: dict[str, Study] = {}
     for name in workflow.studies:
         file = f"config/studies/{name}.yaml"
-        studies[name] = additions.with_page(load(root / file, Study, file), name, workflow.imports)
+        studies[name] = load(root / file, Study, file)
         raise_all(check_study(file, studies[name], devices, files))
-    found = check_captions(studies)
-    raise_all(found + additions.check_imports(origin, workflow.imports, studies, devices))
+    raise_all(check_captions(studies))
     published = {name: read_published(root, study, devices) for name, study in studies.items()}
     scores = read_scores(root, studies, "published_scores", BenchmarkScore)
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)

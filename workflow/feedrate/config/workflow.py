@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.additions import Import
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
@@ -170,7 +169,6 @@ class WorkflowConfig(Strict, kw_only=True):
         ),
     ] = None
     auto_repeats: AutoRepeats = AutoRepeats()
-    imports: Annotated[list[Import], about("Runs of others, shown next to ours.")] = []
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     trackers: Annotated[
         list[Literal["mlflow", "trackio", "wandb"]],
@@ -217,8 +215,6 @@ def check_config(
         if name != DETECTED:
             found.known(key, name, devices, "entries of config/devices.yaml")
     found.unique(numbered("devices[{}]", config.devices))
-    for key, one in numbered("imports[{}].study", config.imports):
-        found.known(key, one.study, studies, "files in config/studies")
     found.unique(numbered("trackers[{}]", config.trackers))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
@@ -251,7 +247,5 @@ def _check_paths(found: Findings, config: WorkflowConfig) -> None:
         for name, entry in entries.items():
             if isinstance(entry, Folder | LocalExamples):
                 found.path(f"{part}.{name}.path", entry.path)
-    for key, one in numbered("imports[{}].folder", config.imports):
-        found.path(key, one.folder)
     found.path("checkpoint", config.checkpoint)
     found.path("auto_repeats.gate", config.auto_repeats.gate)

@@ -228,11 +228,6 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(found, f"winoground_sets.{config.winoground}", copy)
     found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))
-    own = layers.values.get("imports") or []  # those of `feedrate import` may be gone since
-    for key, one in numbered("imports[{}].folder", config.imports[: len(own)]):
-        known = _is_known(one.folder, here=here or "short" in config.on_driver)
-        if known and one.study in project.studies and not Path(one.folder).exists():
-            found.say(key, f"there is no folder or file {one.folder!r}")
     gate = config.auto_repeats.gate if config.repeats == "auto" else ""
     if gate and Path(gate).exists():
         from feedrate.results.comparison import read_results  # pandas

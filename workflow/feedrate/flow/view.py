@@ -97,8 +97,7 @@ class PlanView:
     def inputs_of(self, study: str, part: report.Part, name: str) -> list[str]:
         """The files that a table or figure is made from."""
         kind = report.find_page(self.project, study, part, name).kind
-        imports = any(one.study == study for one in self.project.config.imports)
-        return report.inputs_of(part, kind, study, self.dataset(study), imports=imports)
+        return report.inputs_of(part, kind, study, self.dataset(study))
 
     # Params of data and training
 
@@ -245,13 +244,6 @@ class PlanView:
     def predict_settings(self, study: str) -> str:
         """A file with the settings of `predicting`, which can be too long for a command line."""
         return self._keep(f"{study}.predict.json", json.dumps(self.predicting(study)["settings"]))
-
-    def importing(self, study: str) -> Params:
-        """The imports of a study, and the state of their files."""
-        folders = [one.folder for one in self.project.config.imports if one.study == study]
-        states = [digests.folder_state(self._root / folder, self._cache) for folder in folders]
-        settings = results.import_settings(self.project, study)
-        return {**self._params(settings, "imported"), "state": states}
 
     def run_list(self, study: str, device: str) -> str:
         """A file that lists the folders of a study's runs on a device."""

@@ -17,7 +17,6 @@ from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_json
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.core.slurm import KILLED_FOR_MEMORY
-from feedrate.jobs.causes import NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Error, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
@@ -36,6 +35,12 @@ FINISHED_LOG = ".finished.log"
 LOGS = (SPEC_NAME, LOG_NAME, OUTCOME_NAME, paths.ANY_EVENTS, paths.TRACE_NAME)
 STALE = (FINISHED, FINISHED_LOG, *LOGS, ".*.part")
 
+_NODE_FAILURE = re.compile(
+    r"srun: error: (?:Node failure|Unable to (?:create|confirm))"
+    r"|(?:slurmstepd|srun): error: .* DUE TO NODE FAILURE|^Batch job submission failed: Node fail"
+)
+_TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
+_MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
 _PEER_GONE = re.compile(
     r"closed by peer|reset by peer|remote process exited|NCCL|Broken pipe|Gloo|hcl|Timed out",
     re.IGNORECASE,
@@ -81,7 +86,7 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     lines = (line for line in end.tail[-40:] if not SHARED_MEMORY_FULL.search(line))
     if full := next(filter(DISK_FULL.search, lines), None):
         raise MachineFault(f"a disk is full: {first_sentence(full)}")
-    if lost := next((line for line in end.tail if NODE_FAILURE.search(line)), None):
+    if lost := next((line for line in end.tail if _NODE_FAILURE.search(line)), None):
         raise MachineFault(first_sentence(lost))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
 
@@ -137,10 +142,22 @@ def _killed_for_memory(end: ProcessExit) -> bool:
 
 
 def _killed(end: ProcessExit) -> tuple[int, int] | None:
-    """Rank and signal, if a signal ended the job."""
+    """Rank and signal, if a signal ended the job.
+
+    torchrun lists the first failure last. A rank that lost its peer may end before that peer is
+    seen to be dead; the ranks that torchrun itself stops get SIGTERM.
+    """
     if end.exit_code < 0:
         return 0, -end.exit_code
-    return killed_rank("\n".join(end.tail))
+    text = "\n".join(end.tail)
+    if killed := _MPIRUN.search(text):
+        return int(killed[1]), int(killed[2])
+    others, _, first = text.rpartition("Root Cause")
+    root, rest = (
+        [(int(rank), -int(code)) for rank, code in _TORCHRUN.findall(part) if int(code) < 0]
+        for part in (first, others)
+    )
+    return next(iter(root + [one for one in rest if one[1] != signal.SIGTERM]), None)
 
 
 def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:

@@ -4,7 +4,6 @@ measured and published numbers alike."""
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import NamedTuple
 
 from msgspec.structs import asdict
@@ -12,10 +11,9 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, RunRow, as_run
-from feedrate.report.text import DASH, grouped, levels_text, state
+from feedrate.report.rows import CellOf, CellRow, RunRow
+from feedrate.report.text import DASH, levels_text, state
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
-from feedrate.results.record import Record
 
 
 @dataclass(frozen=True)
@@ -140,24 +138,6 @@ def published_lines(study: StudyContext, factor: str) -> list[Line]:
         return Point(levels, "unsupported" if lacking else "absent")
 
     lines = _lines(study, factor, dict.fromkeys(device for device, _ in known), True, point)
-    return [line for line in lines if line.valid]
-
-
-def imported_lines(study: StudyContext, records: Iterable[Record], factor: str) -> list[Line]:
-    """Lines of the runs of others along `factor`: medians of those whose levels are all known."""
-    whole = [one for one in records if one.status == "ok" and len(one.levels) == len(study.factors)]
-    known = grouped(whole, lambda one: (one.device, level_key(one.levels)))
-
-    def point(device: str, levels: dict[str, Level]) -> Point:
-        found = known.get((device, level_key(levels)), [])
-        rates = [rate for one in found if (rate := one.trainer.samples_per_s)]
-        if not rates:
-            return Point(levels, "absent")
-        row = as_run(found[0])
-        cell = CellRow(study=row.study, device=row.device, cell=row.cell, status="ok")
-        return Point(levels, "ok", median(rates), row=cell)
-
-    lines = _lines(study, factor, dict.fromkeys(one.device for one in whole), True, point)
     return [line for line in lines if line.valid]
 
 

@@ -1,5 +1,5 @@
 """The page for a reader with one minute: the result of each study, and what to do. Storage, several
-numbers of devices, authors' statements and imported runs have lines of their own."""
+numbers of devices and authors' statements have lines of their own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, Results, RunRow, as_run, rates_of
+from feedrate.report.rows import CellOf, CellRow, Results, RunRow, rates_of
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.params import STORAGE
 from feedrate.results.statistics import (
@@ -63,16 +63,6 @@ def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
             yield _statements(study, found, device)
     if any(table.kind == "scaling" for table in study.tables):
         yield _scaling(study, found)
-    if found.imported:
-        good = [one for one in found.imported if one.status == "ok"]
-        rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
-        alike = len({one.device for one in good}) == 1  # rates of several devices have no range
-        span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates and alike else ()
-        known = any(cell.status == "ok" for cell in found.cells)
-        to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
-        value = f"{len(good)} of {text.counted(len(found.imported), 'run')} valid"
-        value += f", {' to '.join(span)} samples/s" * bool(span)
-        yield _line("Runs of others", value, map(as_run, found.imported), f". {to_do}")
 
 
 def answer_of(study: StudySettings, found: Results, device: str) -> Answer:

@@ -49,11 +49,10 @@ FILES = {
     "predicted": paths.PREDICTED,
     "would_help": paths.WOULD_HELP,
     "scores": paths.QUALITY_CSV,
-    "imported": paths.IMPORTED,
     "data": paths.DATA_REPORT,
 }
 """The files that tables and figures name in NEEDS. `published`, `peaks`, `winoground` and `loaders`
-come from the configuration. A study without imports has no `imported`."""
+come from the configuration."""
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -157,11 +156,9 @@ class OverviewSettings(Strict, kw_only=True):
     studies: list[StudySettings]
 
 
-def inputs_of(
-    part: Part, kind: str, study: str, dataset: str, *, imports: bool = False
-) -> list[str]:
-    """The result files that a table or figure of this kind reads; `imports`: the study has some."""
-    needs = [n for n in _declared(part, "NEEDS")[kind] if imports or n != "imported"]
+def inputs_of(part: Part, kind: str, study: str, dataset: str) -> list[str]:
+    """The result files that a table or figure of this kind reads."""
+    needs = _declared(part, "NEEDS")[kind]
     return [FILES[need].format(study=study, dataset=dataset) for need in needs if need in FILES]
 
 
@@ -246,8 +243,7 @@ def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
 
 def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     entry, rows = project.studies[study], project.published[study]
-    others = [one.device for one in project.config.imports if one.study == study]
-    names = dict.fromkeys([*project.devices_of(study), *(row.device for row in rows), *others])
+    names = dict.fromkeys([*project.devices_of(study), *(row.device for row in rows)])
     context = subset(
         StudyContext,
         entry,

@@ -16,8 +16,6 @@ from feedrate.report import text
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
 from feedrate.results.files import read_csv
-from feedrate.results.imported import Imported
-from feedrate.results.record import Record, read_document
 from feedrate.results.statistics import CONFIDENCE, assumed_noise, ratio_interval
 
 # Rows of result files
@@ -120,13 +118,6 @@ def rates_of(cell: CellRow, runs: Iterable[RunRow], column: str) -> list[float]:
     return [rate for rate in good if rate] or [getattr(cell, column)]
 
 
-def as_run(one: Record) -> RunRow:
-    """An imported run as a row, for links to its record. Its device is called `imported/NAME`, so
-    that its links never lead to one of our runs."""
-    facts = {name: getattr(one, name) for name in ("study", "cell", "repeat", "status")}
-    return msgspec.convert({**facts, "device": f"imported/{one.device}"}, RunRow)
-
-
 @with_columns(columns.CLAIMS)
 class ClaimRow(Row, frozen=True, kw_only=True):
     """A row of claims.csv."""
@@ -180,14 +171,13 @@ class QualityRow(CellOf, frozen=True, kw_only=True):
 
 
 class Results(NamedTuple):
-    """The rows of a study's result files, and the runs of others."""
+    """The rows of a study's result files."""
 
     cells: Sequence[CellRow]
     runs: Sequence[RunRow] = ()
     fits: Sequence[FitRow] = ()
     claims: Sequence[ClaimRow] = ()
     scores: Sequence[QualityRow] = ()
-    imported: Sequence[Record] = ()
 
 
 class Inputs:
@@ -248,11 +238,6 @@ class Inputs:
         """The runs of a study."""
         return self.rows("results.csv", RunRow, study)
 
-    def imported(self, study: str) -> Imported:
-        """The runs of others, and their files; none where the study has no imports."""
-        found = self.find(f"{study}/{Path(paths.IMPORTED).name}")
-        return read_document(found, Imported) if found else Imported()
-
     def scores(self, study: str) -> list[QualityRow]:
         """The scores of a study's models."""
         return self.rows("quality.csv", QualityRow, study)
@@ -265,7 +250,6 @@ class Inputs:
             self.rows("fit.csv", FitRow, study),
             self.rows("claims.csv", ClaimRow, study),
             self.scores(study) if self.find("quality.csv") else (),
-            self.imported(study).records,
         )
 
 

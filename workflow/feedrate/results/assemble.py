@@ -15,8 +15,6 @@ from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.jobs.events import RankEvents, read_run_events
-from feedrate.logs.reading import read_evaluations, read_trainer, trainer_files
-from feedrate.logs.trainer import TrainerFigures, evaluation_figures, one_line, read_log
 from feedrate.results.checks import check_run
 from feedrate.results.conformity import (
     DISTURBED,
@@ -39,6 +37,15 @@ from feedrate.results.record import (
     write_record,
 )
 from feedrate.results.schema import BAD, Measurement, PixelDistance, Provenance, Status
+from feedrate.results.trainer_logs import (
+    TrainerFigures,
+    evaluation_figures,
+    one_line,
+    read_evaluations,
+    read_log,
+    read_trainer,
+    trainer_files,
+)
 
 UNCHANGED = "logs_unchanged"
 """The check that a run fails whose logs changed after its record was made from them."""
@@ -234,11 +241,10 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
 
 def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
     """The Trainer's figures from its event and its files, which alone have optimum-habana's
-    `total_flos`; without an event and a runtime, from the logs in the run's folder."""
+    `total_flos`."""
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
-    found = read_trainer(run / paths.TRAINER_NAME, library, known)
-    return found if known or found.runtime_s is not None else read_trainer(run, library)
+    return read_trainer(run / paths.TRAINER_NAME, library, known)
 
 
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:

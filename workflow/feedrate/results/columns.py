@@ -243,7 +243,7 @@ LEADERBOARD = (
     *(column for column in _CELL if column.name != FACTORS),
     _integer("repeat", "Number of the repeat, from 1; empty for a published number."),
     _text("status", "As in results.csv; the numbers of a run that is not ok do not count."),
-    _text("provenance", "Origin: measured, imported, or published and its edition."),
+    _text("provenance", "Origin: measured, or published and its edition."),
     _text("metric", "Column of results.csv that has this number."),
     _number("value", "The number."),
     _text("unit", "Its unit (share: from 0 to 1); empty for a count or a ratio."),

@@ -9,12 +9,12 @@ from feedrate.config.devices import is_called
 from feedrate.config.spec import KINDS, LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents
-from feedrate.logs.trainer import fallback_reason
 from feedrate.results.measurement import windows_of
 from feedrate.results.params import DeviceFacts
 from feedrate.results.parts import foreign_cpu, passed
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Ceilings, Measurement
+from feedrate.results.trainer_logs import fallback_reason
 
 
 class Evidence(NamedTuple):

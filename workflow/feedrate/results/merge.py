@@ -60,7 +60,7 @@ def leaderboard(runs: Iterable[Row], fit: Iterable[Row]) -> Iterator[Row]:
             **{name: run.get(name) for name in ("study", "device", "cell", "repeat", "status")},
             **{name: run.get(name) for name in ("device_model", "started_at", "record")},
             "settings_digest": run.get("spec_digest"),
-            "provenance": run.get("provenance") or "measured",
+            "provenance": "measured",
         }
         for metric in () if run.get("measured_as") else METRICS:
             if (value := run.get(metric.name)) is not None:

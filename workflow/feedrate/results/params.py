@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.additions import Import
 from feedrate.config.devices import Peak
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
@@ -202,25 +201,6 @@ class FitSettings(Strict, kw_only=True):
     """Devices as sentences call them; without one by their name in the registry."""
 
 
-class ImportDevice(DeviceFacts, frozen=True, kw_only=True):
-    """The part of a device's entry that imported runs are checked with."""
-
-    count: Count
-    variant_of: Name | None = None
-
-
-class ImportSettings(Strict, kw_only=True):
-    """`--settings` of import-runs."""
-
-    study: Name
-    factors: list[Name]
-    imports: list[Import]
-    devices: dict[Name, ImportDevice]
-    pixels_only: bool = False
-    """The model's main input in transformers (`main_input_name`) is `pixel_values`; then
-    `total_flos` takes each pixel for a token."""
-
-
 def collect_settings(project: Project, plan: Plan) -> CollectSettings:
     """`--settings` of collect-results."""
     devices = {name: project.devices[name] for name in project.config.devices}
@@ -234,18 +214,6 @@ def collect_settings(project: Project, plan: Plan) -> CollectSettings:
         unsupported=plan.unsupported,
         shared=plan.shared,
         devices={name: subset(DeviceFacts, device) for name, device in devices.items()},
-    )
-
-
-def import_settings(project: Project, study: str) -> ImportSettings:
-    """`--settings` of import-runs."""
-    imports = [one for one in project.config.imports if one.study == study]
-    return ImportSettings(
-        study=study,
-        factors=list(project.studies[study].factors),
-        imports=imports,
-        devices={o.device: subset(ImportDevice, project.devices[o.device]) for o in imports},
-        pixels_only=project.studies[study].settings.model.classifies,
     )
 
 

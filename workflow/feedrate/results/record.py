@@ -11,8 +11,8 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict, about
 from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
-from feedrate.logs.trainer import TrainerFigures
 from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Stages, Status
+from feedrate.results.trainer_logs import TrainerFigures
 
 T = TypeVar("T")
 RECORD_SCHEMA, QUALITY_SCHEMA = 1, 1
@@ -56,7 +56,6 @@ class MadeFrom(Strict, kw_only=True):
     parser: Annotated[str, about("Digest of the code that read the logs.")] = ""
     device: Annotated[str, about("Digest of the registry's facts on the device.")] = ""
     files: Annotated[dict[str, str], about("SHA-256 of each log by its path.")] = {}
-    line: Annotated[str, about("`file:number: text` of an imported rate or cause.")] = ""
 
 
 class Record(Strict, kw_only=True):

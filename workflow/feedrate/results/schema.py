@@ -266,13 +266,7 @@ class Provenance(Strict, kw_only=True):
     started_at: Annotated[str, value("", "Start of the job, UTC, ISO 8601.", "")] = ""
     duration_s: Annotated[Number, value("s", "Time of the whole job, including set-up.", "")] = None
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
-    provenance: Annotated[  # this and the following are in the record only
-        Literal["measured", "imported"], about("imported: the run was made without feedrate.")
-    ] = "measured"
-    imported_from: Annotated[
-        str, about("Of an imported run: source, files, and its name in them.")
-    ] = ""
-    ended_at: str = ""
+    ended_at: str = ""  # this and the following are in the record only
     command: str = ""
     driver: str = ""
     cores_of_host: int | None = None

@@ -1,4 +1,4 @@
-"""Throughput along one factor: a panel for each device, for published and for imported numbers."""
+"""Throughput along one factor: a panel for each device and for published numbers."""
 
 import textwrap
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from feedrate.report.lines import (
     Line,
     at_levels,
     differing,
-    imported_lines,
     line_name,
     published_lines,
     tried_lines,
@@ -19,7 +18,7 @@ from feedrate.report.lines import (
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, RunRow
 
-NEEDS = ("cells", "runs", "published", "imported")
+NEEDS = ("cells", "runs", "published")
 ORDER = 110
 
 
@@ -38,8 +37,6 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
             missing.append(f"No cell has a valid result on {settings.label(device)}.")
     if published := published_lines(settings, factor):
         panels.append((f"Published: {settings.origin.title}", published))
-    if imported := imported_lines(settings, inputs.imported(settings.study).records, factor):
-        panels.append(("Imported: runs of others, as they report them", imported))
     if not panels:
         return canvas.statement(
             "No cell has a valid result and nothing is published, so there is nothing to draw."

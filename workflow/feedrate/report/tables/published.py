@@ -1,4 +1,4 @@
-"""The published table, device by setting, with measured and imported numbers."""
+"""The published table, device by setting, with measured numbers."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,6 @@ from feedrate.report import text
 from feedrate.report.lines import (
     against,
     first_runs,
-    imported_lines,
     level_key,
     missing_capabilities,
     published_rates,
@@ -16,9 +15,8 @@ from feedrate.report.markup import Markup, group_row, noted, record_link, row, t
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
-from feedrate.results.record import Record
 
-NEEDS = ("cells", "runs", "published", "imported")
+NEEDS = ("cells", "runs", "published")
 ORDER = 50
 
 Columns = list[dict[str, Level]]
@@ -32,12 +30,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     columns = [{**settings.baseline, **levels} for levels in wanted]
     heads = ["Device", *map(text.levels_text, wanted), "Edition, software, batch"]
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
-    imported = [*_imported(settings, inputs.imported(settings.study).records, columns)]
     rows = [
         group_row(f"Published (samples/s): {settings.origin.title}", len(heads)),
         *_published(settings, columns),
-        *([group_row("Imported (samples/s), as reported", len(heads))] if imported else []),
-        *imported,
         group_row("Measured here (samples/s)", len(heads)),
         *(_measured(settings, cells, device, columns) for device in settings.measured),
         *_compared(settings, cells, first_runs(inputs.runs(settings.study)), columns),
@@ -57,21 +52,6 @@ def _published(settings: PageSettings, columns: Columns) -> Iterator[Markup]:
         known = ((e.edition, e.software, _batch(e.batch_size)) for e in mine)
         about = dict.fromkeys(", ".join(filter(None, one)) for one in known)
         yield row(_name(settings, device, mine[0].count), *numbers, "; ".join(about))
-
-
-def _imported(settings: PageSettings, records: list[Record], columns: Columns) -> Iterator[Markup]:
-    """A row for each device of runs whose levels are all known; the median of several runs."""
-    lines = imported_lines(settings, records, settings.factor)
-    known = {(n.device, level_key(p.levels)): p for n in lines for p in n.valid}
-    for device in dict.fromkeys(line.device for line in lines):
-        points = (known.get((device, level_key(levels))) for levels in columns)
-        numbers = [record_link(text.number(p.value), p.row) if p else text.DASH for p in points]
-        own = [one for one in records if one.device == device and one.status == "ok"]
-        mine = [one for one in own if len(one.levels) == len(settings.factors)]
-        libraries = dict.fromkeys(one.trainer.library or "an unknown program" for one in mine)
-        about = f"{text.counted(len(mine), 'run')}, by {text.listed(libraries)}"
-        about += "; medians" * (len(mine) > 1)
-        yield row(_name(settings, device, settings.devices[device].count), *numbers, about)
 
 
 def _measured(settings: PageSettings, cells: Cells, device: str, columns: Columns) -> Markup:

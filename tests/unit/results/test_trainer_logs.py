@@ -1,24 +1,22 @@
-import importlib
+"""What the Trainer says about its own training, from its files."""
+
 import json
-import re
-import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.logs import reading
-from feedrate.logs.formats import tensorboard
-from feedrate.logs.formats.printed_text import Job
-from feedrate.logs.formats.tensorboard import read_scalars
-from feedrate.logs.reading import read_evaluations, read_trainer
-from feedrate.logs.trainer import (
+from feedrate.results.trainer_logs import (
     LIMIT_BYTES,
     TrainerFigures,
     evaluation_figures,
     fallback_reason,
     number,
+    read_evaluations,
     read_log,
+    read_scalars,
+    read_trainer,
+    trainer_files,
 )
 
 GAUDI = {
@@ -32,31 +30,6 @@ GAUDI = {
     "train_samples_per_second": 847.7,
     "train_steps_per_second": 2.2,
 }
-
-PRINTED_4 = (
-    "  3%|# | 4/130\r{'loss': 2.1, 'epoch': 0.1}\n"
-    "{'train_runtime': 12.5, 'train_samples_per_second': 40.25, 'train_steps_per_second': 1.2, "
-    "'train_loss': 1.75, 'epoch': 1.0}\n"
-)
-PRINTED_5 = (
-    "{'train_runtime': '12.5', 'train_samples_per_second': '40.25', 'train_loss': '1.75', "
-    "'epoch': '1'}\n"
-)
-TABLE = """
-***** train metrics *****
-  epoch                       =        5.0
-  max_memory_allocated (GB)   =      63.55
-  memory_allocated (GB)       =       16.5
-  total_flos                  = 1396983861GF
-  train_loss                  =       0.05
-  train_runtime               = 1 day, 0:04:54.80
-  train_samples_per_second    =      847.7
-INFO - something else = 3
-
-***** eval metrics *****
-  eval_loss                   =        0.2
-  train_loss                  =        9.9
-"""
 
 
 @pytest.mark.parametrize(
@@ -115,6 +88,12 @@ def test_figures_from_the_state_alone(tmp_path):
     assert (found.samples_per_s, found.total_flos) == (847.7, 2.0)
 
 
+def test_memory_that_an_evaluation_overwrote_is_left_out(tmp_path):
+    (tmp_path / "all_results.json").write_text(json.dumps(GAUDI | {"eval_loss": 0.1}))
+    found = read_trainer(tmp_path)
+    assert (found.samples_per_s, found.peak_memory_gib) == (847.7, None)
+
+
 @pytest.mark.parametrize("state", [{"log_history": 3}, {"log_history": [1, None]}, {}])
 def test_a_state_of_another_shape_gives_nothing(tmp_path, state):
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
@@ -142,60 +121,8 @@ def test_evaluations_of_all_spellings(tmp_path):
     assert evaluation_figures("test", {"test_loss": float("nan")}) == {}
 
 
-def printed_metrics(text, split="train"):
-    job = Job()
-    for line in re.split(r"[\r\n]", text):
-        job.feed(line)
-    return job.metrics(split)
-
-
-@pytest.mark.parametrize("printed", [PRINTED_4, PRINTED_5])
-def test_the_printed_dict_of_both_versions(printed):
-    found = printed_metrics(printed)
-    assert found["train_runtime"] == 12.5
-    assert found["train_samples_per_second"] == 40.25
-    assert found["train_loss"] == 1.75
-
-
-def test_the_printed_table_with_its_units():
-    found = printed_metrics(TABLE)
-    assert found["train_runtime"] == 86400 + 294.8
-    assert found["total_flos"] == 1396983861 * 2**30
-    assert found["max_memory_allocated (GB)"] == 63.55
-    assert found["train_loss"] == 0.05
-    assert "INFO - something else" not in found
-    assert printed_metrics(TABLE, "eval")["eval_loss"] == 0.2
-
-
-def test_the_dict_goes_before_the_rounded_table():
-    assert printed_metrics(TABLE + PRINTED_4)["train_runtime"] == 12.5
-
-
-def test_a_loss_printed_as_nan_is_left_out():
-    assert printed_metrics("{'train_runtime': 1.0, 'train_loss': nan}") == {"train_runtime": 1.0}
-
-
-KEYS = st.sampled_from(["train_loss", "train_samples_per_second", "epoch"])
-VALUES = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    metrics=st.dictionaries(KEYS, VALUES),
-    runtime=VALUES.map(abs),
-    as_text=st.booleans(),
-    before=st.text(st.characters(blacklist_characters="{}'", codec="utf-8"), max_size=30),
-)
-def test_what_is_printed_is_read_back(metrics, runtime, as_text, before):
-    metrics = metrics | {"train_runtime": runtime}
-    shown = {k: repr(v) for k, v in metrics.items()} if as_text else metrics
-    assert printed_metrics(f"{before}\n{shown}\n") == metrics
-
-
-@settings(max_examples=80, deadline=None)
-@given(text=st.text(max_size=200) | st.text("*{}' :=train_munie\n\r0123456789.", max_size=200))
+@given(text=st.text(max_size=200))
 def test_arbitrary_text_never_crashes(text):
-    assert all(isinstance(value, float) for value in printed_metrics(text).values())
     reason = fallback_reason(text)
     assert reason is None or reason
 
@@ -245,10 +172,16 @@ def test_scalars_of_tensorboard(event_file):
     assert scalars["train/train_runtime"] == [(3, 12.5)]
 
 
-def test_a_published_run_with_tensorboard_alone(event_file):
+def test_figures_from_events_of_tensorboard_alone(event_file):
     folder = event_file.parent.parent
-    assert next(tensorboard.read(event_file)).evaluation["eval_loss"] == 1.5
     assert read_trainer(folder).samples_per_s == 40.25
+    assert list(trainer_files(folder)) == [event_file]
+
+
+def test_json_files_go_before_events(event_file):
+    folder = event_file.parent.parent
+    (folder / "train_results.json").write_text(json.dumps(GAUDI))
+    assert read_trainer(folder).samples_per_s == 847.7
 
 
 def test_a_truncated_event_file_gives_what_is_whole(event_file):
@@ -270,52 +203,6 @@ def test_arbitrary_event_files_never_crash(tmp_path_factory, content):
     assert read_scalars(path) == {}
 
 
-def test_a_published_run_with_its_printed_log_alone(tmp_path):
-    (tmp_path / "stdout.log").write_text(PRINTED_5)
-    assert read_trainer(tmp_path).samples_per_s == 40.25
-    assert read_trainer(tmp_path).library == ""
-
-
-def test_the_rate_of_a_progress_bar_is_no_figure_of_the_trainer(tmp_path):
-    bars = ("  1%|# | 2/99 [00:02<01:00, 1.0it/s]", "  9%|# | 9/99 [00:09<01:00, 1.0it/s]")
-    (tmp_path / "train.log").write_text("\n".join(bars))
-    assert read_trainer(tmp_path) == TrainerFigures()
-
-
-def test_json_files_go_before_a_printed_log(tmp_path):
-    (tmp_path / "a.log").write_text(PRINTED_4)
-    (tmp_path / "train_results.json").write_text(json.dumps(GAUDI))
-    assert read_trainer(tmp_path).samples_per_s == 847.7
-
-
 def test_an_empty_folder_gives_empty_figures(tmp_path):
     found = read_trainer(tmp_path)
     assert (found.samples_per_s, found.runtime_s, found.loss) == (None, None, None)
-
-
-NEW_FORMAT = """
-from feedrate.logs.reading import Found
-
-ORDER = 2
-FILES = IMPORTS = ("*.metrics",)
-
-
-def read(path):
-    rate = float(path.read_text())
-    yield Found(metrics={"train_runtime": 1.0, "train_samples_per_second": rate}, order=1)
-"""
-
-
-def test_one_file_adds_a_format(tmp_path, monkeypatch):
-    plugin, run = tmp_path / "formats/own_format.py", tmp_path / "run"
-    for folder in (plugin.parent, run):
-        folder.mkdir()
-    plugin.write_text(NEW_FORMAT)
-    (run / "train.metrics").write_text("12.5")
-    (run / "stdout.log").write_text(PRINTED_5)
-    assert read_trainer(run).samples_per_s == 40.25
-    package = importlib.import_module(reading.FORMATS)
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(plugin.parent)])
-    assert read_trainer(run).samples_per_s == 12.5
-    assert run / "train.metrics" in reading.trainer_files(run)
-    monkeypatch.delitem(sys.modules, f"{reading.FORMATS}.own_format")

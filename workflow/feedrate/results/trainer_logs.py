@@ -1,0 +1,185 @@
+"""What the Trainer says about its own training, read from its files: JSON of transformers 4.x, 5.x
+and optimum-habana, events of TensorBoard; and what a job printed."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from feedrate.config.values import Strict, about
+from feedrate.core.scrub import hide_secrets
+
+LIMIT_BYTES = 8 * 2**20
+"""Of a longer log, the first and the last half of this are read."""
+MAX_CHARS = 300
+"""Length of a cause."""
+TRAINING, STATE, EVENTS = "*_results.json", "trainer_state.json", "**/events.out.tfevents.*"
+MEMORY, PEAK_MEMORY = "memory_allocated (GB)", "max_memory_allocated (GB)"
+"""optimum-habana's figures of memory. Its "(GB)" are bytes / 1024^3, so GiB."""
+
+_PREFIXES = {"validation": ("eval_", "validation_"), "test": ("test_", "predict_")}
+_DURATION = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)")
+_FALLBACK = re.compile(r"Using Pytorch native dataloader because:[ \t]*(.{0,500})")
+
+
+class TrainerFigures(Strict, kw_only=True):
+    """The Trainer's own figures; they are kept apart from ours and never mixed with them."""
+
+    samples_per_s: float | None = None
+    steps_per_s: float | None = None
+    runtime_s: float | None = None
+    loss: float | None = None
+    total_flos: float | None = None
+    memory_gib: float | None = None
+    peak_memory_gib: float | None = None
+    library: Annotated[str, about("transformers or optimum-habana, with version.")] = ""
+
+
+def trainer_files(folder: Path) -> Iterator[Path]:
+    """The files in a Trainer's folder that are read here."""
+    for pattern in (TRAINING, STATE, EVENTS):
+        yield from sorted(folder.glob(pattern))
+
+
+def read_trainer(
+    folder: Path, library: str = "", known: Mapping[str, Any] | None = None
+) -> TrainerFigures:
+    """The Trainer's figures from the files in its folder; `known` metrics take precedence.
+
+    Rates are taken as reported and never computed from `train_runtime`, which includes warm-up and
+    graph compilation.
+    """
+    metrics = {**_of_json(folder), **(known or {})}
+    if "train_runtime" not in metrics:
+        metrics = {**_of_events(folder), **metrics}
+    return TrainerFigures(
+        samples_per_s=number(metrics.get("train_samples_per_second")),
+        steps_per_s=number(metrics.get("train_steps_per_second")),
+        runtime_s=number(metrics.get("train_runtime")),
+        loss=number(metrics.get("train_loss")),
+        total_flos=number(metrics.get("total_flos")),
+        memory_gib=number(metrics.get(MEMORY)),
+        peak_memory_gib=number(metrics.get(PEAK_MEMORY)),
+        library=library,
+    )
+
+
+def read_evaluations(folder: Path) -> dict[str, float]:
+    """All evaluation figures in a Trainer's JSON files, as `eval_*` and `predict_*`."""
+    found: dict[str, float] = {}
+    for path in sorted(folder.glob(TRAINING)):
+        values = _load(path)
+        for split in _PREFIXES:
+            found |= evaluation_figures(split, values)
+    return found
+
+
+def evaluation_figures(split: str, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Finite figures of one evaluation as `eval_*` (validation) or `predict_*` (test), without
+    optimum-habana's `*_end_time`, which is a moment."""
+    ours = "eval_" if split == "validation" else "predict_"
+    return {
+        ours + key.partition("_")[2]: figure
+        for key, value in metrics.items()
+        if key.startswith(_PREFIXES.get(split, ())) and not key.endswith("_end_time")
+        if (figure := number(value)) is not None
+    }
+
+
+def _of_json(folder: Path) -> dict[str, Any]:
+    """The training's metrics in the JSON files; train_results.json takes precedence."""
+    state, both = _load(folder / STATE), _load(folder / "all_results.json")
+    if any(evaluation_figures(split, both) for split in _PREFIXES):
+        # Every split writes its memory into all_results.json, so the last one's is left.
+        both = {key: value for key, value in both.items() if key not in (MEMORY, PEAK_MEMORY)}
+    history = state.get("log_history")
+    entries = history if isinstance(history, list) else []
+    summaries = [e for e in entries if isinstance(e, dict) and "train_runtime" in e]
+    flos = {} if state.get("total_flos") is None else {"total_flos": state["total_flos"]}
+    summary = summaries[-1] if summaries else {}
+    return {**flos, **summary, **both, **_load(folder / "train_results.json")}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _of_events(folder: Path) -> dict[str, Any]:
+    """The last scalars of TensorBoard's events under the Trainer's own keys; the newest file is
+    last, because the files' names have their time."""
+    metrics: dict[str, Any] = {}
+    for path in sorted(folder.glob(EVENTS)):
+        for tag, points in read_scalars(path).items():
+            group, _, key = tag.partition("/")
+            if group == "train":
+                metrics[key] = points[-1][1]
+    return metrics
+
+
+def read_scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
+    """Pairs of step and finite value by tag of one file, in order, up to where it is damaged."""
+    # tensorboard is slow to import: only when needed
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util.tensor_util import make_ndarray
+
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    with suppress(DecodeError, ValueError, TypeError, OSError):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars":
+                    figure = number(float(make_ndarray(value.tensor).item()))
+                    if figure is not None:
+                        scalars.setdefault(value.tag, []).append((event.step, figure))
+    return scalars
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None: transformers 5.x prints numbers as text, 4.x as numbers.
+
+    Durations such as `0:01:02.50` or `1 day, 0:00:00` become seconds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and (duration := _DURATION.fullmatch(value.strip())):
+        days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, at most MAX_CHARS long, without access tokens."""
+    text = hide_secrets(" ".join(text.split()))
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
+
+
+def read_log(path: Path) -> str:
+    """The text of a log; bytes that are not UTF-8 are replaced. Empty if there is no log."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(LIMIT_BYTES // 2)
+            size = stream.seek(0, 2)
+            stream.seek(max(len(head), size - LIMIT_BYTES // 2))
+            tail = stream.read()
+    except OSError:
+        return ""
+    return (head + tail).decode("utf-8", errors="replace")
+
+
+def fallback_reason(text: str) -> str | None:
+    """Why optimum-habana's on-device loader fell back to the host's, with one warning; None if it
+    did not. Such a run is invalid."""
+    found = _FALLBACK.search(text)
+    return (found[1].strip().rstrip(".") or "no reason given") if found else None
