@@ -53,7 +53,7 @@ setup: $(READY) ## Create the Python environment; the other targets do this when
 run: $(READY) ## Run the studies of config/config.yaml and write report.html (ARGS=-n: dry run)
 	@$(BIN)/python -m feedrate run $(CHOICES)
 
-plan: $(READY) ## Show what would run where, for how long and at what cost, without starting it
+plan: $(READY) ## Show how many runs are to do, for how long and at what cost, without starting them
 	@$(BIN)/python -m feedrate plan $(CHOICES)
 
 doctor: $(READY) ## Show what this machine has, what each study would lack, and what to do about it

@@ -6,7 +6,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 try:
-    from feedrate.flow import configuration, driver, forecast, lost
+    from feedrate.flow import configuration, driver, lost
 except ImportError as missing:
     raise WorkflowError(
         f"the Python of this Snakemake lacks {missing.name}: start with `make run`, or with "
@@ -96,7 +96,7 @@ for study in STUDIES:
 
 
 rule plan:
-    """Show what would run where, for how long and at what cost, as `python -m feedrate plan` does."""
+    """Show how many runs are to do, for how long and at what cost, as `python -m feedrate plan` does."""
     handover: True
     # Without this, Snakemake grants all memory, and on a cluster that is not a number.
     resources:
@@ -109,5 +109,3 @@ rule plan:
 
 if workflow.is_main_process and workflow.output_settings.dryrun:
     check_files()
-if workflow.is_main_process:
-    forecast.tell_configuration(config, workflow)

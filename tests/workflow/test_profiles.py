@@ -19,8 +19,8 @@ from mini_project import ROOT, Project, make_project
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
-from feedrate.core import variables
-from feedrate.flow import forecast
+from feedrate.cli.run import layers_of
+from feedrate.flow import configuration
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
 STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
@@ -62,23 +62,41 @@ GPU_FORMS = {
 
 
 @dataclass
+class Job:
+    """A job of a dry-run."""
+
+    rule: str
+    runs_here: bool
+    output: list[str]
+    threads: int
+    resources: dict[str, int | str]
+
+
+@dataclass
 class Plan:
-    """What a dry-run told of itself."""
+    """The jobs of a dry-run."""
 
-    said: forecast.DryRun
+    jobs: list[Job]
 
-    def jobs(self, rule: str) -> list[forecast.Job]:
-        return [job for job in self.said.jobs if job.rule == rule]
+    def of_rule(self, rule: str) -> list[Job]:
+        return [job for job in self.jobs if job.rule == rule]
+
+    def rules(self, start: str = "") -> set[str]:
+        return {job.rule for job in self.jobs if job.rule.startswith(start)}
+
+    def sent(self) -> set[str]:
+        """The rules of jobs that are sent to a cluster."""
+        return {job.rule for job in self.jobs if not job.runs_here}
 
     def resources(self, rule: str) -> dict[str, Any]:
         """What all jobs of a rule ask for alike."""
-        found = {tuple(sorted(job.resources.items())) for job in self.jobs(rule)}
+        found = {tuple(sorted(job.resources.items())) for job in self.of_rule(rule)}
         assert len(found) == 1, f"{rule}: {found}"
         return dict(found.pop())
 
     def sbatch(self, rule: str) -> list[str]:
         """The words of the command by which the executor would send a job of a rule."""
-        job = self.jobs(rule)[0]
+        job = self.of_rule(rule)[0]
         resources = Resources({k: v for k, v in job.resources.items() if v is not None})
         sent = SimpleNamespace(resources=resources, threads=job.threads)
         params = {"run_uuid": "id", "slurm_logfile": "log", "comment_str": rule, "workdir": ""}
@@ -105,9 +123,7 @@ def merged(base: Any, changes: Any) -> Any:
 
 def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
     """Call Snakemake's dry-run as typed in the project's root."""
-    folder = project.root / "home/plan"
-    folder.mkdir(exist_ok=True)
-    env = project.env() | {variables.PLAN: str(folder)}
+    env = project.env()
     if tools:
         env["PATH"] = f"{tools}{os.pathsep}{env['PATH']}"
     done = subprocess.run(
@@ -120,7 +136,41 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return Plan(forecast.read(folder))
+    blocks = re.split(r"^(?=(?:local)?rule \w+:$)", done.stdout + done.stderr, flags=re.M)[1:]
+    return Plan([read_job(block) for block in blocks])
+
+
+def read_job(block: str) -> Job:
+    """A job from its lines in a dry-run."""
+    head, *lines = block.splitlines()
+    keyword, rule = head.rstrip(":").split()
+    values = {key: text for key, _, text in (line.strip().partition(": ") for line in lines)}
+    pairs = re.split(r", (?=\w+=)", values.get("resources", ""))
+    resources = {key: text for key, _, text in (pair.partition("=") for pair in pairs)}
+    return Job(
+        rule=rule,
+        runs_here=keyword == "localrule",
+        output=values.get("output", "").split(", "),
+        threads=int(values.get("threads", 1)),
+        resources={
+            key: int(text) if text.isdecimal() else text
+            for key, text in resources.items()
+            if key not in ("tmpdir", "tries")
+        },
+    )
+
+
+def values_of(project: Project, profile: str, *files: str) -> dict[str, Any]:
+    """The configuration of a call with a profile and files of the command line."""
+    found = configuration.read_profile(str(project.root / "profiles" / profile))
+    options = SimpleNamespace(
+        configfile=[str(project.root / file) for file in files],
+        study=None,
+        device=None,
+        dataset=None,
+        config=[],
+    )
+    return layers_of(options, found).values
 
 
 def committed(root: Path) -> Project:
@@ -172,24 +222,23 @@ def test_the_list_of_profiles_is_whole():
     ("profile", "study"), [(profile, study) for profile in PROFILES for study in PLANNED[profile]]
 )
 def test_a_study_is_planned_for_the_profiles_device(planned, profile, study):
-    found = planned(profile, *PLANNED[profile]).said
-    trained = {
-        job.rule
+    found = planned(profile, *PLANNED[profile])
+    trained = [
+        job
         for job in found.jobs
         if job.rule.startswith("train_") and job.output[0].startswith(f"results/{study}/")
-    }
-    assert trained == {rule_of(DEVICES[profile])}
-    assert found.on_cluster is (profile in CLUSTERS)
+    ]
+    assert {job.rule for job in trained} == {rule_of(DEVICES[profile])}
+    assert {job.runs_here for job in trained} == {profile not in CLUSTERS}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_data_and_weights_are_those_that_the_profile_says(planned, profile):
-    found = planned(profile, *PLANNED[profile]).said
+def test_data_and_weights_are_those_that_the_profile_says(planned, project, profile):
     choices = ROOT / f"profiles/{profile}/choices.yaml"
     expected = yaml.safe_load(choices.read_text()) if choices.exists() else {"checkpoint": None}
-    config = found.config
+    config = values_of(project, profile)
     assert {key: config[key] for key in expected} == expected
-    fetched = {job.rule for job in found.jobs if job.rule.startswith("fetch_")}
+    fetched = planned(profile, *PLANNED[profile]).rules("fetch_")
     weights = {"fetch_checkpoint"} if expected["checkpoint"] else set()
     assert fetched - {"fetch_winoground"} == {"fetch_dataset"} | weights
 
@@ -215,26 +264,27 @@ def test_every_device_of_a_profile_asks_for_what_profile_and_registry_say(projec
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)
-def test_every_rule_that_a_profile_sets_exists(planned, profile):
+def test_every_rule_that_a_profile_sets_exists(profile):
     rules = set(settings_of(profile)["set-resources"])
     registry = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
     kinds = ("train_", "tune_", "selftest_", "evaluate_")
     of_devices = {rule for rule in rules if rule.startswith(kinds)}
     trained = {rule_of(name) for name in registry}
     assert of_devices <= {name.replace("train_", kind) for name in trained for kind in kinds}
-    assert rules - of_devices <= set(planned(profile, STUDIES[0]).said.rules)
+    files = [*(ROOT / "workflow/rules").glob("*.smk"), ROOT / "Snakefile"]
+    named = {name for f in files for name in re.findall(r"^ *rule (\w+):", f.read_text(), re.M)}
+    assert rules - of_devices <= named
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)
 def test_no_weights_are_fetched_for_another_model(planned, profile):
-    found = planned(profile, "vit-speedups").said
-    assert {job.rule for job in found.jobs if job.rule.startswith("fetch_")} == {"fetch_dataset"}
+    assert planned(profile, "vit-speedups").rules("fetch_") == {"fetch_dataset"}
 
 
 @pytest.mark.parametrize("wanted", [["--until", "store_dataset"], ["--", "tune"]])
 def test_a_store_and_the_advice_are_made_with_the_checkpoints_tokenizer(project, wanted):
     chosen = ["--config", "studies=[dataloading-levels]", "--profile", "gaudi"]
-    rules = {job.rule for job in plan(project, *chosen, *wanted).said.jobs}
+    rules = plan(project, *chosen, *wanted).rules()
     advice = {"tune", "tune_gaudi2", "predict_published"} if "tune" in wanted else set()
     data = {"fetch_dataset", "preprocess_dataset", "fetch_checkpoint", "store_dataset"}
     assert rules - {"all"} == data | advice
@@ -246,7 +296,7 @@ def test_downloads_go_to_the_network_and_short_rules_stay_here(planned, profile)
     assert found.resources("fetch_checkpoint")["slurm_partition"] == "network"
     assert found.resources("fetch_dataset")["slurm_partition"] == "network"
     assert found.resources("preprocess_dataset")["slurm_partition"] == "cpu"
-    sent = {job.rule for job in found.said.jobs if not found.said.runs_here(job)}
+    sent = found.sent()
     data = {"fetch_dataset", "fetch_checkpoint", "preprocess_dataset"}
     assert sent - {"all"} == data | {rule_of(DEVICES[profile])}
 
@@ -259,8 +309,8 @@ def test_downloads_go_to_the_network_and_short_rules_stay_here(planned, profile)
     ],
 )
 def test_where_downloads_and_short_rules_run_is_a_choice(project, on_driver, sent, here):
-    found = plan(project, "--profile", "gaudi", "--config", f"on_driver={on_driver}").said
-    places = {job.rule: found.runs_here(job) for job in found.jobs}
+    found = plan(project, "--profile", "gaudi", "--config", f"on_driver={on_driver}")
+    places = {job.rule: job.runs_here for job in found.jobs}
     assert {rule for rule in sent if places[rule]} == set()
     assert {rule for rule in here if not places[rule]} == set()
 
@@ -278,7 +328,7 @@ def test_models_are_scored_where_they_are_trained_and_pushed_from_the_network(
     scored = found.resources(rule_of(device).replace("train_", "evaluate_"))
     asked = ("slurm_partition", "gres", "mem_mb", "cpus_per_task", "slurm_extra")
     assert [scored.get(key) for key in asked] == [trained.get(key) for key in asked]
-    places = {job.rule: found.said.runs_here(job) for job in found.said.jobs}
+    places = {job.rule: job.runs_here for job in found.jobs}
     assert (places["fetch_winoground"], places["push_model"]) == (local, local)
     assert places["write_card"]
     if not local:
@@ -310,25 +360,23 @@ def test_several_nodes_are_a_task_on_each(project):
 def test_a_file_of_ones_own_goes_over_what_the_profile_chooses(project):
     own = {"dataset": "generated", "checkpoint": None, "checkpoint_revision": None}
     (project.root / "config/local.yaml").write_text(yaml.safe_dump(own))
-    said = plan(project, "--profile", "gaudi", "--configfile", "config/local.yaml").said
-    config = said.config
+    found = plan(project, "--profile", "gaudi", "--configfile", "config/local.yaml")
+    config = values_of(project, "gaudi", "config/local.yaml")
     assert {key: config[key] for key in own} == own
     assert config["devices"] == ["gaudi2"]
-    fetched = {job.rule for job in said.jobs if job.rule.startswith("fetch_")}
-    assert fetched == {"fetch_dataset", "fetch_winoground"}
+    assert found.rules("fetch_") == {"fetch_dataset", "fetch_winoground"}
 
 
 def test_data_and_weights_can_be_fetched_elsewhere(project):
     choices = ["--configfile", "profiles/gaudi/choices.yaml"]
     fetching = ["--until", "fetch_dataset", "fetch_checkpoint", "fetch_winoground"]
-    said = plan(project, "--profile", "local", *fetching, *choices).said
-    assert {job.rule for job in said.jobs} == set(fetching[1:])
-    for job in said.jobs:
+    found = plan(project, "--profile", "local", *fetching, *choices)
+    assert found.rules() == set(fetching[1:])
+    for job in found.jobs:
         for path in job.output:
             (project.root / path).parent.mkdir(parents=True)
             (project.root / path).touch()
-    there = plan(project, "--profile", "gaudi").said
-    assert {job.rule for job in there.jobs if job.rule.startswith("fetch_")} == set()
+    assert plan(project, "--profile", "gaudi").rules("fetch_") == set()
 
 
 def test_the_worked_example_of_the_readme_is_what_it_says(project):
@@ -345,7 +393,7 @@ def test_the_worked_example_of_the_readme_is_what_it_says(project):
         assert asked <= set(found.sbatch(rule)), rule
     assert found.resources("preprocess_dataset")["slurm_account"] == "proj042"
     assert found.resources("preprocess_dataset")["slurm_partition"] == "batch"
-    sent = {job.rule for job in found.said.jobs if not found.said.runs_here(job)}
+    sent = found.sent()
     assert sent - {"all"} == {"preprocess_dataset", "train_gaudi2", "evaluate_gaudi2"}
 
 

@@ -15,7 +15,7 @@ from feedrate.core.errors import UsageError
 
 COMMANDS = {
     "run": "Run the studies of config.yaml, write report.html and print a summary.",
-    "plan": "Show what would run where, for how long and at what cost. Starts nothing.",
+    "plan": "Show how many runs are to do, for how long and at what cost. Starts nothing.",
     "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
     "tune": "Measure the loaders and the model on this machine and recommend a loader.",
     "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",

@@ -1,21 +1,15 @@
-"""Snakemake's `--logger feedrate`: progress by rule and by training step, and the time left."""
+"""Snakemake's `--logger feedrate`: progress by job and by training step, the time left, errors."""
 
 import logging
 import os
 import re
-from typing import TYPE_CHECKING
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.core import variables
-from feedrate.flow import configuration, driver, forecast
+from feedrate.flow import configuration, driver
 from feedrate.flow.lost import Failures
-
-if TYPE_CHECKING:
-    from feedrate.cli.display import Job
-
-SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
 
 SAID_ELSEWHERE = (
     "RuleException:\nCalledProcessError",
@@ -23,14 +17,11 @@ SAID_ELSEWHERE = (
     "Exiting because a job execution failed",
     "WorkflowError:\nAt least one job did not complete successfully",
     "None",
-)
-"""Messages that Snakemake adds after a job's own message and ours; they say nothing new."""
-
-OF_NO_USE = (
+    # Slurm's executor, about a missing account: if one is needed, sbatch says so.
     *("No SLURM account given", "No account was given", "Guessed SLURM account"),
     "Unable to guess SLURM account",
 )
-"""Warnings of Slurm's executor about a missing account. If one is needed, sbatch says so."""
+"""Messages that say nothing new after a job's own message and ours."""
 
 PLACE = re.compile(
     r'\AWorkflowError(?: in file "[^"\n]*", line \d+)?:\n'
@@ -56,20 +47,16 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         # Snakemake imports every plugin, also in calls that do not use it.
-        from feedrate.cli.display import Display, Progress
+        from feedrate.cli.display import Job, Progress
 
-        self._quiet = bool(self.common_settings.quiet)
-        self._jobs = forecast.open_jobs()
-        dryrun = self.common_settings.dryrun and self._jobs is None
-        self._plain = bool(dryrun or self.common_settings.verbose)
-        self._progress = Progress()
-        enabled = not (self._quiet or self._plain or self._jobs)
-        self._display = Display(self._progress, enabled=enabled)
-        self._warned: set[str] = set()
+        quiet = bool(self.common_settings.quiet)
+        self._plain = bool(self.common_settings.dryrun or self.common_settings.verbose)
+        self._progress = Progress(enabled=not (quiet or self._plain))
+        self._said: set[str] = set()
         self._failures = Failures()
         self._failed: dict[int, Job] = {}
-        # Training jobs print their steps only if no display shows them.
-        if self._quiet or self._display.live:
+        # Training jobs print their steps only if no picture shows them.
+        if quiet or self._progress.live:
             os.environ[variables.QUIET] = "1"
 
     def filter(self, record: logging.LogRecord) -> "bool | logging.LogRecord":
@@ -80,27 +67,34 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one log record."""
-        event = str(getattr(record, "event", "") or "")
+        event, values = str(getattr(record, "event", "") or ""), record.__dict__
+        progress, text = self._progress, record.getMessage()
         if self._plain:
             self._say(self.format(record))
-        elif event == LogEvent.JOB_INFO and self._jobs:
-            forecast.tell_job(record.__dict__, self._jobs)
+        elif event == LogEvent.RUN_INFO:
+            progress.begin(values.get("stats") or {})
+        elif event == LogEvent.JOB_INFO:
+            progress.start(values)
+        elif event == LogEvent.JOB_FINISHED:
+            progress.finish(values["job_id"])
         elif event == LogEvent.JOB_ERROR:
-            self._tell_failure(record)
-        elif event in SHOWN_AS_EVENTS:
-            self._display.show(self._progress.update(event, record.__dict__))
-        elif record.levelno >= logging.WARNING:
+            job = progress.running.pop(values.get("jobid", -1), None)
+            if line := self._failures.line(values, job.label if job else ""):
+                progress.message(line)
+                if job:
+                    self._failed[values["jobid"]] = job
+        elif event in ("", LogEvent.ERROR) and record.levelno >= logging.WARNING:
             self._tell(self.format(record))
-        else:
-            self._tell_of_cluster(record.getMessage())
+        elif submitted := SUBMITTED.match(text):
+            progress.submit(int(submitted[1]), submitted[2])
+        elif (again := AGAIN.match(text)) and (job := self._failed.pop(int(again[1]), None)):
+            progress.message(f"{job.rule} {job.label}: trying again")
 
     def close(self) -> None:
-        """Take the display down."""
+        """Take the picture down."""
         for line in self._failures.rest():
             self._tell(line)
-        if self._jobs:
-            self._jobs.close()
-        self._display.close()
+        self._progress.close()
         super().close()
 
     def _tell(self, text: str) -> None:
@@ -108,32 +102,15 @@ class LogHandler(LogHandlerBase):
         text = text.partition("\nTraceback (most recent call last)")[0]
         if text.startswith("LockException"):  # it advises to unlock even if the other run is alive
             text = driver.occupied() or text
-        if text not in self._warned and not text.startswith((*SAID_ELSEWHERE, *OF_NO_USE)):
-            self._warned.add(text)
+        if text not in self._said and not text.startswith(SAID_ELSEWHERE):
+            self._said.add(text)
             self._say(text)
 
     def _say(self, text: str) -> None:
         text = PLACE.sub("", text)
         if BROKEN.match(text):
             text = configuration.fault_of_files(configuration.call().configfiles) or text
-        self._display.message(text)
-
-    def _tell_failure(self, record: logging.LogRecord) -> None:
-        """Show that a job failed. Snakemake says next whether it is tried again."""
-        number = record.__dict__.get("jobid", -1)
-        job = self._progress.running.get(number)
-        self._progress.update(str(LogEvent.JOB_ERROR), record.__dict__)
-        if line := self._failures.line(record.__dict__, job.label if job else ""):
-            self._display.message(line)
-            if job:
-                self._failed[number] = job
-
-    def _tell_of_cluster(self, text: str) -> None:
-        """Take from a message what Snakemake reports about jobs as text only."""
-        if found := SUBMITTED.match(text):
-            self._display.show(self._progress.submitted(int(found[1]), found[2]))
-        elif (found := AGAIN.match(text)) and (job := self._failed.pop(int(found[1]), None)):
-            self._display.message(f"{job.rule} {job.label}: trying again")
+        self._progress.message(text)
 
 
 __all__ = ["LogHandler"]

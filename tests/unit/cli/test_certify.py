@@ -10,13 +10,10 @@ from record_builder import make_record
 from feed_builder import CACHE, HOST, answer
 from feedrate import __main__ as entry
 from feedrate.cli import certify
-from feedrate.cli.plan import _cores_of_jobs
 from feedrate.config.project import load_project, with_all_studies
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import UsageError
-from feedrate.devices import host
-from feedrate.flow.forecast import DryRun, Job
 from feedrate.jobs.events import EventLog, Start, Step
 from feedrate.jobs.feed import PATHS, Level, Request
 from feedrate.results.record import write_record
@@ -147,13 +144,3 @@ def test_one_device_and_one_model_must_be_named(call, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert entry.main(call) == 2
     assert "name one --device and one --model" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("on_cluster", "cores"), [(True, 16), (False, 3)])
-def test_plans_count_the_cores_of_the_place(on_cluster, cores, monkeypatch):
-    monkeypatch.setattr(host, "cores_granted", lambda: 3)
-    job = Job(rule="train_a100_80gb", output=[], threads=2, resources={"cpus_per_task": 16})
-    others = Job(rule="all", output=[], threads=1, resources={})
-    told = DryRun({}, on_cluster, [], ["all"], [], jobs=[job, others])
-    found = _cores_of_jobs(["a100-80gb", "h100"], told)
-    assert found == {"a100-80gb": cores}

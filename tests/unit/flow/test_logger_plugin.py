@@ -8,7 +8,7 @@ import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.core import variables
-from feedrate.flow import configuration, driver, forecast
+from feedrate.flow import configuration, driver
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
@@ -22,7 +22,6 @@ WRAPPED = (
 def handler(monkeypatch):
     """Makes a handler with some of Snakemake's settings."""
     monkeypatch.setenv(variables.QUIET, "")
-    monkeypatch.delenv(variables.PLAN, raising=False)
 
     def make(**settings):
         plain = {"quiet": set(), "dryrun": False, "verbose": False}
@@ -141,26 +140,3 @@ def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler,
         "train_cpu w=0, repeat 1 failed: the job could not be submitted to Slurm: no route",
         "train_cpu w=0, repeat 1: trying again",
     ]
-
-
-def test_where_a_plan_is_wanted_jobs_are_written_and_nothing_is_shown(
-    handler, monkeypatch, tmp_path, capsys
-):
-    monkeypatch.setenv(variables.PLAN, str(tmp_path))
-    made = handler(dryrun=True)
-    made.emit(
-        record(
-            "",
-            logging.INFO,
-            event=LogEvent.JOB_INFO,
-            rule_name="train_cpu",
-            output=["a"],
-            threads=2,
-            resources={"mem_mb": 4, "tmpdir": "/tmp", "gres": None},
-        )
-    )
-    made.close()
-    assert capsys.readouterr().err == ""
-    written = (tmp_path / forecast.JOBS).read_text()
-    assert '"rule":"train_cpu"' in written
-    assert '"resources":{"mem_mb":4}' in written

@@ -1,12 +1,12 @@
-"""The output: tables on stdout; progress on stderr, as bars on a terminal, elsewhere as lines."""
+"""The output: tables on stdout; progress on stderr, on a terminal as one picture that changes, and
+elsewhere as lines."""
 
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,17 +25,9 @@ from feedrate.results.files import Row
 
 FILE_WIDTH = 1000
 """Columns of output to a file or a pipe, so that no line is broken."""
-
-PLAN = "plan"
-"""The rule whose output is all that it has to report."""
-SILENT = (PLAN, "write_card")
-"""Rules whose finished jobs print no line. A card is written for each kept model."""
-BAR_WIDTH = 24
 SHOWN = 8
-"""At most this many running training jobs have their own line below the bars."""
-POLL_S = 10.0
-"""Seconds between checks whether submitted jobs have started, where no bars show them."""
-_TAIL_BYTES = 4096
+"""At most this many running jobs have a line of their own."""
+TAIL_BYTES = 4096
 
 
 def output() -> Console:
@@ -92,12 +84,11 @@ def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
 
 def duration(seconds: float) -> str:
     """`48 s`, `3:05` (minutes) or `2:03:05` (hours)."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
 
 
 @dataclass
@@ -106,10 +97,9 @@ class Job:
 
     rule: str
     wildcards: Mapping[str, Any]
-    output: list[str]
+    output: Sequence[str]
     started_s: float
     slurm_id: str = ""
-    """Its Slurm job ID, once it is submitted."""
 
     @property
     def is_training(self) -> bool:
@@ -118,7 +108,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """`workers=2, decode=host, repeat 1` for a run, otherwise the wildcards' values."""
+        """As `workers=2, decode=host, repeat 1` for a run, otherwise the wildcards' values."""
         if "cell" not in self.wildcards:
             return " ".join(map(str, self.wildcards.values()))
         levels = self.wildcards["cell"].replace(BETWEEN_LEVELS, ", ")
@@ -127,195 +117,114 @@ class Job:
     def step(self) -> str:
         """The last step in the events of the newest attempt; empty before the first event."""
         found = []
-        for file in self.output[:1]:
-            for path in Path(file).parent.glob("attempt-*/events.jsonl"):
-                with suppress(OSError):
-                    found.append((path.stat().st_mtime, path))
-        if not found:
-            return ""
-        events = EventTail(max(found)[1], last_bytes=_TAIL_BYTES).read()
-        if not events:
-            return "starting"
-        if not isinstance(step := events[-1], Step):
-            return step.event_name
+        for path in Path(self.output[0]).parent.glob("attempt-*/events.jsonl"):
+            with suppress(OSError):
+                found.append((path.stat().st_mtime, path))
+        events = EventTail(max(found)[1], last_bytes=TAIL_BYTES).read() if found else []
+        if not events or not isinstance(step := events[-1], Step):
+            return events[-1].event_name if events else ""
         rate = (step.samples or 0) / step.step_s if step.step_s else 0.0
         return f"step {step.step}, {rate:.1f} samples/s per rank"
 
 
-@dataclass
 class Progress:
-    """The state of the workflow, from Snakemake's log events."""
+    """The progress of the workflow: a picture on a terminal, elsewhere a line for each event."""
 
-    total: dict[str, int] = field(default_factory=dict)
-    done: Counter[str] = field(default_factory=Counter)
-    running: dict[int, Job] = field(default_factory=dict)
-    train_times_s: list[float] = field(default_factory=list)
-    started_s: float = field(default_factory=time.monotonic)
-    on_cluster: bool = False
-    """Whether jobs wait in a cluster's queue."""
-
-    def update(self, event: str, record: Mapping[str, Any]) -> str:
-        """Process one event; return the line to print for it, empty for most events."""
-        if event == "run_info":
-            self.total = {k: v for k, v in (record.get("stats") or {}).items() if k != "total"}
-            if self.total.keys() != {PLAN}:
-                counts = ", ".join(f"{rule} {n}" for rule, n in self.total.items())
-                total = counted(sum(self.total.values()), "job")
-                return f"{total}: {counts}" if counts else "nothing to do"
-        elif event == "job_info":  # a job starts
-            self.running[record["jobid"]] = Job(
-                rule=record["rule_name"],
-                wildcards=record.get("wildcards") or {},
-                output=list(record.get("output") or []),
-                started_s=time.monotonic(),
-            )
-        elif event == "resources_info":
-            self.on_cluster = self.on_cluster or "nodes" in record
-        elif event == "job_finished":
-            return self._finish(record["job_id"])
-        elif event == "job_error":
-            self.running.pop(record.get("jobid", -1), None)
-        return ""
-
-    def submitted(self, job_id: int, slurm_id: str) -> str:
-        """Note that a job was submitted to Slurm; return the line to print."""
-        job = self.running.get(job_id)
-        if job is None:
-            return ""
-        job.slurm_id = slurm_id
-        line = f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})"
-        return line if job.is_training else ""
-
-    def left_s(self) -> float | None:
-        """Seconds until all training jobs are done; None before the first has finished: by the mean
-        time of a job, but on a cluster, where jobs run together, by the rate at which they finish.
-        """
-        total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN_RULE))
-        done = len(self.train_times_s)
-        if not 0 < done < total:
-            return None
-        now_s = time.monotonic()
-        if self.on_cluster:
-            return (now_s - self.started_s) / done * (total - done)
-        mean_s = fmean(self.train_times_s)
-        jobs = [job for job in self.running.values() if job.is_training]
-        running_s = sum(min(now_s - job.started_s, mean_s) for job in jobs)
-        return max(mean_s * (total - done) - running_s, 0.0)
-
-    def _finish(self, job_id: int) -> str:
-        job = self.running.pop(job_id, None)
-        if job is None:
-            return ""
-        self.done[job.rule] += 1
-        count = f"{job.rule} {self.done[job.rule]}/{self.total.get(job.rule, '?')}"
-        if job.is_training:
-            took_s = time.monotonic() - job.started_s
-            self.train_times_s.append(took_s)
-            left_s = self.left_s()
-            left = f"; about {duration(left_s)} left" if left_s else ""
-            after = "after " if self.on_cluster else ""  # includes its time in the queue
-            return f"{count}  {job.label}  {after}{duration(took_s)}{left}"
-        return "" if job.rule in SILENT else f"{count}  {job.label}".rstrip()
-
-
-class Display:
-    """Shows a `Progress`."""
-
-    def __init__(self, progress: Progress, *, enabled: bool) -> None:
-        self._progress = progress
-        self._enabled = enabled
+    def __init__(self, *, enabled: bool) -> None:
         self._console = Console(stderr=True, highlight=False)
         self.live = enabled and self._console.is_terminal
-        self._bars: Live | None = None
-        self._poll: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._lines = enabled and not self.live
+        self._picture: Live | None = None
+        self._total: dict[str, int] = {}
+        self._done: Counter[str] = Counter()
+        self.running: dict[int, Job] = {}
+        self._train_times_s: list[float] = []
+        self._started_s = time.monotonic()
+        self._on_cluster = False
 
-    def show(self, line: str) -> None:
-        """Show the state after an event: as bars, or with this `line`."""
-        if not self._enabled:
-            return
-        if not self.live:
-            if line:
-                self._print_line(line)
-            if self._poll is None and self._progress.on_cluster:
-                self._poll = threading.Thread(target=self._print_started_jobs, daemon=True)
-                self._poll.start()
-        elif self._bars is None and self._progress.total:
-            self._bars = Live(
-                get_renderable=self._render,
+    def begin(self, counts: Mapping[str, int]) -> None:
+        """Take the number of jobs by rule."""
+        self._total = {rule: n for rule, n in counts.items() if rule != "total"}
+        rules = ", ".join(f"{rule} {n}" for rule, n in self._total.items())
+        total = counted(sum(self._total.values()), "job")
+        self._print(f"{total}: {rules}" if rules else "nothing to do")
+        if self.live and rules:
+            # A picture reads a file for each training job, on a cluster over the network.
+            self._picture = Live(
+                get_renderable=self._draw,
                 console=self._console,
-                # Every refresh reads a file for each job, on a cluster over the network.
-                refresh_per_second=0.5 if self._progress.on_cluster else 2,
+                refresh_per_second=1,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-            self._bars.start()
+            self._picture.start()
+
+    def start(self, record: Mapping[str, Any]) -> None:
+        """Take a job that starts."""
+        wildcards, output = record.get("wildcards") or {}, list(record.get("output") or [])
+        job = Job(record["rule_name"], wildcards, output, started_s=time.monotonic())
+        self.running[record["jobid"]] = job
+
+    def submit(self, number: int, slurm_id: str) -> None:
+        """Take the number of a job on Slurm."""
+        self._on_cluster = True
+        if job := self.running.get(number):
+            job.slurm_id = slurm_id
+            if job.is_training:
+                self._print(f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})")
+
+    def finish(self, number: int) -> None:
+        """Take the end of a job."""
+        if (job := self.running.pop(number, None)) is None:
+            return
+        self._done[job.rule] += 1
+        took = ""
+        if job.is_training:
+            self._train_times_s.append(time.monotonic() - job.started_s)
+            after = "after " if job.slurm_id else ""  # includes its time in the queue
+            took = f"  {after}{duration(self._train_times_s[-1])}{self._left()}"
+        count = f"{self._done[job.rule]}/{self._total.get(job.rule, '?')}"
+        self._print(f"{job.rule} {count}  {job.label}".rstrip() + took)
 
     def message(self, text: str) -> None:
-        """Print a message above the bars."""
+        """Print a message above the picture."""
         self._console.print(Text.from_ansi(text), soft_wrap=True)
 
     def close(self) -> None:
-        """Remove the bars."""
-        self._closed.set()
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = None
-        if self._poll is not None:
-            self._poll.join()
+        """Remove the picture."""
+        if self._picture:
+            self._picture.stop()
 
-    def _print_line(self, text: str) -> None:
-        clock = duration(time.monotonic() - self._progress.started_s)
-        print(f"[{clock:>6}] {text}", file=sys.stderr, flush=True)
+    def _print(self, text: str) -> None:
+        if self._lines:
+            clock = duration(time.monotonic() - self._started_s)
+            print(f"[{clock:>6}] {text}", file=sys.stderr, flush=True)
 
-    def _print_started_jobs(self) -> None:
-        """Print a line for each submitted training job that has started."""
-        printed: set[str] = set()
-        while not self._closed.wait(POLL_S):
-            for job in list(self._progress.running.values()):
-                new = job.slurm_id and job.slurm_id not in printed
-                if new and job.is_training and job.step():
-                    printed.add(job.slurm_id)
-                    self._print_line(f"{job.rule}  {job.label}: running (Slurm job {job.slurm_id})")
+    def _left(self) -> str:
+        """The time until all training jobs are done: by the mean time of a job, but on a cluster,
+        where jobs run together, by the rate at which they finish."""
+        total = sum(n for rule, n in self._total.items() if rule.startswith(TRAIN_RULE))
+        done, now_s = len(self._train_times_s), time.monotonic()
+        if not 0 < done < total:
+            return ""
+        if self._on_cluster:
+            return f"; about {duration((now_s - self._started_s) / done * (total - done))} left"
+        mean_s = fmean(self._train_times_s)
+        jobs = [job for job in self.running.values() if job.is_training]
+        running_s = sum(min(now_s - job.started_s, mean_s) for job in jobs)
+        return f"; about {duration(max(mean_s * (total - done) - running_s, 0.0))} left"
 
-    def _render(self) -> Group:
-        """A bar for each rule, a line for each running training job, and the time."""
-        progress = self._progress
-        jobs = list(progress.running.values())
-        steps = {id(job): job.step() for job in jobs if job.is_training}
-        bars = Table.grid(padding=(0, 2))
-        for rule, total in progress.total.items():
-            done = progress.done[rule]
-            active = [job for job in jobs if job.rule == rule]
-            if rule.startswith(TRAIN_RULE) or active or done < total:
-                style = "bold" if active else ("dim" if done >= total else "")
-                filled = round(BAR_WIDTH * done / total) if total else BAR_WIDTH
-                bar = Text("━" * filled, "green")
-                bar.append("━" * (BAR_WIDTH - filled), "bright_black")
-                count = Text(f"{done}/{total}", style)
-                bars.add_row(Text(rule, style), bar, count, _queue(active, steps))
-        clock = f"{duration(time.monotonic() - progress.started_s)} so far"
-        if left_s := progress.left_s():
-            clock += f", about {duration(left_s)} left"
-        return Group(bars, *_lines(jobs, steps), Text(clock, "dim"))
-
-
-def _queue(jobs: list[Job], steps: dict[int, str]) -> Text:
-    """How many of a rule's training jobs run on the cluster, and how many are in its queue."""
-    submitted = [job for job in jobs if job.slurm_id and job.is_training]
-    if not submitted:
-        return Text("")
-    running = sum(bool(steps[id(job)]) for job in submitted)
-    return Text(f"{running} running, {len(submitted) - running} submitted", "dim")
-
-
-def _lines(jobs: list[Job], steps: dict[int, str]) -> list[Text]:
-    """A line for each training job that runs; none for jobs in a queue."""
-    shown = [
-        Text(f"{job.rule.removeprefix(TRAIN_RULE)} {job.label}: {step or 'starting'}", "cyan")
-        for job in jobs
-        if job.is_training and ((step := steps[id(job)]) or not job.slurm_id)
-    ]
-    more = [Text(f"… and {len(shown) - SHOWN} more", "cyan")] if len(shown) > SHOWN else []
-    return shown[:SHOWN] + more
+    def _draw(self) -> Group:
+        """A line for each running job, and one for the whole."""
+        jobs = list(self.running.values())
+        steps = {id(job): job.step() if job.is_training else "" for job in jobs}
+        shown = [
+            Text(f"{job.rule} {job.label}: {steps[id(job)] or 'running'}", "cyan")
+            for job in jobs
+            if steps[id(job)] or not job.slurm_id
+        ]
+        queue = f", {len(jobs) - len(shown)} submitted" if len(jobs) > len(shown) else ""
+        done = f"{sum(self._done.values())}/{sum(self._total.values())} jobs{queue}"
+        clock = f"{duration(time.monotonic() - self._started_s)} so far{self._left()}"
+        return Group(*shown[:SHOWN], Text(f"{done}, {clock}", "dim"))

@@ -1,9 +1,9 @@
-"""`python -m feedrate plan`: what would run where, for how long and at what cost."""
+"""`python -m feedrate plan`: how many runs are to do, for how long and at what cost."""
 
 import argparse
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -11,21 +11,16 @@ from pathlib import Path
 from rich.table import Table
 
 from feedrate.cli.display import output, table
-from feedrate.cli.run import check_call, run_snakemake
-from feedrate.config.plan import protocols
-from feedrate.config.project import load_project
-from feedrate.core import paths, variables
-from feedrate.devices import host
-from feedrate.flow.forecast import HERE, DryRun, Forecast, Job, Jobs, Runs, forecast, read
-from feedrate.flow.runs import START_S, Basis
+from feedrate.cli.run import check_call, layers_of
+from feedrate.core import paths
+from feedrate.core.errors import UsageError
+from feedrate.flow import configuration
+from feedrate.flow.attempts import of_run
+from feedrate.flow.runs import START_S, Basis, Estimator
 from feedrate.flow.view import PlanView
 from feedrate.report.text import counted
-from feedrate.results.certificate import read_certificates, shortfalls
 
-IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")
-"""Resources with their own columns."""
-HIDDEN = ("mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tasks_per_gpu")
-"""Resources not shown: the same in other units, unknown to Slurm, or used by Snakemake only."""
+HOUR_S = 3600.0
 BASES: dict[Basis | None, tuple[str, str]] = {
     "cell": ("earlier runs", ""),
     "study": ("similar runs", "earlier runs of other cells on the same device"),
@@ -37,68 +32,104 @@ BASES: dict[Basis | None, tuple[str, str]] = {
 """The basis of an estimate: its name in the table, and an explanation if it needs one."""
 
 
+@dataclass
+class Runs:
+    """The runs of a study on a device."""
+
+    study: str
+    device: str
+    devices_per_job: int
+    price_usd_per_hour: float | None
+    """For all devices of a job."""
+    cells: int = 0
+    unsupported_cells: int = 0
+    done: int = 0
+    to_do: int = 0
+    job_s: float = 0.0
+    """Estimated time of the runs to do, one after another, s; runs without an estimate left out."""
+    bases: Counter[Basis | None] = field(default_factory=Counter)
+    """The number of runs to do by the basis of their estimate; None: without one."""
+
+    @property
+    def unknown(self) -> int:
+        """Runs to do without an estimate."""
+        return self.bases[None]
+
+    @property
+    def device_hours(self) -> float:
+        """Hours of all devices of the jobs."""
+        return self.job_s / HOUR_S * self.devices_per_job
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost of the jobs; None without a price."""
+        price = self.price_usd_per_hour
+        return None if price is None else price * self.job_s / HOUR_S
+
+
 def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Print the plan; return the exit code."""
-    check_call(options, others)
-    # A profile's `quiet` could hide the jobs, so it is overridden.
-    words = (*others, "--dry-run", "--logger", "feedrate", "--quiet", "host")
-    with tempfile.TemporaryDirectory(prefix="feedrate-plan-") as folder:
-        environment = {variables.PLAN: folder}
-        if code := run_snakemake(options, *words, held_back=True, environment=environment):
-            return code
-        planned = read(Path(folder))
-    project = load_project(Path(), planned.config, host.machine)
-    made = PlanView(project, Path()).plan
-    show(forecast(project, made, planned))
-    cores = _cores_of_jobs(project.config.devices, planned)
-    for line in shortfalls(made.runs.values(), cores, read_certificates(Path())):
-        output().print(line)
-    if project.config.repeats == "auto":
-        auto = project.config.auto_repeats
-        numbers = {str(p.repeats) for of in protocols(project).values() for p in of.values()}
-        output().print(
-            f"Planned repeats per cell: {', '.join(sorted(numbers))}. While a decision is open, "
-            f"repeats are added one at a time: up to {auto.most} per cell, planned ones included, "
-            f"and {auto.hours:g} hours in total (repeats: auto)."
-        )
+    given = check_call(options, others)
+    if targets := getattr(given, "targets", None):
+        raise UsageError(f"{targets[0]}: plan has no targets; choose studies with --study")
+    profile = configuration.read_profile(options.profile)
+    layers = layers_of(options, profile)
+    view = PlanView(configuration.load(Path(), layers), Path())
+    executor = getattr(given, "executor", None) or profile.executor
+    here = executor in ("", "local")
+    configuration.check_files(view.project, view.plan, layers, here=here)
+    show(count_runs(view), on_cluster=not here)
     return 0
 
 
-def _cores_of_jobs(devices: Iterable[str], planned: DryRun) -> dict[str, int]:
-    """The cores of a training job by device: those that it requests, or those of this host."""
-    rules = {paths.rule_of(paths.TRAIN_RULE, device): device for device in devices}
-    return {
-        rules[job.rule]: host.cores_granted() if planned.runs_here(job) else _cores(job)
-        for job in planned.jobs
-        if job.rule in rules
-    }
+def count_runs(view: PlanView) -> list[Runs]:
+    """The runs of each study on each device: a run is done if it has an outcome that serves."""
+    project = view.project
+    groups: dict[tuple[str, str], Runs] = {}
+    stale: set[str] = set()
+    for study in project.studies:
+        for device in project.config.devices:
+            entry = project.devices[device]
+            groups[study, device] = Runs(study, device, entry.count, entry.price_usd_per_hour)
+            stale |= view.stale(study, device)
+    for lacking in view.plan.unsupported:
+        groups[lacking.study, lacking.device].unsupported_cells += 1
+    estimator = Estimator(project)
+    for spec in view.plan.runs.values():
+        group = groups[spec.study, spec.device]
+        group.cells += spec.repeat == 1
+        outcome = of_run(paths.OUTCOME, spec)
+        if outcome not in stale and Path(outcome).exists():
+            group.done += 1
+            continue
+        group.to_do += 1
+        seconds, basis = estimator.of(spec) or (0.0, None)
+        group.bases[basis] += 1
+        group.job_s += seconds
+    return list(groups.values())
 
 
-def show(forecast: Forecast) -> None:
-    """Print a forecast to stdout."""
+def show(groups: Sequence[Runs], *, on_cluster: bool) -> None:
+    """Print the runs, their time and their cost to stdout."""
     console = output()
-    for study, groups in groupby(forecast.runs, key=attrgetter("study")):
-        console.print(_runs_table(study, list(groups)))
+    for study, of_study in groupby(groups, key=attrgetter("study")):
+        console.print(_runs_table(study, list(of_study)))
         console.print()
-    jobs = [row for row in forecast.jobs if row.rule != "all"]
-    if not jobs:
-        console.print("Nothing to do.")
-        return
-    console.print(_jobs_table(jobs))
-    console.print()
-    for line in (*_places(forecast, jobs), *_training(forecast)):
+    for line in _totals([group for group in groups if group.to_do], on_cluster=on_cluster):
         console.print(line)
 
 
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
     columns = ["device", "cells", "unsupported", "done", "to do", "device-hours"]
-    columns += [*["cost"] * priced, "estimated from"]
+    columns += ["cost"] if priced else []
     rows = []
     for group in groups:
         counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
-        cost = [_cost(group)] * priced
-        rows.append([group.device, *map(str, counts), _hours(group), *cost, _basis(group)])
+        row = [group.device, *map(str, counts), _hours(group)]
+        row += [_cost(group)] if priced else []
+        rows.append([*row, _basis(group)])
+    columns.append("estimated from")
     return table(f"Runs of {study}", columns, rows, left=("device",), wrapped=("estimated from",))
 
 
@@ -121,72 +152,24 @@ def _basis(group: Runs) -> str:
     return ", ".join(f"{word} ({n})" if len(found) > 1 else word for word, n in found.items())
 
 
-def _jobs_table(jobs: Iterable[Jobs]) -> Table:
-    """A row for each kind of job; empty columns are left out."""
-    rows = []
-    for job in jobs:
-        resources = dict(job.resources)
-        memory_mb, minutes = resources.get("mem_mb"), resources.get("runtime")
-        requests = (
-            str(value) if name == "slurm_extra" else f"{name}={value}"
-            for name, value in job.resources
-            if name not in (*IN_COLUMNS, *HIDDEN) and value != ""
-        )
-        rows.append(
-            {
-                "rule": job.rule,
-                "where": job.place,
-                "jobs": str(job.count),
-                "cores": str(_cores(job)),
-                "memory": _unless_text(memory_mb, lambda mb: f"{mb / 1024:.0f} GiB"),
-                "time limit": _unless_text(minutes, lambda n: duration(n * 60)),
-                "requests": ", ".join(requests),
-            }
-        )
-    shown = [name for name in rows[0] if any(row[name] for row in rows)]
-    filled = ([row[name] for name in shown] for row in rows)
-    return table("Jobs", shown, filled, left=("rule", "where"), wrapped=("requests",))
-
-
-def _unless_text(value: int | str | None, words: Callable[[int], str]) -> str:
-    """The `words` for a number; any other value, such as Snakemake's `<TBD>`, unchanged."""
-    return words(value) if isinstance(value, int) else str(value or "")
-
-
-def _cores(job: Job | Jobs) -> int:
-    return int(dict(job.resources).get("cpus_per_task", job.threads))
-
-
-def _places(forecast: Forecast, jobs: Iterable[Jobs]) -> Iterator[str]:
-    """On a cluster, how many jobs go where, and which rules the profile does not place."""
-    if not forecast.on_cluster:
-        return
-    places: Counter[str] = Counter()
-    for job in jobs:
-        places["here" if job.place == HERE else f"to {job.place}"] += job.count
-    yield f"Jobs: {', '.join(f'{number} {place}' for place, number in places.most_common())}."
-    for job in forecast.unplaced:
-        yield (
-            f"{job.rule} is not among the profile's set-resources: its jobs go to {job.place}, "
-            f"with {counted(_cores(job), 'core')}."
-        )
-
-
-def _training(forecast: Forecast) -> Iterator[str]:
-    """Time and cost of all training jobs, and the bases of the estimates."""
-    groups = [group for group in forecast.runs if group.to_do]
-    unknown = sum(group.unknown for group in groups)
+def _totals(groups: Sequence[Runs], *, on_cluster: bool) -> Iterator[str]:
+    """Time and cost of all training jobs to do, and the bases of the estimates."""
     if not groups:
-        yield "There are no training jobs to run."
+        yield "There are no runs to do."
         return
+    unknown = sum(group.unknown for group in groups)
     if unknown == sum(group.to_do for group in groups):
         yield "The duration is not known: there are no earlier runs and no published rates."
         return
     hours = sum(group.device_hours for group in groups)
-    per_device = " on each device" if forecast.on_cluster else ""
+    by_device: dict[str, float] = {}
+    for group in groups:
+        by_device[group.device] = by_device.get(group.device, 0.0) + group.job_s
+    wall_s = max(by_device.values()) if on_cluster else sum(by_device.values())
+    per_device = " on each device" if on_cluster else ""
     more = f", and {counted(unknown, 'run')} of unknown length" if unknown else ""
     yield (
-        f"Training: {hours:.1f} device-hours, about {duration(forecast.wall_s)} with one job at a "
+        f"Training: {hours:.1f} device-hours, about {duration(wall_s)} with one job at a "
         f"time{per_device}{more}."
     )
     yield _total_cost(groups)

@@ -1,0 +1,126 @@
+"""The runs to do, their time and their cost."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from feedrate.cli import plan as plans
+from feedrate.cli.plan import Runs, count_runs, duration, show
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
+from feedrate.core import paths
+from feedrate.core.files import digest_value
+from feedrate.flow.view import PlanView
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDY = "bridgetower-dataloading"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def view(monkeypatch):
+    """Every run takes 36 s by its earlier runs; on gaudi2, repeat 3 is not known."""
+
+    class Known:
+        def __init__(self, project):
+            pass
+
+        def of(self, spec):
+            return None if (spec.device, spec.repeat) == ("gaudi2", 3) else (36.0, "cell")
+
+    monkeypatch.setattr(plans, "Estimator", Known)
+    chosen = {"studies": [STUDY], "devices": ["gaudi2", "h100"]}
+    values = read_yaml(ROOT / "config/config.yaml") | chosen
+    return PlanView(load_project(ROOT, values), ROOT)
+
+
+def write_outcome(view, spec, **changes):
+    """The outcome of a run with its current settings and code."""
+    path = Path(paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)) / "outcome.json"
+    path.parent.mkdir(parents=True)
+    source = view.training(spec.study, spec.device, spec.cell, str(spec.repeat))["source"]
+    outcome = {
+        "status": "ok",
+        "attempt": 1,
+        "spec_digest": digest_value(msgspec.to_builtins(spec)),
+        "source_digest": source,
+        "data_digest": "",
+    }
+    path.write_text(json.dumps(outcome | changes))
+
+
+def test_only_runs_without_an_outcome_that_serves_are_to_do(view):
+    runs = [spec for spec in view.plan.runs.values() if spec.device == "h100"]
+    write_outcome(view, runs[0])
+    write_outcome(view, runs[1], source_digest="other code")
+    write_outcome(view, runs[2], status="failed")
+    view = PlanView(view.project, ROOT)
+    gaudi2, h100 = count_runs(view)
+    assert (h100.study, h100.device, h100.devices_per_job) == (STUDY, "h100", 8)
+    assert (h100.cells, h100.unsupported_cells) == (9, 7)
+    assert (h100.done, h100.to_do) == (1, 26)
+    assert h100.job_s == 26 * 36
+    assert h100.device_hours == pytest.approx(26 * 36 * 8 / 3600)
+    assert (gaudi2.cells, gaudi2.done, gaudi2.to_do, gaudi2.unknown) == (14, 0, 42, 14)
+    assert gaudi2.job_s == 28 * 36
+
+
+def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(view, capsys):
+    groups = count_runs(view)
+    show(groups, on_cluster=True)
+    text = capsys.readouterr().out
+    assert "2.2 + 14 unknown" in text
+    assert "earlier runs (28), nothing (14)" in text
+    assert "Training: 4.4 device-hours, about 17 min with one job at a time on each device" in text
+    assert "and 14 runs of unknown length" in text
+    assert "Cost: not known" in text
+    show(groups, on_cluster=False)
+    assert "about 33 min with one job at a time, and 14 runs" in capsys.readouterr().out
+
+
+def test_a_cost_is_shown_with_what_has_no_price(view, capsys):
+    groups = count_runs(view)
+    assert groups[1].cost_usd is None
+    groups[1].price_usd_per_hour = 20.0
+    show(groups, on_cluster=True)
+    text = capsys.readouterr().out
+    assert "5.40 USD" in text
+    assert "without gaudi2." in text
+    assert "no price" in text
+
+
+def test_what_is_not_known_is_called_so(capsys):
+    show([Runs(STUDY, "cpu", 1, None, cells=1, to_do=1, bases=Counter({None: 1}))], on_cluster=True)
+    text = capsys.readouterr().out
+    assert "unknown" in text
+    assert "The duration is not known" in text
+
+
+def test_each_basis_is_explained(capsys):
+    bases = Counter(published=3, lowest=3, scaled=3, study=3)
+    show([Runs(STUDY, "h100", 8, None, to_do=12, job_s=9.0, bases=bases)], on_cluster=True)
+    text = capsys.readouterr().out
+    for word in ("similar runs", "lowest rate", "scaled rates"):
+        assert f"Estimated from {word}: " in text
+    assert "2 min for a job's start" in text
+
+
+def test_nothing_to_do_is_said(capsys):
+    show([Runs(STUDY, "cpu", 1, None, cells=1, done=1)], on_cluster=False)
+    assert "There are no runs to do." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (99, "99 s"), (120, "2 min"), (7200, "2 h"), (12_000, "3 h 20 min")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
