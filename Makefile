@@ -42,7 +42,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest certify fits check-claims compare test check bench ledger lock \
+.PHONY: help setup run plan doctor tune selftest certify fits check-claims compare test check bench lock \
 	format clean
 
 help: ## List these targets
@@ -92,9 +92,6 @@ check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 
 bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json
 	@$(BIN)/python -m benchmarks $(ARGS)
-
-ledger: $(DEV_READY) ## Predict changes of settings, make them, and show the errors (17 minutes)
-	@$(BIN)/python -m benchmarks.ledger $(ARGS)
 
 format: $(DEV_READY) ## Format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/snakefmt Snakefile workflow/rules

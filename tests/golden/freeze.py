@@ -38,7 +38,7 @@ ROOT = GOLDEN.parents[1]
 DIGESTS = GOLDEN / "specs/digests.json"
 DEFAULTS = GOLDEN / "specs/defaults.json"
 EXAMPLES = GOLDEN / "specs/examples.json"
-REMOVED_KEYS = ("protocol.virtual", "protocol.save_checkpoints")
+REMOVED_KEYS = ("protocol.save_checkpoints",)
 """Keys of a spec that are compared with no value. A key with its default (in defaults.json) is left
 out too, so that a setting which is removed or added changes no digest where nobody used it."""
 EXAMPLE_RUNS = (

@@ -18,7 +18,6 @@ from feedrate.core.paths import TRACE_NAME
 PROTOCOL = {"steps": 3, "warmup_steps": 1, "repeats": 1}
 CEILINGS = {
     "tables/ceilings.html",
-    "tables/would_help.html",
     "figures/stages.svg",
     "tables/stages.html",
 }
@@ -91,10 +90,7 @@ STUDIES = {
             "decode=cache~scaled=false~workers=0": "ok",
             "decode=device~scaled=false~workers=0": "unsupported",
         },
-        pages=(
-            *("figures/answer.svg", "tables/ceilings.html", "tables/speedup.html"),
-            "tables/would_help.html",
-        ),
+        pages=("figures/answer.svg", "tables/ceilings.html", "tables/speedup.html"),
     ),
     "loader-claims": Cut(
         kept={"loader": ("torch", "torch-threads", "spdl", "webdataset"), "workers": (1,)},

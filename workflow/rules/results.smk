@@ -97,26 +97,6 @@ rule predict_rates:
         "--out {output:q} 2> >(tee {log:q} >&2)"
 
 
-rule predict_changes:
-    """Predict changes of settings that have not run, and compare earlier predictions with results."""
-    input:
-        lambda wc: VIEW.parsed(wc.study),
-    output:
-        paths.WOULD_HELP,
-    log:
-        f"{paths.LOGS}/predict_changes/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
-    conda:
-        "../../envs/report.yaml"
-    params:
-        predict=VIEW.code_of("predict-changes"),
-        records=lambda wc: VIEW.record_list(wc.study),
-        ledger=paths.LEDGER,
-    shell:
-        "python -m feedrate predict-changes --records-list {params.records:q} "
-        "--ledger {params.ledger:q} --out {output:q} 2> >(tee {log:q} >&2)"
-
-
 rule merge_results:
     """Merge the results of all studies, and describe the files for other programs."""
     input:

@@ -20,16 +20,8 @@ from feedrate.results.files import read_csv
 from feedrate.results.record import read_record
 
 
-def with_gains(root):
-    """The campaign with what would help, a page of it, and predicted rates."""
-    file = root / f"config/studies/{STUDY}.yaml"
-    study = yaml.safe_load(file.read_text())
-    page = {"name": "would_help", "kind": "would_help", "title": "What would help"}
-    study["tables"].append(page | {"caption": "table_would_help"})
-    file.write_text(yaml.safe_dump(study, sort_keys=False))
-    gains = [["cpu", "workers=0~decode=host", [f"halving decode gains 20% in {root.name}"]]]
-    content = {"fault": "", "gains": gains, "outcomes": []}
-    (root / f"results/{STUDY}/would_help.json").write_text(json.dumps(content))
+def with_predicted(root):
+    """The campaign with predicted rates."""
     predicted = [{"cell": "workers=0~decode=host", "device": "cpu", "why": root.name}]
     (root / f"results/{STUDY}/predicted.json").write_text(json.dumps(predicted))
 
@@ -49,7 +41,7 @@ def sites(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for root in (north, south):
             patch.chdir(root)
-            with_gains(root)
+            with_predicted(root)
             assert entry.main(["archive", "--out", f"../{root.name}.zip"]) == 0
     return folder
 
@@ -87,13 +79,6 @@ def test_pages_show_both_and_what_differs(together):
     assert "0x2c" in sites
     assert "2.13.0+cpu" in sites
     assert "cores granted" not in sites
-
-
-def test_what_would_help_is_that_of_both_with_their_devices_of_now(together):
-    found = json.loads((together / f"results/{STUDY}/would_help.json").read_text())
-    assert [device for device, *_ in found["gains"]] == ["cpu", "cpu-south"]
-    table = (together / f"results/{STUDY}/tables/would_help.html").read_text()
-    assert all(f"in {site}" in table for site in ("north", "south"))
 
 
 def test_predicted_rates_are_those_of_both_with_their_devices_of_now(together):

@@ -104,30 +104,26 @@ PREPARED = {"decode", "resize", "collate"}
 
 
 @pytest.mark.parametrize(
-    ("library", "form", "told", "by_workers"),
+    ("library", "form", "told"),
     [
-        ("webdataset", "same", {"read", *PREPARED}, True),
-        ("webdataset", "best", {"read", *PREPARED}, True),
-        ("litdata", "same", {"read", *PREPARED}, True),
-        ("litdata", "best", {"read", *PREPARED}, True),
-        ("dali", "same", {"open", "read", *PREPARED}, False),
-        ("spdl", "same", {"open", "read", *PREPARED}, False),
-        ("ffcv", "same", {"read", "decode", "resize"}, False),
-        ("ffcv", "best", {"decode"}, False),
+        ("webdataset", "same", {"read", *PREPARED}),
+        ("webdataset", "best", {"read", *PREPARED}),
+        ("litdata", "same", {"read", *PREPARED}),
+        ("litdata", "best", {"read", *PREPARED}),
+        ("dali", "same", {"open", "read", *PREPARED}),
+        ("spdl", "same", {"open", "read", *PREPARED}),
+        ("ffcv", "same", {"read", "decode", "resize"}),
+        ("ffcv", "best", {"decode"}),
     ],
 )
-def test_a_library_tells_its_stages_and_which_worker_spent_the_time(
-    library, form, told, by_workers, pairs, monkeypatch, opened
-):
+def test_a_library_tells_its_stages(library, form, told, pairs, monkeypatch, opened):
     path = opened(library, form)
     monkeypatch.setattr(stages, "_here", None)
     pairs.recorder = stages.Recorder(2)
     pairs.recorder.attach(0)
     with pairs.recorder.recording():
         list(path._complete(pairs, [[0, 1, 2, 3], [4, 5, 6, 7]]))
-    spans = pairs.recorder.spans(2, 4)
-    assert set(spans) == {*told, "tokenise", "hand_over"}
-    assert set(spans["decode"]["workers"]) <= ({"1", "2"} if by_workers else {"0"})
+    assert set(pairs.recorder.spans(2, 4)) == {*told, "tokenise", "hand_over"}
 
 
 def test_dali_tells_no_stage_but_reading(pairs, monkeypatch, opened):
@@ -295,7 +291,7 @@ def test_hand_over_is_from_a_complete_batch_to_the_one_who_asks(workers, pairs, 
         assert "hand_over" not in told, "the process made it itself"
         return
     assert told["hand_over"]["count"] == 2
-    assert 0.02 <= told["hand_over"]["max_s"] < 1
+    assert 0.02 <= told["hand_over"]["p95_s"] < 1
 
 
 def fake(monkeypatch, batches, *, workers=2, **options):

@@ -304,36 +304,6 @@ def fit_rows(study, levels):
     ]
 
 
-WOULD_HELP = {
-    "fault": "",
-    "gains": [["cpu", "workers=0~decode=host", [f"halving decode gains 31% (27% to 35%) {EVIL}"]]],
-    "outcomes": [
-        {
-            "made_at": f"2026-11-{day}T09:00:00+00:00",
-            "rule": "parts",
-            "study": STUDY,
-            "device": "cpu",
-            "cell": "workers=0~decode=host",
-            "machine": f"A processor, node7 {EVIL}",
-            "setting": "loader.workers",
-            "level": level,
-            "target": "0123",
-            "before": 11.2,
-            "predicted": [15.0, 14.0, 16.0],
-            "runs": ["fedc"],
-            "measured": measured,
-            "late": late,
-        }
-        for day, level, measured, late in (
-            (21, 1, 14.1, False),
-            (21, 2, 14.3, False),
-            (21, 16, 12.6, True),
-            (22, 4, None, False),
-        )
-    ],
-}
-
-
 def prediction(cell):
     """The entry of predicted.json for (study, device, cell): none for a CPU."""
     _, device, name = cell

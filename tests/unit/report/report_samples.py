@@ -8,7 +8,6 @@ from report_rows import (
     DATA_REPORT,
     EVIL,
     STUDY,
-    WOULD_HELP,
     cell_row,
     fit_rows,
     prediction,
@@ -238,8 +237,6 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
         write_csv(files[-1], columns.with_factors(kinds, factors), rows)
     files.append(root / "results/predicted.json")
     write_json(files[-1], [prediction(cell) for cell in by_cell])
-    files.append(root / "results/would_help.json")
-    write_json(files[-1], WOULD_HELP)
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
     return files

@@ -32,7 +32,6 @@ JOBS = {
     "collect-quality": "results.collect:collect_quality",
     "judge-claims": "results.claims:judge_claims",
     "fit-loader-model": "results.loader_model:fit_loader_model",
-    "predict-changes": "results.ledger:predict_changes",
     "merge-results": "results.merge:merge_results",
     "confirm-results": "results.files:confirm_results",
     "tune-device": "cli.tune:tune_device",

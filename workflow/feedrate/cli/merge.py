@@ -30,7 +30,6 @@ from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page, text
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
-from feedrate.results.ledger import NO_GAINS, WouldHelp
 from feedrate.results.record import Record, read_document, write_record
 
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
@@ -88,9 +87,8 @@ def merge(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for site in sites:
                 copy_runs(site, folder)
-            for kept in (gains_of, predicted_of):
-                for file, content in kept(sites).items():
-                    write_json(folder / file, msgspec.to_builtins(content))
+            for file, content in predicted_of(sites).items():
+                write_json(folder / file, content)
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
@@ -252,23 +250,6 @@ def documents(sites: Sequence[Site], path: str, kind: type[T]) -> Iterator[tuple
         for name in (path.format(study=study) for study in site.project.studies):
             if (site.folder / name).is_file():
                 yield site, name, read_document(site.folder / name, kind)
-
-
-def gains_of(sites: Sequence[Site]) -> dict[str, WouldHelp]:
-    """What would help at all sites by its file, with the devices' names of now. The ledgers behind
-    it cannot be merged: the hash of a line covers the line before."""
-    found: dict[str, WouldHelp] = {}
-    for site, name, own in documents(sites, paths.WOULD_HELP, WouldHelp):
-        whole, names = found.get(name, NO_GAINS), site.names
-        gains = [(names.get(of, of), cell, told) for of, cell, told in own.gains]
-        outcomes = [replace(o, device=names.get(o.device, o.device)) for o in own.outcomes]
-        faults = filter(None, (whole.fault, own.fault and f"{site.name}: {own.fault}"))
-        found[name] = WouldHelp(
-            fault=" ".join(faults),
-            gains=[*whole.gains, *gains],
-            outcomes=[*whole.outcomes, *outcomes],
-        )
-    return found
 
 
 def predicted_of(sites: Sequence[Site]) -> dict[str, list[dict[str, Any]]]:

@@ -27,7 +27,7 @@ from feedrate.results.record import Record, read_record
 
 DERIVED = (
     *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
-    *("*/tables/*.html", "*/figures/*.svg", "*/would_help.json", "overview.html", "sources.html"),
+    *("*/tables/*.html", "*/figures/*.svg", "overview.html", "sources.html"),
 )
 """The files in the folder of results that are made again."""
 CAPTIONS = Path("report/captions")
@@ -179,11 +179,6 @@ def make_results(view: PlanView, *, parse: bool = True) -> None:
         judged, fitted = repr(view.claims(study)["settings"]), repr(view.fit(study)["settings"])
         _run("judge-claims", "--results", runs, "--settings", judged, "--out", claims)
         _run("fit-loader-model", "--cells", cells, "--settings", fitted, "--out", fit)
-        would_help = paths.WOULD_HELP.format(study=study)
-        wanted = any(would_help in inputs for _, inputs in _pages(view))
-        if wanted and Path(paths.LEDGER).is_file():
-            given = ("--records-list", view.record_list(study), "--ledger", paths.LEDGER)
-            _run("predict-changes", *given, "--out", would_help)
         kept = view.scores(study)
         if kept and all(Path(file).is_file() for file in kept):
             scores = paths.QUALITY_CSV.format(study=study)

@@ -11,11 +11,11 @@ from feedrate.cli.display import output
 from feedrate.core.errors import UsageError
 from feedrate.core.files import write_text
 from feedrate.core.paths import EVENTS_NAME
-from feedrate.jobs.events import Ceiling, Evaluation, RankEvents, Virtual, read_run_events
+from feedrate.jobs.events import Ceiling, Evaluation, RankEvents, read_run_events
 from feedrate.report.text import counted
 
 Slice = dict[str, Any]
-Block = Evaluation | Ceiling | Virtual
+Block = Evaluation | Ceiling
 STEPS, PARTS, BLOCKS, STAGES = range(1, 5)
 """Threads of a rank's process in the trace."""
 THREADS = {
@@ -101,7 +101,7 @@ def _slices(
             start_s += length_s
         yield PARTS, "compute", start_s, max(0.0, step.t_s - start_s), {}
         end_s = step.t_s
-    blocks: list[Block] = [*events.evaluations, *events.ceilings, *events.virtuals]
+    blocks: list[Block] = [*events.evaluations, *events.ceilings]
     for block in sorted(blocks, key=lambda block: block.at_s or 0.0):
         name, length_s = _described(block)
         told: dict[str, Any] = {}
@@ -122,5 +122,4 @@ def _described(block: Block) -> tuple[str, float]:
     if isinstance(block, Evaluation):
         found = (value for name, value in block.metrics.items() if name.endswith("_runtime"))
         return f"evaluation: {block.split}", float(next(found, 0.0))
-    kind = block.kind if isinstance(block, Ceiling) else f"live, {block.stage} virtually faster"
-    return f"block {block.round}: {kind}", block.wall_s
+    return f"block {block.round}: {block.kind}", block.wall_s

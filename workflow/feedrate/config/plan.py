@@ -269,10 +269,8 @@ def _faults(spec: RunSpec) -> Iterator[str]:
     if (optimizer := spec.settings.train.optimizer) not in OPTIMIZERS:
         yield f"train.optimizer: {not_one_of(optimizer, OPTIMIZERS, 'optimizers')}"
     protocol = spec.protocol
-    if not protocol.ceiling_s and (protocol.virtual or protocol.profile_steps):
-        yield "protocol.ceiling_s: virtual and profile_steps need more than 0 s"
-    if library_of(spec.settings.loader) and protocol.virtual:
-        yield "protocol.virtual: delays reach only workers of loader.library: torch; leave it out"
+    if not protocol.ceiling_s and protocol.profile_steps:
+        yield "protocol.ceiling_s: profile_steps needs more than 0 s"
     if spec.task == "inference":
         yield from inference_faults(spec)
 

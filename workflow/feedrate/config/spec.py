@@ -77,9 +77,6 @@ class Protocol(Strict, kw_only=True):
             "Seconds after the timed steps for training, loader and model each; 0: none of them."
         ),
     ] = 2.0
-    virtual: Annotated[
-        list[Stage], about("Stages to make virtually faster after the timed steps (one device).")
-    ] = []
     profile_steps: Annotated[
         Count | UnsetType,
         about("Steps to trace with torch.profiler after all that is measured; absent: none."),

@@ -61,7 +61,6 @@ CODE = {
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
-    "predict-changes": Code(("results/ledger.py",)),
     "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/page.py",)),

@@ -18,7 +18,6 @@ import torch
 from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
-from feedrate.config.spec import Stage
 from feedrate.core.files import atomic_path
 from feedrate.core.paths import TRACE_NAME
 from feedrate.devices.base import Adapter
@@ -45,7 +44,6 @@ class Part(NamedTuple):
     warmup: int = 0  # steps before its first block
     whole: int = 1  # blocks have a multiple of this number of steps: batches come in bursts
     lead: Callable[[], int] = int  # steps of a block before its clock starts, asked as it begins
-    faster: tuple[Stage, float] | None = None  # what is virtually faster, and by which share
 
 
 def in_turn(kinds: list[str], number: int) -> list[str]:

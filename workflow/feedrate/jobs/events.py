@@ -183,17 +183,6 @@ class Stages(Event, frozen=True, kw_only=True, tag="stages"):
     forward_memory_gib: float | None = None
 
 
-class Virtual(Event, frozen=True, kw_only=True, tag="virtual"):
-    """A `live` block, `stage` faster by `share`: samples / (wall_s - delayed_s) is predicted."""
-
-    stage: str
-    share: float
-    round: int
-    samples: int
-    wall_s: float
-    delayed_s: float
-
-
 class Note(Event, frozen=True, kw_only=True, tag="note"):
     """A remark that invalidates no result: a ceiling that failed, or what a `trace` has."""
 
@@ -281,7 +270,6 @@ class RankEvents(msgspec.Struct, kw_only=True):
     trainer: Trainer | None = None
     ceilings: list[Ceiling] = []
     stages: Stages | None = None
-    virtuals: list[Virtual] = []
     notes: list[Note] = []
     evaluations: list[Evaluation] = []
     scores: Scores | None = None
@@ -291,7 +279,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
     def add(self, event: Event) -> None:
         """Add one event under its kind."""
         name = event.event_name
-        if isinstance(event, Step | Ceiling | Virtual | Note | Evaluation | Machine):
+        if isinstance(event, Step | Ceiling | Note | Evaluation | Machine):
             getattr(self, f"{name}s").append(event)
         else:
             setattr(self, name, event)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from functools import partial
-from itertools import count, product
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -35,8 +35,6 @@ BLOCKS = 12
 STAGED = 100
 """Samples in the block that times stages, if the window has so many: one in `stages.EVERY` is
 recorded, which is enough for percentiles (`results.parts.FEWEST`)."""
-SHARES = (0.5, 1.0)
-"""By which a stage is made virtually faster."""
 APART = ("loader", "model")
 """Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
 
@@ -48,7 +46,7 @@ class CutOffError(Exception):
 def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
-    """Write `ceiling`, `virtual` and `stages` events, on all ranks at the same time, or a `note`
+    """Write `ceiling` and `stages` events, on all ranks at the same time, or a `note`
     for a kind that fails. Raises CutOffError if other ranks would wait for this one: its process
     then ends, and its launcher stops them; all have written their results."""
     trainer.meter = None
@@ -95,15 +93,9 @@ class Session:
         for kind, make in makers.items():
             self._start(kind, make)
         walls_s: dict[str, list[float]] = {kind: [] for kind in makers}
-        # The delays of one rank would reach the others through the exchange of gradients.
-        stages = self._spec.protocol.virtual if self._ranks == 1 and "live" in self._steps else []
-        faster = {f"{one[0]} {one[1]}": one for one in product(stages, SHARES)}
-        for kind, asked in faster.items():
-            self._start(kind, partial(self._virtual, asked))
         for number in count():
-            for kind in in_turn([*walls_s, *faster], number):
-                wall_s = self._attempt(kind, partial(self._block, kind, number))
-                if wall_s and kind in walls_s:
+            for kind in in_turn([*walls_s], number):
+                if wall_s := self._attempt(kind, partial(self._block, kind, number)):
                     walls_s[kind].append(wall_s)
             known = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
             if not self._largest(needs_more(known, self._spec.protocol.ceiling_s)):
@@ -160,14 +152,12 @@ class Session:
         return float(self._trainer.accelerator.gather(mine).max())
 
     def _repeat(self, part: Part, steps: int) -> float:
-        """Seconds of so many steps, with the device's work and the delays that are owed."""
+        """Seconds of so many steps, with the device's work."""
         self._adapter.synchronize()  # earlier work ends before the clock starts
-        self._here.settle()
         start_s = perf_counter()
         for _ in range(steps):
             part.step()
         self._adapter.synchronize()  # the device may be steps behind; its work counts too
-        self._here.settle()
         return perf_counter() - start_s
 
     def _block(self, kind: str, number: int) -> float:
@@ -175,17 +165,18 @@ class Session:
         part, steps = self._parts[kind], self._steps[kind]
         with part.context():
             self._repeat(part, self._lead(kind))
-            used_s, had_s = cpu_time_s(), self._here.had_s
+            before_s = cpu_time_s()
             wall_s = self._repeat(part, steps)
-            used_s, delayed_s = cpu_time_s() - used_s, self._here.had_s - had_s
-        samples = steps * self._step_samples
-        told: dict[str, Any] = {"round": number, "samples": samples, "wall_s": wall_s}
-        if part.faster:
-            stage, share = part.faster
-            told |= {"stage": stage, "share": share, "delayed_s": delayed_s}
-            self._log.write(events.Virtual(rank=self._log.rank, **told))
-        else:
-            self._log.write(events.Ceiling(rank=self._log.rank, kind=kind, cpu_s=used_s, **told))
+            cpu_s = cpu_time_s() - before_s
+        block = events.Ceiling(
+            rank=self._log.rank,
+            kind=kind,
+            round=number,
+            samples=steps * self._step_samples,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+        )
+        self._log.write(block)
         return wall_s
 
     def _stages(self) -> float:
@@ -271,14 +262,6 @@ class Session:
 
         return Part(step, warmup=1)
 
-    def _virtual(self, faster: tuple[Stage, float]) -> Part:
-        """Training while a stage is virtually faster; what was queued before does not count."""
-        loader = self._spec.settings.loader
-        lead = 1 + loader.workers * loader.prefetch_factor // self._train.gradient_accumulation
-        context = partial(self._timed, *faster)
-        live = self._parts["live"]._replace(context=context, warmup=0, faster=faster)
-        return live._replace(lead=lambda: lead)
-
     @contextmanager
     def _staged(self) -> Iterator[None]:
         """The stages inside a micro-step are measured separately."""
@@ -296,10 +279,10 @@ class Session:
             yield
 
     @contextmanager
-    def _timed(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
-        """Live training whose stages are timed, and virtually faster as asked."""
+    def _timed(self) -> Iterator[None]:
+        """Live training whose stages are timed."""
         live = self._parts["live"]
-        with self._staged(), live.context(), self._recorder.recording(stage, share):
+        with self._staged(), live.context(), self._recorder.recording():
             yield
 
     def _stage(
@@ -318,7 +301,6 @@ class Session:
         """The next batch, on the device. It is handed over once it is complete and asked for."""
         asked_s = perf_counter()
         batch = next(pipeline)
-        self._here.wake()
         complete_s = batch.pop(STAMP, None)
         if complete_s is not None and self._here.switch[0]:
             self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))

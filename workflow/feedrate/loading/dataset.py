@@ -77,7 +77,6 @@ class PairDataset(Dataset[Sample]):
     def __getitem__(self, number: int) -> Sample:
         """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
         attention_mask (max_tokens,); colour (3,) if the device changes colours."""
-        stages.begin_batch()
         sample = {"pixel_values": self._pixels(number).expand(self.shape)}
         return sample | {name: values[0] for name, values in self.rest_of([number]).items()}
 
@@ -96,7 +95,6 @@ class PairDataset(Dataset[Sample]):
 
     def batch(self, numbers: list[int]) -> dict[str, Any]:
         """The samples of these numbers as one batch, in a slot if one is free."""
-        stages.begin_batch()
         slots, rows = self.slots or {}, len(numbers)
         batch: dict[str, Any] = {
             name: slots[name].take(rows)

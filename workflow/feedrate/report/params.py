@@ -47,7 +47,6 @@ FILES = {
     "claims": paths.CLAIMS_CSV,
     "fit": paths.FIT_CSV,
     "predicted": paths.PREDICTED,
-    "would_help": paths.WOULD_HELP,
     "scores": paths.QUALITY_CSV,
     "data": paths.DATA_REPORT,
 }
