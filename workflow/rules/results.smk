@@ -1,4 +1,4 @@
-"""Results: logs become records; records become results, claims, fits and predictions."""
+"""Results: logs become records; records become results, claims and fits."""
 
 
 rule parse_logs:
@@ -76,25 +76,6 @@ rule fit_loader_model:
     shell:
         "python -m feedrate fit-loader-model --cells {input:q} "
         "--settings {params.fit[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
-
-
-rule predict_rates:
-    """Predict the rate of each cell from FLOPs, bytes and the peaks of its device."""
-    input:
-        data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
-        weights=lambda wc: VIEW.inputs.checkpoints_of_study(wc.study),
-    output:
-        paths.PREDICTED,
-    log:
-        f"{paths.LOGS}/predict_rates/{{study}}.log",
-    conda:
-        "../../envs/cpu.yaml"
-    params:
-        predict=lambda wc: VIEW.predicting(wc.study),
-        settings=lambda wc: VIEW.predict_settings(wc.study),
-    shell:
-        "python -m feedrate predict-rates --settings {params.settings:q} --data {input.data:q} "
-        "--out {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule merge_results:

@@ -9,13 +9,6 @@ rule tune:
         paths.PREDICTIONS,
 
 
-# Runs only when named, or where a study has a table of predictions: it needs none of its devices.
-rule predict:
-    """Predict the rate of each cell of the selected studies on the selected devices."""
-    input:
-        expand(paths.PREDICTED, study=STUDIES),
-
-
 rule predict_published:
     """Predict throughput where nobody published a number, from the published rates."""
     output:

@@ -20,12 +20,6 @@ from feedrate.results.files import read_csv
 from feedrate.results.record import read_record
 
 
-def with_predicted(root):
-    """The campaign with predicted rates."""
-    predicted = [{"cell": "workers=0~decode=host", "device": "cpu", "why": root.name}]
-    (root / f"results/{STUDY}/predicted.json").write_text(json.dumps(predicted))
-
-
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
     """Two archives of one campaign at two sites: another torch and firmware, a day later."""
@@ -41,7 +35,6 @@ def sites(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for root in (north, south):
             patch.chdir(root)
-            with_predicted(root)
             assert entry.main(["archive", "--out", f"../{root.name}.zip"]) == 0
     return folder
 
@@ -79,14 +72,6 @@ def test_pages_show_both_and_what_differs(together):
     assert "0x2c" in sites
     assert "2.13.0+cpu" in sites
     assert "cores granted" not in sites
-
-
-def test_predicted_rates_are_those_of_both_with_their_devices_of_now(together):
-    found = json.loads((together / f"results/{STUDY}/predicted.json").read_text())
-    assert [(one["device"], one["why"]) for one in found] == [
-        ("cpu", "north"),
-        ("cpu-south", "south"),
-    ]
 
 
 def test_versions_and_protocols_are_shown_even_if_they_agree(together):

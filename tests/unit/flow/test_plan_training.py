@@ -212,37 +212,6 @@ def test_more_time_is_another_try_only_for_what_its_limit_stopped(root):
     assert params(load(root), spec) == done | {"attempt": 2}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "again"),
-    [
-        ("memory_gb_per_s: 3350", "memory_gb_per_s: 3351", True),
-        ("achievable_tflops: 790", "achievable_tflops: 791", True),
-        ("label: H100\n", "label: An H100\n", False),
-    ],
-)
-def test_rates_are_predicted_again_for_what_they_follow_from(root, old, new, again):
-    """And nothing is trained again."""
-    study, cell = "bridgetower-speedups", "recipe=sdpa~batch=48"
-
-    def params():
-        view = PlanView(load(root, studies=[study], devices=["h100"]), Path())
-        return view.predicting(study), view.training(study, "h100", cell, "1")
-
-    (predicted, trained) = params()
-    edit(root, "devices.yaml", old, new)
-    found, same = params()
-    assert (found != predicted) is again
-    assert same == trained
-
-
-def test_every_training_cell_is_predicted_once(root):
-    study = "bridgetower-speedups"
-    project = load(root, studies=[study], devices=["cpu", "h100", "h100-x1"])
-    specs = PlanView(project, Path()).predicting(study)["settings"]["specs"]
-    cells = {(s.device, s.cell) for s in make_plan(project).runs.values()}
-    assert sorted((s["device"], s["cell"]) for s in specs) == sorted(cells)
-
-
 LIBRARIES = "loader-claims"
 """A study whose cells load with several libraries."""
 

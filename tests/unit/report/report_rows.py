@@ -302,14 +302,3 @@ def fit_rows(study, levels):
         }
         for origin, device, workers, value, predicted in ours + theirs
     ]
-
-
-def prediction(cell):
-    """The entry of predicted.json for (study, device, cell): none for a CPU."""
-    _, device, name = cell
-    if device == "cpu":
-        return {"device": device, "cell": name, "why": "no peak is registered"}
-    times = {"multiply_s": 0.1, "move_s": 0.05, "launch_s": 0.01}
-    parts = {"text encoder": 1e11, "image encoder": 3e11}
-    times["work"] = {"model": "bridgetower-large, 128 tokens", "forward": parts, "flops": 1.2e12}
-    return {"device": device, "cell": name, "samples_per_s": 500.0, **times}

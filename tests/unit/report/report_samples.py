@@ -10,7 +10,6 @@ from report_rows import (
     STUDY,
     cell_row,
     fit_rows,
-    prediction,
     run_row,
     score_rows,
     status_of,
@@ -235,8 +234,6 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     ):
         files.append(root / paths.of_all_studies(path))
         write_csv(files[-1], columns.with_factors(kinds, factors), rows)
-    files.append(root / "results/predicted.json")
-    write_json(files[-1], [prediction(cell) for cell in by_cell])
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
     return files

@@ -40,7 +40,6 @@ SOMETIMES = [
     ("table_latency", "MFU"),
     ("table_published", "interval"),
     ("table_published", "noisy"),
-    ("table_roofline", "no prediction"),
     ("table_training", "loss at the end"),
     ("table_training", "MFU is"),
     ("table_training", "time of an epoch"),

@@ -84,7 +84,7 @@ def test_a_table_scrolls_in_a_box_of_its_own_and_names_its_rows():
     assert '<th colspan="2" scope="rowgroup">g</th>' in made
 
 
-@pytest.mark.parametrize("kind", ["cells", "training", "latency", "equal", "window", "roofline"])
+@pytest.mark.parametrize("kind", ["cells", "training", "latency", "equal", "window"])
 def test_a_noisy_cell_is_marked_and_a_note_says_what_that_means(project, inputs, kind, monkeypatch):
     page = re.sub(r"</?a\b[^>]*>", "", table(project, inputs, kind))
     assert '<th scope="row">16, host<small>noisy</small></th>' in page

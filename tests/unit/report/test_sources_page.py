@@ -107,9 +107,7 @@ def test_the_remark_names_a_needed_device_without_results(found):
     assert status(one, found)[1] == "no complete result here for h100"
 
 
-@pytest.mark.parametrize(
-    "command", ["make plan STUDY=post", "make check-claims", "make run STUDY=post ARGS=predict"]
-)
+@pytest.mark.parametrize("command", ["make plan STUDY=post", "make check-claims"])
 def test_a_command_that_runs_nothing_is_not_measured(command):
     one = row(status="cpu", needs=[], command=command)
     assert status(one, {"study:post": [(["cpu"], "ok")]})[0] == "runs on any machine"

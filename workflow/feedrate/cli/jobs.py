@@ -24,7 +24,6 @@ JOBS = {
     "store-dataset": "jobs.store:store_dataset",
     "train": "jobs.supervisor:train",
     "score": "jobs.score:score_run",
-    "predict-rates": "jobs.roofline:predict_rates",
     "worker": "jobs.worker:run_rank",
     "node": "devices.launchers.srun:run_node",
     "parse-logs": "results.assemble:parse_logs",

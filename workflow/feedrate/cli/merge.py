@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,11 +26,11 @@ from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.values import load
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
-from feedrate.core.files import replaced_folder, write_json, write_text
+from feedrate.core.files import replaced_folder, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page, text
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
-from feedrate.results.record import Record, read_document, write_record
+from feedrate.results.record import Record, write_record
 
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 """Facts that are shown even where they agree."""
@@ -44,7 +44,6 @@ _COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
 """A commit; the group is its short form, because a table of several sites has no room for more."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 LISTED = 5
-T = TypeVar("T")
 
 
 class Site(NamedTuple):
@@ -87,8 +86,6 @@ def merge(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for site in sites:
                 copy_runs(site, folder)
-            for file, content in predicted_of(sites).items():
-                write_json(folder / file, content)
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
@@ -242,25 +239,6 @@ def copy_runs(site: Site, folder: Path) -> None:
         if not target.exists():  # that of the first site, as the pages
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
-
-
-def documents(sites: Sequence[Site], path: str, kind: type[T]) -> Iterator[tuple[Site, str, T]]:
-    """The sites that have a study's file `path`, its name, and its content."""
-    for site in sites:
-        for name in (path.format(study=study) for study in site.project.studies):
-            if (site.folder / name).is_file():
-                yield site, name, read_document(site.folder / name, kind)
-
-
-def predicted_of(sites: Sequence[Site]) -> dict[str, list[dict[str, Any]]]:
-    """The rates predicted at all sites by their file, with the devices' names of now: they need the
-    data, which are not here."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for site, name, own in documents(sites, paths.PREDICTED, list[dict[str, Any]]):
-        for one in own:
-            one["device"] = site.names.get(one["device"], one["device"])
-        found.setdefault(name, []).extend(own)
-    return found
 
 
 Fact = tuple[str, ...]

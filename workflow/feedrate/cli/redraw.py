@@ -1,5 +1,5 @@
 """Makes all results of run folders again, by the jobs of the workflow without Snakemake. They need
-no device, data or network: predicted.json, which needs the dataset, is taken as it is."""
+no device, data or network."""
 
 import contextlib
 import io

@@ -35,8 +35,6 @@ CHECKED: dict[str, Callable[[Path], Any]] = {
     QUALITY: read_quality,
 }
 """The readers of the documents of a run, by file name."""
-AS_THEY_ARE = {QUALITY: "scoring needs the weights", "predicted.json": "it needs the data"}
-"""Measured and computed files that cannot be made again here, and why."""
 NOT_COMPARED = ("made_from.parser", "made_from.device")
 """Keys of a record that say which version of the code made it."""
 Key = tuple[str, str]
@@ -76,9 +74,8 @@ def verify(options: argparse.Namespace) -> int:
             found.append(f"It cannot be made again: {_reason(error)}.")
         if options.keep and made.exists():
             shutil.copytree(made, options.keep)
-        for name, why in AS_THEY_ARE.items():
-            if kept := len(list((given / paths.RESULTS).rglob(name))):
-                _tell(f"taken as they are, because {why}: {kept} {name}")
+        if kept := len(list((given / paths.RESULTS).rglob(QUALITY))):
+            _tell(f"taken as they are, because scoring needs the weights: {kept} {QUALITY}")
     for line in found:
         _tell(line)
     failed = f"not verified: {counted(len(found), 'defect')}"

@@ -161,9 +161,9 @@ class Adapter(ABC):
         """Raise UnsupportedError for settings that this model of the kind cannot do."""
 
     @classmethod
-    def executed(cls, settings: Settings) -> tuple[str, str]:
-        """What the settings amount to, as `train.execution` and `train.optimizer` name it."""
-        return settings.train.execution, settings.train.optimizer
+    def optimizer(cls, settings: Settings) -> str:
+        """The optimizer that the settings amount to, as `train.optimizer` names it."""
+        return settings.train.optimizer
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003

@@ -49,7 +49,6 @@ CODE = {
     "tuned": Code(
         ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *SHARED, *PLUGINS), ("cli", *MEASURED)
     ),
-    "predict-rates": Code(("jobs/roofline.py", *PLUGINS), MEASURED),
     "fetched": Code(("data/fetch.py",), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),

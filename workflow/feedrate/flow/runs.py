@@ -99,11 +99,6 @@ class Inputs:
             return []
         return lambda wildcards: self._fetched(self._run(device, wildcards).settings.model)
 
-    def checkpoints_of_study(self, study: str) -> list[str]:
-        """The fetched checkpoints that a study's runs start from."""
-        specs = (spec for key, spec in self._runs.items() if key[0] == study)
-        return sorted({file for spec in specs for file in self._fetched(spec.settings.model)})
-
     def checkpoints_of_store(self, key: str) -> list[str]:
         """The fetched checkpoint whose tokenizer a store needs."""
         return self._fetched(self.store(key).model)

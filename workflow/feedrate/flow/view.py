@@ -4,7 +4,6 @@ A job's params are one dict: the settings that it uses and the digest of its cod
 again when, and only when, one of these or an input has changed.
 """
 
-import json
 import os
 import re
 from pathlib import Path
@@ -228,22 +227,6 @@ class PlanView:
         """The entries of the device registry that a record needs."""
         facts = subset(results.DeviceFacts, self.project.devices[device])
         return self._params(facts, "parsed")
-
-    def predicting(self, study: str) -> Params:
-        """The training cells of a study, and what limits its devices."""
-        trained = (spec for spec in self.plan.of_study(study) if spec.task == "training")
-        specs = [spec for spec in trained if spec.repeat == 1]
-        roofs = {
-            name: {"peaks": entry.peaks, "memory_gb_per_s": entry.memory_gb_per_s}
-            for name, entry in self.devices()
-        }
-        settings = msgspec.to_builtins({"specs": specs, "devices": roofs})
-        weights = (self.inputs.weights(spec.settings.model) for spec in specs)
-        return self._params(settings, "predict-rates") | next(filter(None, weights), {})
-
-    def predict_settings(self, study: str) -> str:
-        """A file with the settings of `predicting`, which can be too long for a command line."""
-        return self._keep(f"{study}.predict.json", json.dumps(self.predicting(study)["settings"]))
 
     def run_list(self, study: str, device: str) -> str:
         """A file that lists the folders of a study's runs on a device."""

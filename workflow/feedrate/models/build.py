@@ -6,7 +6,6 @@ reads without importing the file. All but SIZES may be missing.
 SIZES    the sizes, by name
 OFFERS   optional setting to the values that the model accepts: a tuple, or a range as {"from": …,
          "to": …, "step": …}; of other optional settings the model accepts only the default
-PARTS    part of the model to the beginnings of its modules' names, for the FLOPs of each part
 HEADS    head for inference to the outputs that are its answer; `build` then takes a head's name
 LONGEST  tokens that a caption may have at most, with random weights
 TASK     the hub's name for the model's task; classifiers of images read no text

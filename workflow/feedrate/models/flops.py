@@ -3,7 +3,7 @@
 The FLOPs of one sample, the arithmetic of a device, and the memory of weights and states.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
@@ -130,29 +130,8 @@ def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_toke
 
 
 def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
-    """FLOPs of a forward pass of `sample`, a batch of one, 2 per multiply-add."""
-    return float(_counted(model, sample).get_total_flops())
-
-
-def forward_by_part(
-    model: torch.nn.Module, sample: Mapping[str, Any], parts: Mapping[str, Collection[str]]
-) -> dict[str, float]:
-    """`forward_flops` by part of the model: modules whose names begin with one of `parts`. A
-    backward pass takes twice as many, but for the first layer's own input."""
-    counts = {
-        name.partition(".")[2]: sum(operations.values())
-        for name, operations in _counted(model, sample).get_flop_counts().items()
-    }
-    found = {}
-    for part, names in parts.items():
-        inside = [name for name in counts if name.startswith(tuple(names))]
-        nested = {n for n in inside if any(n.startswith(f"{outer}.") for outer in inside)}
-        found[part] = float(sum(counts[name] for name in inside if name not in nested))
-    return found
-
-
-def _counted(model: torch.nn.Module, sample: Mapping[str, Any]) -> FlopCounterMode:
-    """A counter after the pass, with tensors without values in place of weights and sample."""
+    """FLOPs of a forward pass of `sample`, a batch of one, 2 per multiply-add, counted with tensors
+    without values in place of weights and sample."""
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     empty, inputs = (
         {name: torch.empty_like(value, device="meta") for name, value in tensors.items()}
@@ -161,7 +140,7 @@ def _counted(model: torch.nn.Module, sample: Mapping[str, Any]) -> FlopCounterMo
     counter = FlopCounterMode(display=False)
     with torch.device("meta"), torch.no_grad(), NoValues(), counter:
         torch.func.functional_call(model, empty, kwargs=inputs)
-    return counter
+    return float(counter.get_total_flops())
 
 
 def one_pair(side_px: int, max_tokens: int) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def peak_gib(settings: Settings, device: Device, batch: int) -> float:
     done = np.ones_like(found.done) if always else found.done
     step = float((found.live_gib(batch) + done * gradients).max())
     layers, root = gathered_gib(found.built, train) if train.strategy == "fsdp" else (0.0, 0.0)
-    optimizer = adapter_class(device.kind).executed(settings)[1]
+    optimizer = adapter_class(device.kind).optimizer(settings)
     foreach = ("adamw_torch_foreach", "adamw_torch")[: 1 if device.kind == "cpu" else 2]
     aside = gradients * (optimizer in foreach)
     held = weights + states + gradients * (bucketed and not train.ddp_bucket_view)

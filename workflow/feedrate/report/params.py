@@ -46,7 +46,6 @@ FILES = {
     "runs": paths.RESULTS_CSV,
     "claims": paths.CLAIMS_CSV,
     "fit": paths.FIT_CSV,
-    "predicted": paths.PREDICTED,
     "scores": paths.QUALITY_CSV,
     "data": paths.DATA_REPORT,
 }

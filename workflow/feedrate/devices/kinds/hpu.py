@@ -176,11 +176,9 @@ class DeviceAdapter(Adapter):
         yield from _habana.contradictions(spec)
 
     @classmethod
-    def executed(cls, settings: Settings) -> tuple[str, str]:
-        """Lazy mode runs a whole graph, and Gaudi has its own fused AdamW."""
-        modes = {"lazy": "cuda_graphs", "eager": "eager", "compile": "compiled"}
-        optimizer = "adamw_torch_fused" if settings.hpu.fused_adam else settings.train.optimizer
-        return modes[settings.hpu.mode], optimizer
+    def optimizer(cls, settings: Settings) -> str:
+        """Gaudi has its own fused AdamW."""
+        return "adamw_torch_fused" if settings.hpu.fused_adam else settings.train.optimizer
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:

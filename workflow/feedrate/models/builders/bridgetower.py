@@ -19,12 +19,6 @@ from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, tower, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa")}
-PARTS = {
-    "text encoder": ("bridgetower.text_model",),
-    "image encoder": ("bridgetower.vision_model",),
-    "bridges and cross-modal layers": ("bridgetower.cross_modal",),
-    "contrastive head": ("itc_",),
-}
 HEADS = {"contrastive": ("text_embeds", "image_embeds"), "matching": ("logits",)}
 LONGEST = 512
 SIZES = {
