@@ -15,7 +15,6 @@ from report_samples import (
     write_results,
 )
 
-from feedrate.config.study import Table
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.report.tables import training
 from feedrate.results.columns import FIT, with_factors
@@ -344,12 +343,6 @@ def test_energy_and_cost_have_columns_where_they_are_known(project, inputs, name
 )
 def test_long_times(seconds, said):
     assert training.duration(seconds) == said
-
-
-def test_without_a_measured_exchange_nothing_is_predicted(project, inputs):
-    entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
-    page = table(with_study(project, tables=[entry]), inputs, "scaling")
-    assert "nothing is predicted" in page
 
 
 def test_the_table_of_latency_has_three_percentiles_in_ms(project, inputs):
