@@ -79,7 +79,7 @@ rule fit_loader_model:
 
 
 rule merge_results:
-    """Merge the results of all studies, and describe the files for other programs."""
+    """Merge the results of all studies."""
     input:
         runs=expand(paths.RESULTS_CSV, study=STUDIES),
         cells=expand(paths.CELLS_CSV, study=STUDIES),
@@ -91,8 +91,6 @@ rule merge_results:
         cells=paths.of_all_studies(paths.CELLS_CSV),
         claims=paths.of_all_studies(paths.CLAIMS_CSV),
         fit=paths.of_all_studies(paths.FIT_CSV),
-        leaderboard=paths.LEADERBOARD_CSV,
-        package=paths.DATAPACKAGE,
     log:
         f"{paths.LOGS}/merge_results.log",
     localrule: SHORT_IS_LOCAL

@@ -3,8 +3,6 @@ import pyarrow.parquet as pq
 from feedrate.cli.jobs import run
 from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, with_factors
 from feedrate.results.files import read_csv, write_csv
-from feedrate.results.merge import leaderboard
-from feedrate.results.schema import VALUES
 
 FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
 FILES["fit"] = ("fit", FIT)
@@ -38,47 +36,8 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
     table = pq.read_table(tmp_path / "results.parquet")
     assert table.column("workers").to_pylist() == ["2", "many"]
     assert {p.name for p in tmp_path.glob("*.csv")} == {
-        "results.csv", "cells.csv", "claims.csv", "fit.csv", "leaderboard.csv",
+        "results.csv", "cells.csv", "claims.csv", "fit.csv",
     }  # fmt: skip
-
-
-def test_frictionless_accepts_the_files_by_their_description_and_refuses_a_changed_one(tmp_path):
-    from frictionless import Package
-
-    write_study(
-        *(tmp_path, "a", {"workers": [1]}),
-        **{"workers": 2, "loss_first": float("nan"), "short_epochs": True, "origin": "here"},
-    )
-    assert run("merge-results", arguments(tmp_path, "a")) == 0
-    package = Package(str(tmp_path / "datapackage.json"))
-    assert package.validate().valid, package.validate().flatten(["name", "note"])
-    assert package.version.startswith("1.0.0+")
-    fields = package.get_resource("results-csv").schema
-    assert fields.get_field("samples_per_s").type == "number"
-    assert fields.get_field("samples_per_s").to_descriptor()["unit"] == "samples/s"
-    changed = tmp_path / "results.csv"
-    changed.write_text(changed.read_text().replace(",1,ok,", ",first,ok,"))
-    said = {error.type for task in package.validate().tasks for error in task.errors}
-    assert {"type-error", "hash-count"} <= said
-
-
-def test_each_number_of_a_run_is_a_row_of_the_leaderboard_with_its_unit(tmp_path):
-    rows = [{"study": "a", "device": "cpu", "cell": "x", "repeat": 1, "status": "ok"}] * 3
-    rows[0] = rows[0] | {"samples_per_s": 20.0, "samples": 40, "spec_digest": "d1"}
-    rows[1] = rows[1] | {"samples_per_s": 20.0, "measured_as": "y"}
-    rows[2] = rows[2] | {"samples_per_s": 9.0, "repeat": 2}
-    rates = [{"origin": "here", "samples_per_s": 20.0}]
-    rates += [{"origin": "published 2023-08", "device": "h100", "samples_per_s": 700.0}]
-    found = [
-        (row["provenance"], row["metric"], row["value"], row["unit"], row.get("settings_digest"))
-        for row in leaderboard(rows, rates)
-    ]
-    assert found == [
-        ("measured", "samples_per_s", 20.0, "samples/s", "d1"),
-        ("measured", "samples", 40, VALUES["samples"].unit, "d1"),
-        ("measured", "samples_per_s", 9.0, "samples/s", None),
-        ("published 2023-08", "samples_per_s", 700.0, "samples/s", None),
-    ]
 
 
 def test_one_study_alone_is_its_own_table(tmp_path):

@@ -239,20 +239,6 @@ COMPARISON = (
     _text("software", "Versions that differ, separated by `;`, such as `torch 2.8.0 to 2.9.0`."),
 )
 
-LEADERBOARD = (
-    *(column for column in _CELL if column.name != FACTORS),
-    _integer("repeat", "Number of the repeat, from 1; empty for a published number."),
-    _text("status", "As in results.csv; the numbers of a run that is not ok do not count."),
-    _text("provenance", "Origin: measured, or published and its edition."),
-    _text("metric", "Column of results.csv that has this number."),
-    _number("value", "The number."),
-    _text("unit", "Its unit (share: from 0 to 1); empty for a count or a ratio."),
-    _text("device_model", "Device model as the driver reports it."),
-    _text("settings_digest", "Digest of spec.json; equal for equal settings and seed."),
-    _text("started_at", "Start of the job, UTC, ISO 8601."),
-    _text("record", "Path of the run's record.json."),
-)
-
 SHARED = {"batch_size", "gradient_accumulation", "precision", "model", "dataset"}
 """Columns of settings: a factor may have the name of one and then is that column."""
 
@@ -302,6 +288,5 @@ FILES = {
     "fit.csv": FIT,
     "quality.csv": QUALITY,
     "changes.csv": COMPARISON,
-    "leaderboard.csv": LEADERBOARD,
 }
 """The columns of every file; `changes.csv` is what `compare --out` writes."""

@@ -40,7 +40,7 @@ _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
 _MERGED = (
     *("*.csv", "*.parquet"),
-    *(Path(f).name for f in (paths.DATAPACKAGE, paths.OVERVIEW, paths.SOURCES, paths.CONFIRMED)),
+    *(Path(f).name for f in (paths.OVERVIEW, paths.SOURCES, paths.CONFIRMED)),
 )
 """The files made from the results of all studies."""
 
