@@ -42,7 +42,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest certify fits check-claims compare test check bench lock \
+.PHONY: help setup run plan doctor tune selftest certify fits compare test check bench lock \
 	format clean
 
 help: ## List these targets
@@ -75,9 +75,6 @@ compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slo
 	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \
 	[ARGS='--noise 0.05 --fail-slower 0.1 --out changes.csv']" >&2; exit 2; }
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
-
-check-claims: $(RUN_READY) ## Recompute the sources' numbers, as far as that needs no training
-	@$(BIN)/python -m feedrate check-claims $(ARGS)
 
 test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'
 	@$(BIN)/python -m pytest --numprocesses 3 $(ARGS)

@@ -48,7 +48,7 @@ other test is a unit of its own."""
 ORDER = ("slurm", "slurm/test_slurm_time_limit.py", *TOGETHER[1:])
 """The last test of Slurm waits for a job that takes four minutes and began with the first."""
 MEMORY = (
-    "unit/cli/test_check_claims.py",
+    "unit/config/test_published_numbers.py",
     "unit/config/test_config_memory.py",
     "unit/models/test_memory_model.py",
 )

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from feedrate.config import statements
 from feedrate.core import paths, plugins
 from feedrate.flow import configuration, driver
 from feedrate.flow.runs import signed

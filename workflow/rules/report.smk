@@ -57,15 +57,8 @@ rule write_overview:
             for part in ("tables", "figures")
             for caption, _ in VIEW.captions(part)
         ],
-        documents=sorted(map(str, Path(statements.FOLDER).glob("*.yaml"))),
     output:
-        overview=paths.OVERVIEW,
-        sources=report(
-            paths.SOURCES,
-            caption=f"{CAPTIONS}/sources.rst",
-            category="Sources",
-            labels={"page": "statement by statement"},
-        ),
+        paths.OVERVIEW,
     log:
         f"{paths.LOGS}/write_overview.log",
     localrule: SHORT_IS_LOCAL
@@ -75,8 +68,7 @@ rule write_overview:
         overview=VIEW.overview(),
     shell:
         "python -m feedrate write-overview --settings {params.overview[settings]:q} "
-        "--out {output.overview:q} --sources {output.sources:q} --inputs {input:q} "
-        "2> >(tee {log:q} >&2)"
+        "--out {output:q} --inputs {input:q} 2> >(tee {log:q} >&2)"
 
 
 rule confirm_results:

@@ -1,4 +1,3 @@
-import csv
 import json
 
 import pyarrow as pa

@@ -152,7 +152,7 @@ def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
 
 @pytest.mark.parametrize("code", ["measured", "inferred", "scored", "tuned", "stored"])
 def test_the_models_that_a_job_builds_count_and_a_count_of_memory_does_not(tmp_path, code):
-    """`fits`, `check-claims` and the search for a batch count it; no job does."""
+    """`fits` and the search for a batch count it; no job does."""
     seen = seen_by(CODE[code], "models/builders/vit.py", tmp_path=tmp_path)
     assert {"models/build.py", "models/layers.py", "models/flops.py"} <= seen
     assert "models/memory.py" not in seen

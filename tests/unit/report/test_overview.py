@@ -1,7 +1,6 @@
 import base64
 import json
 import re
-import shutil
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,10 +23,8 @@ from report_samples import (
 )
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.statements import FOLDER, read_documents
 from feedrate.report import overview, provenance
 from feedrate.report.overview import read_captions, to_html
-from feedrate.report.params import to_param
 from feedrate.report.rows import Inputs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -346,14 +343,3 @@ def test_the_cost_of_further_repeats_is_told_and_what_they_left_open(
 
 def test_without_further_repeats_none_are_told(article):
     assert "urther repeats" not in article
-
-
-def test_the_page_of_the_sources_is_written_beside_it(tmp_path, project, monkeypatch):
-    files = write_pages(project, write_results(tmp_path, project))
-    shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
-    monkeypatch.chdir(tmp_path)
-    out, sources = tmp_path / "overview.html", tmp_path / "sources.html"
-    overview.write_overview(to_param(overview_of(project)), out, files, sources)
-    rows = [row for document in read_documents(ROOT).values() for row in document.rows]
-    assert sources.read_text().count('<th scope="row">') == len(rows)
-    assert "<h1" in out.read_text()

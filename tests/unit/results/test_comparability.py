@@ -8,7 +8,7 @@ from record_builder import make_record as record
 from record_builder import write_records as write
 
 from feedrate.config.project import load_project
-from feedrate.config.statements import SHEETS, Fact, Sheet, Sources, read_sheets
+from feedrate.config.sheets import SHEETS, Fact, Sheet, Sources, read_sheets
 from feedrate.config.study import Claim
 from feedrate.config.values import read_yaml
 from feedrate.results.claims import claim_rows

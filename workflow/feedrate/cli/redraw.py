@@ -11,7 +11,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from feedrate.cli import jobs
-from feedrate.config import statements
 from feedrate.config.plan import CellWithoutRuns, Plan, Unsupported, make_plan
 from feedrate.config.project import Project, study_names
 from feedrate.config.spec import RunSpec
@@ -27,7 +26,7 @@ from feedrate.results.record import Record, read_record
 
 DERIVED = (
     *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
-    *("*/tables/*.html", "*/figures/*.svg", "overview.html", "sources.html"),
+    *("*/tables/*.html", "*/figures/*.svg", "overview.html"),
 )
 """The files in the folder of results that are made again."""
 CAPTIONS = Path("report/captions")
@@ -158,8 +157,8 @@ def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:
     files += [paths.QUALITY_CSV.format(study=study) for study in studies]
     files += [page for study in studies for page in view.pages(study)]
     files.append(paths.DATA_REPORT.format(dataset=view.dataset(studies[0])))
-    files += map(str, [*CAPTIONS.rglob("*.rst"), *Path(statements.FOLDER).glob("*.yaml")])
-    given = ("--settings", repr(view.overview()["settings"]), "--sources", paths.SOURCES)
+    files += map(str, CAPTIONS.rglob("*.rst"))
+    given = ("--settings", repr(view.overview()["settings"]))
     inputs = [file for file in files if Path(file).is_file()]
     _run("write-overview", *given, "--out", paths.OVERVIEW, "--inputs", *inputs)
 

@@ -1,4 +1,4 @@
-"""The generated files: JSON schemas for editors, the tables of docs/results.md, docs/sources.md."""
+"""The generated files: JSON schemas for editors, and the tables of docs/results.md."""
 
 import inspect
 import json
@@ -10,18 +10,15 @@ from typing import Any
 import msgspec
 
 from feedrate.config.project import Devices
-from feedrate.config.statements import read_documents
 from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
-from feedrate.report import sources
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.columns import FILES
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 ROOT = FOLDER.parents[1]
 PAGE = ROOT / "docs/results.md"
-STATEMENTS = ROOT / "docs/sources.md"
 _TABLE = re.compile(r"(<!-- generated: (\S+) -->\n)(?:\|.*\n)*")
 
 KINDS: dict[str, tuple[Any, str]] = {
@@ -99,9 +96,7 @@ def generated() -> dict[Path, str]:
     schemas = {
         path(name): json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n" for name in KINDS
     }
-    about, _, _ = STATEMENTS.read_text(encoding="utf-8").partition(sources.MARK)
-    told = about + sources.MARK + sources.markdown(read_documents(ROOT))
-    return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8")), STATEMENTS: told}
+    return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
 
 
 def stale() -> dict[Path, str]:

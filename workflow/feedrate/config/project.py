@@ -11,8 +11,8 @@ from feedrate.config import additions
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
+from feedrate.config.sheets import FILES, Sheet, read_loader_claims, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
-from feedrate.config.statements import FILES, Sheet, read_loader_claims, read_scores, read_sheets
 from feedrate.config.study import (
     BELOW_MEMORY,
     FIGURES,

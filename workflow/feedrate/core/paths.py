@@ -79,7 +79,6 @@ SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
 PREDICTIONS = f"{RESULTS}/tuning/predictions.txt"
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
-SOURCES = f"{RESULTS}/sources.html"
 
 
 def fault(path: str) -> str:

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 from docutils.core import publish_parts
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.statements import read_documents
 from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
@@ -24,8 +23,6 @@ from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
 from feedrate.report.rows import Inputs, Results
-from feedrate.report.sources import outcomes
-from feedrate.report.sources import render as render_sources
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
@@ -47,16 +44,10 @@ Captions = Mapping[str, Markup]
 """Captions as HTML, by file name without .rst."""
 
 
-def write_overview(
-    settings: dict[str, Any], out: Path, inputs: list[Path], sources: Path | None = None
-) -> None:
-    """Write the overview by `params.overview_settings`, and to `sources` the page of the sources.
-    Inputs are result files, the data report, pages of tables and figures, and captions (.rst)."""
-    known, files = from_param(settings, OverviewSettings), Inputs(inputs)
-    write_text(out, render(known, files))
-    if sources:
-        found = outcomes(files, [study.study for study in known.studies])
-        write_text(sources, render_sources(read_documents(Path()), found))
+def write_overview(settings: dict[str, Any], out: Path, inputs: list[Path]) -> None:
+    """Write the overview by `params.overview_settings`. Inputs are result files, the data report,
+    pages of tables and figures, and captions (.rst)."""
+    write_text(out, render(from_param(settings, OverviewSettings), Inputs(inputs)))
 
 
 def read_captions(files: Iterable[Path]) -> Captions:

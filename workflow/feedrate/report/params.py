@@ -11,8 +11,8 @@ import msgspec
 from feedrate.config.plan import Plan, protocols, published_settings, study_settings
 from feedrate.config.project import Project
 from feedrate.config.settings import Task
+from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
-from feedrate.config.statements import Sources
 from feedrate.config.study import (
     BenchmarkAccuracy,
     BenchmarkScore,

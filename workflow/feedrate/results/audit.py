@@ -1,7 +1,6 @@
 """The checks of our own numbers, applied to published ones: peak, seconds, counts, editions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
 
@@ -34,12 +33,6 @@ def rate(row: Published, precision: str, peaks: Peaks) -> Rate:
     flops, peak = row.flops_per_sample, peaks.get(precision)
     tflops = flops * row.value / row.count / 1e12 if flops else None
     return Rate(timed_s, tflops, tflops / peak if tflops and peak else None, precision)
-
-
-def as_printed(value: float, printed: float) -> bool:
-    """Whether a count equals `printed` if rounded or truncated to its digits: 866.6e6 is 866e6."""
-    last = Decimal(repr(printed)).normalize().as_tuple().exponent
-    return abs(value - printed) < min(10.0 ** int(last), printed / 10)
 
 
 def excess(name: str, found: Rate, peaks: Peaks) -> str:

@@ -38,10 +38,7 @@ _READERS: dict[Kind | None, Callable[[str], Any]] = {
 }
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
-_MERGED = (
-    *("*.csv", "*.parquet"),
-    *(Path(f).name for f in (paths.OVERVIEW, paths.SOURCES, paths.CONFIRMED)),
-)
+_MERGED = ("*.csv", "*.parquet", Path(paths.OVERVIEW).name, Path(paths.CONFIRMED).name)
 """The files made from the results of all studies."""
 
 

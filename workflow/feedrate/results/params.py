@@ -12,8 +12,8 @@ import msgspec
 from feedrate.config.devices import Peak
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
+from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
-from feedrate.config.statements import Sources
 from feedrate.config.study import Claim, Exclude, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text, subset
 from feedrate.config.workflow import Hub

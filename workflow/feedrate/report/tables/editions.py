@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from feedrate.config.statements import Sources
+from feedrate.config.sheets import Sources
 from feedrate.config.study import Published
 from feedrate.config.values import cell_name
 from feedrate.report import text
