@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from feedrate.__main__ import COMMANDS
-from feedrate.results.crate import Writer
 from result_sets import AFTER, runs, write_set
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,25 +70,6 @@ def test_the_first_results_are_accepted_and_a_slower_cell_fails_with_a_table(roo
     assert gate(root, accepted, "0.1").returncode == 1
     assert gate(root, "--accept", accepted).returncode == 0
     assert gate(root, accepted, "0.1").returncode == 0
-
-
-def test_an_accepted_archive_is_compared_and_never_written(root):
-    accepted = root / "accepted.zip"
-    missing = gate(root, accepted, "0.1")
-    assert (missing.returncode, accepted.exists()) == (2, False)
-    assert "there is no such file" in missing.stderr
-    archive = Writer(accepted)
-    for file in (root / "measured").glob("*.csv"):
-        archive.add(f"results/{file.name}", file.read_bytes())
-    archive.finish({}, [])
-    content = accepted.read_bytes()
-    assert gate(root, accepted, "0.1").returncode == 0
-    write_set(root / "measured", runs(0, 70.0, 71.0, day=AFTER), runs(1, 50.0, 51.0, day=AFTER))
-    slower = gate(root, accepted, "0.1")
-    assert slower.returncode == 1
-    assert "| cpu | 0 | 100.5 | 70.5 | 0.701 |" in slower.stdout
-    assert gate(root, "--accept", accepted).returncode == 2
-    assert accepted.read_bytes() == content
 
 
 def test_a_run_that_fails_is_never_a_pass(root):

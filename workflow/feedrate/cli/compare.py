@@ -25,23 +25,13 @@ STYLES = {
     comparison.FASTER: "green",
     comparison.OTHER_STATUS: "bold",
 }
-NOT_COMPARED = {
-    comparison.OTHER_STATUS: "with another status",
-    comparison.ONLY_BEFORE: "only before",
-    comparison.ONLY_AFTER: "only after",
-    comparison.NO_RATE: "with no rate in either",
-}
-SETTINGS = ("spec", *comparison.WORK)
-"""Differences that change the measured work, so that the ratio shows more than an update."""
+UNSUPPORTED = {"", "unsupported"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     for name, when in (("OLD", "before"), ("NEW", "after")):
-        told = (
-            f"the results {when}: a folder of results, a clone that has one, or its results.csv "
-            "or cells.csv, or an archive"
-        )
+        told = f"the results {when}: a folder of results, or one with a results/, or a results.csv"
         parser.add_argument(name.lower(), metavar=name, type=Path, help=told)
     share: dict[str, Any] = {"metavar": "SHARE", "type": _share}
     told = "medians that differ by no more than this share count as equal; default: %(default)s"
@@ -102,19 +92,15 @@ def report(
 ) -> Iterator[str | Table]:
     """The other differences, a table of cells for each study, and a summary."""
     yield f"Before: {_described(before)}\nAfter: {_described(after)}"
-    if moved := comparison.moved_between(before, after):
+    if moved := comparison.moved_between(rows):
         columns = ("what", "before", "after", "devices")
         facts = (map(Text, fact) for fact in moved)
         yield table("What else differs", columns, facts, wrapped=columns)
     numbers = ("before", "after", "ratio", f"joint {lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):
-        found = list(group)
-        if shown := [row for row in found if not _is_silent(row)]:
-            yield cells_table(study, shown, numbers, "change", _values)
-        silent = Counter(r["status_after"] or r["status_before"] for r in found if _is_silent(r))
-        if silent:
-            listed = ", ".join(f"{count} {status}" for status, count in silent.items())
-            yield f"and cells of {study} without any rate: {listed}"
+        supported = [r for r in group if {r["status_before"], r["status_after"]} - UNSUPPORTED]
+        if supported:
+            yield cells_table(study, supported, numbers, "change", _values)
     yield "\n".join(sentences(rows, before, after, lines))
 
 
@@ -139,12 +125,6 @@ def _described(results: comparison.Results) -> str:
     return f"{results.path}, {counted(len(results.started), 'run')}{dated}"
 
 
-def _is_silent(row: Row) -> bool:
-    """Whether a cell is only counted: no rate and the same status in both sets, or unsupported."""
-    statuses = {row["status_before"], row["status_after"]} - {""}
-    return row["change"] == comparison.NO_RATE or statuses == {"unsupported"}
-
-
 def _values(row: Row) -> Iterator[RenderableType]:
     """The rates, their ratio, its interval, the change, and remarks."""
     for side in ("before", "after"):
@@ -162,7 +142,7 @@ def _remarks(row: Row) -> Iterator[str]:
     if row["change"] not in comparison.COMPARED:
         yield row["why"]
         return
-    if other := _other(row):
+    if other := [word for word in row["differs"].split(";") if word in comparison.WORK]:
         yield f"different {' and '.join(other)}"
     if min(row["ok_runs_before"], row["ok_runs_after"]) == 1:
         yield "single run"
@@ -170,33 +150,16 @@ def _remarks(row: Row) -> Iterator[str]:
         yield counted(row["same_runs"], "same run")
 
 
-def _other(row: Row) -> list[str]:
-    """Differences in the measured work: in spec, data or code."""
-    return [word for word in row["differs"].split(";") if word in SETTINGS]
-
-
 def sentences(
     rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
 ) -> Iterator[str]:
     """The summary, and remarks that the reader of a ratio needs."""
-    counts = Counter(row["change"] for row in rows)
     compared = [row for row in rows if row["change"] in comparison.COMPARED]
-    slower, faster, equal, unsure = (counts[change] for change in comparison.COMPARED)
-    more = f"; {unsure} need more repeats to tell" if unsure else ""
-    yield (
-        f"{slower} of {counted(len(compared), 'cell')} slower, {faster} faster, "
-        f"{equal} without a difference{more}."
-        if compared
-        else "No cell has a rate before and after."
-    )
-    rest = [f"{counts[change]} {words}" for change, words in NOT_COMPARED.items() if counts[change]]
-    if rest:
-        yield f"Not compared: {', '.join(rest)}."
-    if other := sum(any(_other(row)) for row in compared):
-        yield (
-            f"The spec, data or code differs in {counted(other, 'cell')}: there the ratio shows "
-            "more than the effect of an update."
-        )
+    counts = Counter(row["change"] for row in rows)
+    listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
+    yield f"{counted(len(rows), 'cell')}: {listed}."
+    if counts[comparison.OPEN]:
+        yield "More repeats would tell the rest apart."
     if single := sum(row["ratio_ci_low"] is None for row in compared):
         share = comparison.percent(lines.noise_share)
         yield (

@@ -3,19 +3,17 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from feedrate.config.study import Thresholds
-from feedrate.config.values import BETWEEN_LEVELS, parse_levels
-from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
+from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
+from feedrate.core.paths import RESULTS, RESULTS_CSV
 from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
-from feedrate.results.crate import results_of
 from feedrate.results.files import Row, frame_of, read_csv, rows_of
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
@@ -27,44 +25,43 @@ OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER = "other status", "only before", "only aft
 NO_RATE = "no rate"
 COMPARED = (SLOWER, FASTER, EQUAL, OPEN)
 """The changes that have a ratio."""
+CHANGES = (*COMPARED, OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER, NO_RATE)
 
+WORK = ("spec", "data", "code")
+"""The facts that identify the measured work."""
+FACTS = (*WORK, "device_model", "host", "cores_granted", "commit")
+"""The facts about a run besides its software, by their words in `differs`."""
 SOFTWARE = "software"
-"""The column of a run's versions by name: of the driver, Python, the platform and each package; and
-the values of environment variables. None if its record is missing, empty if the job reported no
-software."""
-WORK = {"data": "data_digest", "code": "source_digest"}
-"""Columns that, besides the spec, identify the measured work; by their word in `differs`."""
-SHOWN = ("device_model", "host", "cores_granted", "commit")
-"""Columns with the machine and the commit of a run."""
-BELOW = ("driver", "Python", "platform")
-"""Software that is compared where it is known; packages are known completely or not at all."""
-FIRMWARE = "firmware "
-"""Before the name of firmware, which is compared where it is known too."""
-VARIABLE = "variable "
-"""Before the name of an environment variable; all are known if one is."""
+"""The key of a run's further facts: versions by name of the driver, Python, the platform, firmware
+and each package, and environment variables. None if its record is missing."""
 NONE = "none"
-"""The version of a package that is not installed, and the value of a variable that is not set."""
+"""The version of what a run with known software lacks."""
+ABSENT: Row = {"status": "", "cause": "", "runs": 0, "ok_runs": 0, "rates": []}
+"""A cell that a set lacks."""
+
+_key: Callable[[Row], tuple[str, str, str]] = itemgetter(*KEY)
 
 
 class Results(NamedTuple):
     """A set of results: its results.csv, and the runs in it, with SOFTWARE."""
 
     path: Path
-    runs: pd.DataFrame
+    runs: list[Row]
 
     @property
     def started(self) -> list[Row]:
         """All runs that were started."""
-        return rows_of(self.runs[self.runs["status"] != "unsupported"])
+        return [run for run in self.runs if run["status"] != "unsupported"]
 
 
 def read_results(place: Path) -> Results:
-    """Read the runs of an archive, or of what `results_csv` takes. Raises OSError if the file
-    cannot be read, and ValueError if it is missing or has no runs."""
-    if place.suffix == ".zip":
-        with results_of(place) as folder:
-            return read_results(folder)._replace(path=place)
-    path = results_csv(place)
+    """Read the runs of a results.csv, or of that in a folder or in its `results/`. Raises OSError
+    if the file cannot be read, and ValueError if it is missing or has no runs."""
+    name = Path(RESULTS_CSV).name
+    files = [place, place / name, place / RESULTS / name]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
+        raise ValueError(f"{place}: there is no {name} in this folder, nor in a {RESULTS}/ of it")
     rows = read_csv(path, RUNS)
     if not rows:
         raise ValueError(f"{path}: there are no runs in it")
@@ -72,50 +69,46 @@ def read_results(place: Path) -> Results:
         raise ValueError(f"{path}: no results of runs: there is no column {lacking[0]!r}")
     for row in rows:
         if fault := _fault(row):
-            names = " ".join(row[name] for name in KEY)
-            raise ValueError(f"{path}: {names}, repeat {row['repeat']}: {fault}")
-    return Results(path, run_frame([row | {SOFTWARE: _software(row, path)} for row in rows]))
-
-
-def run_frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """The table of runs in `Results`."""
-    return frame_of(rows, [*with_factors(RUNS, {}), Column(SOFTWARE, "text", "", "")])
+            raise ValueError(f"{path}: {' '.join(_key(row))}, repeat {row['repeat']}: {fault}")
+        row[SOFTWARE] = _software(row, path)
+    return Results(path, rows)
 
 
 def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     """A row for each cell of either set, by study, device and ratio: slowest first, cells without a
     ratio last."""
-    both = before.runs, after.runs
-    old, new = map(_cells, both)
-    cells = old.add_suffix("_before").join(new.add_suffix("_after"), how="outer")
-    # Start, host and spec identify a run that both sets have.
-    names = [*KEY, "started_at", "host", "spec_digest"]
-    dated = (runs.loc[runs["started_at"].astype(bool), names].drop_duplicates() for runs in both)
-    cells["same_runs"] = pd.merge(*dated).groupby(KEY).size()
-    specs = _moved(*both, [*KEY, "repeat"], ["spec_digest"]).drop_duplicates(KEY)
-    others = pd.concat([specs, _moved(*both, KEY, [*WORK.values(), *SHOWN])])
-    words = others["what"].replace({"spec_digest": "spec"} | {c: word for word, c in WORK.items()})
-    cells["differs"] = words.groupby([others[name] for name in KEY]).agg(";".join)
-    versions = _software_moved(*both, KEY)
-    changes = versions["what"] + " " + versions["before"] + " to " + versions["after"]
-    cells["software"] = changes.groupby([versions[name] for name in KEY]).agg(";".join)
-    counts = ["runs_before", "runs_after", "ok_runs_before", "ok_runs_after", "same_runs"]
-    texts = ["status_before", "status_after", "differs", "software"]
-    cells[counts] = cells[counts].fillna(0).astype(int)
-    cells[texts] = cells[texts].fillna("")
+    old, new = _cells(before.runs), _cells(after.runs)
+    same = Counter(run[:3] for run in _identities(before.runs) & _identities(after.runs))
+    differences = differing(before.runs, after.runs)
     # The noise is that between repeats within either set, not between the sets.
-    sides = [runs.assign(cell=f"{side} " + runs["cell"]) for side, runs in enumerate(both)]
-    noise = noise_by_device(rows_of(pd.concat(sides)))
-    listed = [(row, (row["study"], row["device"])) for row in rows_of(cells.reset_index())]
-    compared = Counter(of for row, of in listed if row["rates_before"] and row["rates_after"])
-    rows = [
-        row
-        | parse_levels(row["cell"], BETWEEN_LEVELS)
-        | _change(row, lines, noise.get(of), compared[of])
-        for row, of in listed
-    ]
-    table = pd.DataFrame(rows, dtype=object)  # object, so that levels keep their types
-    return rows_of(table.sort_values(["study", "device", "ratio", "cell"]))
+    runs = [run | {"cell": f"before {run['cell']}"} for run in before.runs]
+    runs += [run | {"cell": f"after {run['cell']}"} for run in after.runs]
+    noise = noise_by_device(runs)
+    both = {key for key in old.keys() & new.keys() if old[key]["rates"] and new[key]["rates"]}
+    compared = Counter(key[:2] for key in both)
+    rows = []
+    for key in old.keys() | new.keys():
+        cells = old.get(key, ABSENT), new.get(key, ABSENT)
+        row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
+        for side, cell in zip(("before", "after"), cells, strict=True):
+            row |= {f"{name}_{side}": cell[name] for name in ("status", "ok_runs")}
+            row[f"samples_per_s_{side}"] = median(cell["rates"]) if cell["rates"] else None
+        if key in both:
+            rates = cells[0]["rates"], cells[1]["rates"]
+            row |= judge(*rates, lines, noise.get(key[:2]), compared[key[:2]])
+            if same[key] == cells[0]["runs"] == cells[1]["runs"]:
+                why = "The runs are the same in both: none was repeated."
+                row |= {"change": EQUAL, "why": why}
+        else:
+            row |= _without_ratio(*cells)
+        changes = differences.get(key, {})
+        words = dict.fromkeys(name.split()[0] for name in changes)
+        versions = (f"{n} {a} to {b}" for n, (a, b) in changes.items() if n.split()[0] not in FACTS)
+        row |= {"same_runs": same[key], "changes": changes, "software": ";".join(versions)}
+        row["differs"] = ";".join(word for word in words if word in FACTS)
+        rows.append(row)
+    # Without a ratio, a cell is the last one of its device.
+    return sorted(rows, key=lambda r: (r["study"], r["device"], r["ratio"] or math.inf, r["cell"]))
 
 
 def judge(
@@ -154,8 +147,11 @@ def judge(
 
 def comparison_columns(rows: Sequence[Row]) -> list[Column]:
     """The columns of these rows, with those of their factors."""
-    levels = pd.DataFrame([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows], dtype=object)
-    return with_factors(COMPARISON, {name: levels[name].dropna() for name in levels})
+    levels: dict[str, list[Level]] = {}
+    for row in rows:
+        for name, level in parse_levels(row["cell"], BETWEEN_LEVELS).items():
+            levels.setdefault(name, []).append(level)
+    return with_factors(COMPARISON, levels)
 
 
 def percent(share: float) -> str:
@@ -174,68 +170,47 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
     ]
 
 
-def moved_between(before: Results, after: Results) -> list[tuple[str, ...]]:
-    """The differences in machine, software and commit between the cells that both sets have: what
+def moved_between(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+    """The differences in machine, software and commit between cells that both sets have: what
     differs, its values before and after, and the devices that share it."""
-    keys = [pd.MultiIndex.from_frame(results.runs[KEY]) for results in (before, after)]
-    shared = before.runs[keys[0].isin(keys[1])], after.runs[keys[1].isin(keys[0])]
-    shown = _moved(*shared, ["device"], SHOWN)
-    shown["what"] = shown["what"].str.replace("_", " ")
-    facts = pd.concat([shown, _software_moved(*shared, ["device"])])
-    facts = facts.sort_values("device", kind="stable")
-    groups = facts.groupby(["what", "before", "after"], sort=False)["device"]
-    return [(*fact, ", ".join(devices)) for fact, devices in groups]
+    devices: dict[tuple[str, str, str], dict[str, None]] = {}
+    for row in rows:
+        for name, values in row["changes"].items():
+            if name.split()[0] not in WORK:
+                devices.setdefault((name, *values), {})[row["device"]] = None
+    return [(*fact, ", ".join(names)) for fact, names in devices.items()]
 
 
-def _moved(
-    before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str], names: Iterable[str]
-) -> pd.DataFrame:
-    """The columns among `names` whose values differ between the runs of each group of two sets: the
-    group's values in the columns `by`, the column in `what`, and its known values `before` and
-    `after`. Where one side has none, nothing differs."""
-    sides = []
+def differing(
+    before: Sequence[Row], after: Sequence[Row]
+) -> dict[tuple[str, str, str], dict[str, tuple[str, str]]]:
+    """The facts whose values differ between the runs of each cell of two sets, with these values.
+    Where one side does not know a fact, it does not differ."""
+    names = dict.fromkeys(name for run in [*before, *after] for name in run.get(SOFTWARE) or {})
+    sides: list[dict[tuple[str, str, str], dict[str, set[str]]]] = []
     for runs in (before, after):
-        facts = runs.melt(by, list(names), "what", "value").dropna()
-        facts["value"] = facts["value"].astype(str)
-        known = facts[facts["value"] != ""].groupby([*by, "what"], sort=False)["value"]
-        sides.append(known.agg(lambda values: ", ".join(sorted(set(values)))))
-    both = pd.concat(sides, axis="columns", keys=["before", "after"], join="inner")
-    moved = both[both["before"] != both["after"]].reset_index()
-    return moved.astype(dict.fromkeys(("what", "before", "after"), str))
-
-
-def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The software whose versions differ, in the same form. Runs whose software is unknown are left
-    out. A package or a variable that a run lacks has the version NONE."""
-    known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
-    tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
-    names = list(dict.fromkeys(name for table in tables for name in table))
-    variables = [name for name in names if str(name).startswith(VARIABLE)]
-    partly = (*BELOW, FIRMWARE, VARIABLE)
-    absent = {name: NONE for name in names if not str(name).startswith(partly)}
-    versions = []
-    for runs, table in zip(known, tables, strict=True):
-        full = table.reindex(columns=names).astype(object).fillna(absent)
-        told = full[variables].notna().any(axis="columns")
-        full.loc[told, variables] = full.loc[told, variables].fillna(NONE)
-        versions.append(runs[KEY].join(full))
-    return _moved(versions[0], versions[1], by, names)
-
-
-def results_csv(place: Path) -> Path:
-    """The results.csv of a folder of results, of a clone that has one, or of a file in it, such as
-    cells.csv: intervals need single runs. Raises ValueError if there is none."""
-    name = Path(RESULTS_CSV).name
-    if place.is_dir():
-        files = (place / name, place / RESULTS / name)
-        if found := next((file for file in files if file.is_file()), None):
-            return found
-        raise ValueError(f"{place}: there is no {name} in this folder, nor in a {RESULTS}/ of it")
-    path = place.with_name(name) if place.name == Path(CELLS_CSV).name else place
-    for file in (place, path):
-        if not file.is_file():
-            raise ValueError(f"{file}: there is no such file or folder")
-    return path
+        values: dict[tuple[str, str, str], dict[str, set[str]]] = {}
+        for run in runs:
+            # Seeds, and so specs, differ between repeats.
+            facts = {
+                f"spec {run['repeat']}": run.get("spec_digest"),
+                "data": run.get("data_digest"),
+            }
+            facts |= {"code": run.get("source_digest")} | {n: run.get(n) for n in FACTS[3:]}
+            if software := run.get(SOFTWARE):
+                facts |= {name: software.get(name, NONE) for name in names}
+            for name, value in facts.items():
+                if value not in (None, ""):
+                    values.setdefault(_key(run), {}).setdefault(name, set()).add(str(value))
+        sides.append(values)
+    return {
+        cell: {
+            name: (", ".join(sorted(old)), ", ".join(sorted(new)))
+            for name, old in facts.items()
+            if (new := sides[1].get(cell, {}).get(name, old)) != old
+        }
+        for cell, facts in sides[0].items()
+    }
 
 
 def _fault(row: Row) -> str:
@@ -253,20 +228,18 @@ def _fault(row: Row) -> str:
 
 
 def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
-    """The software of a run, from its record near `results_csv`; None if that is missing. Raises
-    ValueError if it is no mapping of names to versions."""
+    """The software of a run, from its record near `results_csv`; None if that is missing."""
     if (record := record_of(run, results_csv)) is None:
         return None
-    found: dict[str, Any] = record["provenance"]
-    for key in ("packages", "firmware", "environment"):
-        if not isinstance(found.get(key) or {}, dict):
-            place = f"{run['record']} near {results_csv}: provenance.{key}"
-            raise ValueError(f"{place}: expected versions by name")
-    packages: dict[str, str] = found.get("packages", {})
-    below = {name: found.get(name.lower()) for name in BELOW}
-    below |= {FIRMWARE + name: version for name, version in (found.get("firmware") or {}).items()}
-    below |= {VARIABLE + name: value for name, value in (found.get("environment") or {}).items()}
-    return packages and {n: v for n, v in below.items() if v} | packages
+    provenance: dict[str, Any] = record["provenance"]
+    if not provenance.get("packages"):
+        return {}
+    found = {name: provenance.get(name.lower()) for name in ("driver", "Python", "platform")}
+    for key, before in (("firmware", "firmware "), ("environment", "variable "), ("packages", "")):
+        versions = provenance.get(key)
+        for name, version in versions.items() if isinstance(versions, dict) else ():
+            found[before + name] = version
+    return {name: version for name, version in found.items() if version}
 
 
 def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
@@ -288,25 +261,27 @@ def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
     return None
 
 
-def _cells(runs: pd.DataFrame) -> pd.DataFrame:
-    """Status, cause, numbers of runs, and median and `rates` of the ok runs (samples/s), by KEY."""
-    ok = runs[runs["status"] == "ok"].groupby(KEY)["samples_per_s"]
-    cells = outcomes(runs)[["status", "cause", "runs", "ok_runs"]]
-    return cells.assign(samples_per_s=ok.median(), rates=ok.agg(list))
+def _cells(runs: list[Row]) -> dict[tuple[str, str, str], Row]:
+    """Status, cause, numbers of runs, and `rates` of the ok runs (samples/s), by KEY."""
+    table = outcomes(frame_of(runs, with_factors(RUNS, {}))).reset_index()
+    cells = {_key(cell): cell | {"rates": []} for cell in rows_of(table)}
+    for run in runs:
+        if run["status"] == "ok":
+            cells[_key(run)]["rates"].append(run["samples_per_s"])
+    return cells
 
 
-def _change(row: Row, lines: Thresholds, noise: Noise | None, comparisons: int) -> Row:
-    """The change of a cell and its reason; the ratio where both sets have rates."""
-    if row["rates_before"] and row["rates_after"]:
-        found = judge(row["rates_before"], row["rates_after"], lines, noise, comparisons)
-        if row["same_runs"] == row["runs_before"] == row["runs_after"]:
-            why = "The runs are the same in both: none was repeated."
-            found |= {"change": EQUAL, "why": why}
-        return found
-    old, new = row["status_before"], row["status_after"]
-    if not (old and new):
-        change = ONLY_AFTER if new else ONLY_BEFORE
+def _identities(runs: Iterable[Row]) -> set[tuple[Any, ...]]:
+    """Start, host and spec, after KEY: they identify a run that both sets have."""
+    names = ("started_at", "host", "spec_digest")
+    return {(*_key(run), *map(run.get, names)) for run in runs if run.get("started_at")}
+
+
+def _without_ratio(old: Row, new: Row) -> Row:
+    """The change of a cell that lacks a rate in one set or in both, and its reason."""
+    if not (old["status"] and new["status"]):
+        change = ONLY_AFTER if new["status"] else ONLY_BEFORE
     else:
-        change = NO_RATE if old == new else OTHER_STATUS
-    causes = [row[f"cause_{side}"] for side in ("after", "before") if row[f"status_{side}"] != "ok"]
+        change = NO_RATE if old["status"] == new["status"] else OTHER_STATUS
+    causes = [cell["cause"] for cell in (new, old) if cell["status"] != "ok"]
     return {"change": change, "why": next(filter(None, causes), ""), "ratio": None}
