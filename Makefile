@@ -128,9 +128,8 @@ $(CUDA_READY): $(RUN_READY) requirements/cuda.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
 		$$(grep '^nvidia' requirements/cuda.lock) && touch $@
 
-$(DEV_READY): $(RUN_READY) requirements/dev.lock requirements/crate.txt
+$(DEV_READY): $(RUN_READY) requirements/dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/crate.txt
 	@touch $@
 
 $(GAUDI_READY): requirements/gaudi.lock requirements/gaudi-tests.txt Makefile | $(RUN_READY)

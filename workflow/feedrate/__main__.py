@@ -1,5 +1,5 @@
 """`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, count
-memory, compare, import, archive, verify and merge results, cancel jobs.
+memory, compare, archive and report results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -22,9 +22,8 @@ COMMANDS = {
     "certify": "Find how many accelerators this machine can feed, without having them.",
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
     "compare": "Show which cells became slower or faster between two sets of results.",
-    "archive": "Pack results, logs and configuration into one file that others can check.",
-    "verify": "Check an archive, and make its records, tables and pages again from raw events.",
-    "merge": "Merge the results of several sites: archives or folders.",
+    "archive": "Pack runs, configuration, results and report into one zip file, without secrets.",
+    "report": "Make results, tables, figures and the page again from run folders.",
     "publish": "Send the runs of results.csv to an experiment tracker: mlflow, trackio or wandb.",
     "timeline": "Write when a run's steps, data waits and blocks were, as a trace for Perfetto.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
@@ -40,8 +39,7 @@ FUNCTIONS = {
     "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "archive": ("cli.archive:add_options", "cli.archive:archive"),
-    "verify": ("cli.verify:add_options", "cli.verify:verify"),
-    "merge": ("cli.merge:add_options", "cli.merge:merge"),
+    "report": ("cli.report:add_options", "cli.report:report"),
     "publish": ("cli.publish:add_options", "cli.publish:publish"),
     "timeline": ("cli.timeline:add_options", "cli.timeline:timeline"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),

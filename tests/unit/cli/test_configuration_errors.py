@@ -89,7 +89,7 @@ def test_a_wrong_choice_is_one_sentence(root, snakemake, capsys, arguments, mess
 @pytest.mark.parametrize("text", ["- cpu\n", "word\n"])
 @pytest.mark.parametrize(
     "command",
-    ["fits", "import logs --study vit-speedups --device h100", "merge . . --out x"],
+    ["fits", "import logs --study vit-speedups --device h100"],
 )
 def test_a_configuration_without_keys_is_one_sentence(root, capsys, command, text):
     (root / "config/config.yaml").write_text(text)

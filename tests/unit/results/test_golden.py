@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from feedrate.cli.redraw import make_results
+from feedrate.cli.make_results import make_results
 from feedrate.config.project import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView

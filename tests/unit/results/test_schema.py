@@ -134,6 +134,6 @@ def test_every_value_that_repeats_combine_is_in_both_files():
 def test_factors_replace_their_placeholder():
     columns = with_factors(RUNS, {"workers": [1], "batch_size": [1]})
     names = [column.name for column in columns]
-    assert names[:5] == ["study", "device", "cell", "workers", "measured_as"]
+    assert names[:5] == ["study", "device", "cell", "workers", "site"]
     assert names.count("batch_size") == 1
     assert FACTORS not in names

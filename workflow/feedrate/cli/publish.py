@@ -24,8 +24,9 @@ from feedrate.report.text import counted
 from feedrate.results.columns import RUNS
 from feedrate.results.comparison import record_of, results_csv
 from feedrate.results.files import read_csv
-from feedrate.results.merge import METRICS
+from feedrate.results.schema import VALUES
 
+METRICS = [c for c in RUNS if c.name in VALUES and c.kind in ("integer", "number")]
 IDENTITY = ("study", "device", "cell", "repeat", "spec_digest", "started_at")
 MOST = 100
 """Settings that MLflow takes at once."""

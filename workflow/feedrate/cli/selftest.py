@@ -35,7 +35,7 @@ from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text
-from feedrate.core.scrub import Scrubber
+from feedrate.core.scrub import scrub
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
@@ -143,8 +143,8 @@ def page(head: str, lines: Sequence[Line], found: Sequence[Finding]) -> str:
 
 
 def write_archive(out: Path) -> None:
-    """Pack the page, its figures and the logs of all runs, scrubbed; no pictures and no weights."""
-    folder, scrub = out.parent, Scrubber()
+    """Pack the page, its figures and the logs of all runs without secrets; no weights."""
+    folder = out.parent
     with ZipFile(out.with_suffix(".zip"), "w", ZIP_DEFLATED) as archive:
         for file in sorted(folder.rglob("*")):
             if file.suffix in KEPT or file == out:

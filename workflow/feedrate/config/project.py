@@ -70,7 +70,9 @@ class Project(Strict):
     """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
     searched: additions.Searched = {}
     measured: dict[Name, list[Name]] = {}
-    """In merged results, by study: the devices of the sites that have it."""
+    """In a report from run folders, by study: the devices that have runs of it."""
+    sites: dict[Name, str] = {}
+    """In a report of several sites, by device: its site."""
 
     def devices_of(self, study: str) -> list[str]:
         """The devices on which a study is measured: those of config.yaml, or of `measured`."""

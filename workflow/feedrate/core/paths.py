@@ -77,6 +77,8 @@ CERTIFICATE = f"{RESULTS}/certificates/{{device}}/{{model}}/certificate.json"
 SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
 """The parts that work on this machine; its figures, runs and archive are in the same folder."""
 PREDICTIONS = f"{RESULTS}/tuning/predictions.txt"
+CHECKSUMS = "SHA256SUMS"
+"""The list of checksums in an archive, as `sha256sum` reads it."""
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
 

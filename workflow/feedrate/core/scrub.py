@@ -1,18 +1,16 @@
-"""Secrets and names in text: what looks like an access token, and names of hosts and users.
+"""Secrets in text: what looks like an access token, a password or a private key.
 
 `Masker` in errors.py knows the secrets of this process by their values. This module recognises
-those of other machines by their form or by the name before them, and replaces chosen names.
+those of other machines by their form or by the name before them.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
-from feedrate.core.errors import SECRET_NAME, ExpectedError, Masker
+from feedrate.core.errors import SECRET_NAME, Masker
 
 SECRET = "(token)"
 """The text that replaces a secret."""
-NOBODY = frozenset({"", "root", "localhost", "nobody"})
 
 _EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[\d;\[]m))"
 """Where a secret begins: not within a word, but after an escape of JSON or a terminal's colour."""
@@ -65,8 +63,11 @@ _BEFORE = (
 _PATTERNS = [(part, re.compile(_EDGE + form), SECRET) for part, form in _TOKENS.items()]
 _PATTERNS.append(("private key", re.compile(_PRIVATE_KEY), SECRET))
 _PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE]
-_HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
-_HOST = re.compile(r'"host": ?"([^"\\]+)"')
+
+
+def scrub(text: str) -> str:
+    """`text` without secrets: those of this process, and what looks like one."""
+    return Masker()(hide_secrets(text))
 
 
 def hide_secrets(text: str) -> str:
@@ -89,43 +90,3 @@ def without_secrets(value: Any, key: str = "") -> Any:
     if not isinstance(value, str):
         return value
     return SECRET if value and SECRET_NAME.search(key) else hide_secrets(value)
-
-
-def names_in(text: str) -> tuple[set[str], set[str]]:
-    """The hosts that events in `text` name, and the users whose home folders it names."""
-    hosts = {host for name in _HOST.findall(text) for host in (name, name.partition(".")[0])}
-    return hosts - NOBODY, set(_HOME.findall(text)) - NOBODY
-
-
-class Scrubber:
-    """Hides secrets, and replaces names by others: `host1`, `user1`."""
-
-    def __init__(
-        self, hosts: Iterable[str] = (), users: Iterable[str] = (), words: Iterable[str] = ()
-    ) -> None:
-        """Names to replace; none: secrets only. `words` are those that must stay, such as names of
-        devices and keys. Raises ExpectedError if a name or a secret is one of them."""
-        self._mask, words = Masker(), set(words)
-        self._instead: dict[str, str] = {}
-        for kind, names in (("host", hosts), ("user", users)):
-            for number, name in enumerate(sorted(set(names) - NOBODY), start=1):
-                self._instead.setdefault(name, f"{kind}{number}")
-        if known := sorted(self._mask.everywhere.keys() & words):
-            raise ExpectedError(
-                f"the secret in the variable {self._mask.everywhere[known[0]]} is also a word of "
-                "the results: replacing it would change them; unset the variable"
-            )
-        if taken := sorted(self._instead.keys() & words):
-            raise ExpectedError(
-                f"--scrub: the name {taken[0]!r} of a host or user is also a word of the results: "
-                "replacing it would change them"
-            )
-        longest_first = sorted(self._instead, key=len, reverse=True)
-        names = "|".join(map(re.escape, longest_first))
-        # `_` borders a name too, as in the folders that TensorBoard names after hosts.
-        self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])") if names else None
-
-    def __call__(self, text: str) -> str:
-        """`text` without secrets and names."""
-        text = self._mask(hide_secrets(text))
-        return self._names.sub(lambda found: self._instead[found[0]], text) if self._names else text

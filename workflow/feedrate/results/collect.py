@@ -77,6 +77,7 @@ def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame
         key = [one.study, one.device, one.measured_as]
         own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
         rows += [row | own for row in measured if [row[name] for name in KEY] == key]
+    rows = [{**row, "site": settings.sites.get(row["device"], "")} for row in rows]
     studies = list(settings.studies)
 
     def place(row: Row) -> list[int]:

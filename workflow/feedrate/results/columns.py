@@ -61,12 +61,14 @@ _CELL = (
     _text("cell", "The cell's name, made of its levels: `workers=2~decode=host`."),
     _text(FACTORS, "One column per factor of the studies, with the cell's level."),
 )
+_SITE = _text("site", "In a report of several sites: the site of the run.")
 _MEASURED_AS = _text(
     "measured_as", "The cell whose runs this cell shares, if it has none of its own."
 )
 
 RUNS = (
     *_CELL,
+    _SITE,
     _MEASURED_AS,
     _integer("repeat", "Number of the repeat, from 1."),
     _text("status", "ok, out_of_memory, failed, invalid or unsupported."),
@@ -107,6 +109,7 @@ RUNS = (
 
 CELLS = (
     *_CELL,
+    _SITE,
     _MEASURED_AS,
     _text("status", "ok if any run is ok, else the first other status that a run has."),
     _text(

@@ -55,13 +55,9 @@ class Results(NamedTuple):
 
 
 def read_results(place: Path) -> Results:
-    """Read the runs of a results.csv, or of that in a folder or in its `results/`. Raises OSError
-    if the file cannot be read, and ValueError if it is missing or has no runs."""
-    name = Path(RESULTS_CSV).name
-    files = [place, place / name, place / RESULTS / name]
-    path = next((file for file in files if file.is_file()), None)
-    if path is None:
-        raise ValueError(f"{place}: there is no {name} in this folder, nor in a {RESULTS}/ of it")
+    """Read the runs of what `results_csv` takes. Raises OSError if the file cannot be read, and
+    ValueError if it is missing or has no runs."""
+    path = results_csv(place)
     rows = read_csv(path, RUNS)
     if not rows:
         raise ValueError(f"{path}: there are no runs in it")
@@ -72,6 +68,15 @@ def read_results(place: Path) -> Results:
             raise ValueError(f"{path}: {' '.join(_key(row))}, repeat {row['repeat']}: {fault}")
         row[SOFTWARE] = _software(row, path)
     return Results(path, rows)
+
+
+def results_csv(place: Path) -> Path:
+    """A results.csv, or that in a folder or in its `results/`. Raises ValueError without one."""
+    name = Path(RESULTS_CSV).name
+    for file in (place, place / name, place / RESULTS / name):
+        if file.is_file():
+            return file
+    raise ValueError(f"{place}: there is no {name} in this folder, nor in a {RESULTS}/ of it")
 
 
 def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
@@ -89,7 +94,7 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     rows = []
     for key in old.keys() | new.keys():
         cells = old.get(key, ABSENT), new.get(key, ABSENT)
-        row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
+        row: Row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
         for side, cell in zip(("before", "after"), cells, strict=True):
             row |= {f"{name}_{side}": cell[name] for name in ("status", "ok_runs")}
             row[f"samples_per_s_{side}"] = median(cell["rates"]) if cell["rates"] else None

@@ -114,6 +114,8 @@ class CollectSettings(Strict, kw_only=True):
     """Of all devices of a job, where one is known."""
     unsupported: list[Unsupported]
     shared: list[Shared] = []
+    sites: dict[Name, str] = {}
+    """In a report of several sites, by device: its site."""
     devices: dict[Name, DeviceFacts] = {}
     """To make a damaged record again."""
 
@@ -213,6 +215,7 @@ def collect_settings(project: Project, plan: Plan) -> CollectSettings:
         price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
         unsupported=plan.unsupported,
         shared=plan.shared,
+        sites=project.sites,
         devices={name: subset(DeviceFacts, device) for name, device in devices.items()},
     )
 
