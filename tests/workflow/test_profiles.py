@@ -136,20 +136,35 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    blocks = re.split(r"^(?=(?:local)?rule \w+:$)", done.stdout + done.stderr, flags=re.M)[1:]
-    return Plan([read_job(block) for block in blocks])
+    profile = arguments[arguments.index("--profile") + 1]
+    here = [word for word in arguments if word.startswith("on_driver=")]
+    local = local_rules((here or ["short"])[0]) if profile in CLUSTERS else ("",)
+    blocks = re.split(r"^(?=rule \w+:$)", done.stdout + done.stderr, flags=re.M)[1:]
+    return Plan([read_job(block, local) for block in blocks])
 
 
-def read_job(block: str) -> Job:
+def local_rules(on_driver: str) -> tuple[str, ...]:
+    """The beginnings of the names of rules that run on the driver's host."""
+    found = []
+    for file in (ROOT / "workflow/rules").glob("*.smk"):
+        for block in re.split(r"^ *rule ?", file.read_text(), flags=re.M)[1:]:
+            word = re.search(r"localrule: (\w+)_(?:IS|ARE)_LOCAL", block)
+            if word and word[1].lower() in on_driver:
+                name = block.partition(":")[0]
+                found += [name] if name else ["tabulate_", "plot_"]
+    return tuple(found)
+
+
+def read_job(block: str, local: tuple[str, ...]) -> Job:
     """A job from its lines in a dry-run."""
     head, *lines = block.splitlines()
-    keyword, rule = head.rstrip(":").split()
+    rule = head.rstrip(":").split()[1]
     values = {key: text for key, _, text in (line.strip().partition(": ") for line in lines)}
     pairs = re.split(r", (?=\w+=)", values.get("resources", ""))
     resources = {key: text for key, _, text in (pair.partition("=") for pair in pairs)}
     return Job(
         rule=rule,
-        runs_here=keyword == "localrule",
+        runs_here=rule.startswith(local),
         output=values.get("output", "").split(", "),
         threads=int(values.get("threads", 1)),
         resources={
