@@ -154,29 +154,9 @@ def test_slurm_is_asked_for_the_partition_and_gres_of_the_profile(examined, clus
     assert entry.main(["doctor", "--profile", "gaudi"]) == 0
     assert line_of("gaudi2: Slurm", capsys).startswith("fine")
     (request,) = asked.read_text().splitlines()
-    assert "--partition=gaudi2 --gres=gpu:8 --nodes=1 --test-only" in request
+    assert "--partition=gaudi2 --gres=gpu:8 --nodes=1 --exclusive" in request
     calls, _ = examined
     assert calls[0][2] is False, "the nodes are elsewhere"
-
-
-@pytest.mark.parametrize(
-    ("resources", "asked"),
-    [
-        ("default-resources: [slurm_partition=cpu, mem_mb=5]", "--partition=cpu --gres=gpu:8"),
-        ("set-resources: ['train_gaudi2:slurm_partition=g', 'plan:gres=x']", "--partition=g "),
-        ("default-resources: slurm_partition=cpu\nset-resources: {train_gaudi2: [gres=a:1]}",
-         "--partition=cpu --gres=a:1"),
-    ],
-)  # fmt: skip
-def test_resources_may_be_lists_as_snakemake_has_them(
-    examined, cluster, tmp_path, resources, asked
-):
-    (tmp_path / "lists").mkdir()
-    (tmp_path / "lists/config.yaml").write_text(f"executor: slurm\n{resources}\n")
-    requests = cluster()
-    chosen = ["--profile", str(tmp_path / "lists"), "--device", "gaudi2"]
-    assert entry.main(["doctor", *chosen]) == 0
-    assert asked in requests.read_text()
 
 
 def test_what_slurm_refuses_fails_with_its_reason(examined, cluster, capsys):

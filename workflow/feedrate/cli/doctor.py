@@ -3,11 +3,9 @@
 import argparse
 import copy
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -27,6 +25,10 @@ from feedrate.report.text import counted
 
 STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
 """The outlooks in the order in which they are shown."""
+
+
+ASKED = ("slurm_account", "slurm_partition", "qos", "gres", "constraint", "nodes", "slurm_extra")
+"""The resources of a profile with which Slurm is asked for a job."""
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -106,32 +108,18 @@ def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
     except slurm.SlurmError as error:
         yield Finding(UNKNOWN, "Slurm", f"sinfo: {error}", "ask again when Slurm answers")
         return
-    common = _resources(profile.values.get("default-resources"))
-    of_rules = profile.values.get("set-resources")
+    set_resources = profile.values.get("set-resources") or {}
     for name in project.config.devices:
-        rule = paths.rule_of(paths.TRAIN_RULE, name)
-        asked = common | _resources(of_rules, rule)
-        entry = project.devices[name]
-        gres = asked.get("gres", entry.job.gres)
-        words = [f"--partition={asked['slurm_partition']}"] if "slurm_partition" in asked else []
-        words += [f"--gres={gres}"] if gres else []
-        request = shlex.join([*words, f"--nodes={entry.nodes}"])
-        if problem := driver.refusal(f"sbatch --comment doctor {request}"):
+        rule, entry = paths.rule_of(paths.TRAIN_RULE, name), project.devices[name]
+        asked = {"gres": entry.job.gres, "constraint": entry.job.constraint, "nodes": entry.nodes}
+        for given in (profile.values.get("default-resources"), set_resources.get(rule)):
+            asked |= {k: v for k, v in (given or {}).items() if k in ASKED}
+        words = driver.request(asked)
+        if problem := driver.refusal(words, str(asked["gres"] or "")):
             use = f"set it under {rule} in the profile's config.yaml (sinfo -o '%P %G')"
             yield Finding(FAILS, f"{name}: Slurm", problem, use)
         else:
-            yield Finding(FINE, f"{name}: Slurm", f"it takes a job with {request}")
-
-
-def _resources(told: Any, rule: str = "") -> dict[str, Any]:
-    """Resources of a profile, or of one of its rules: a mapping, or a list of NAME=VALUE, with
-    the rule before each, as in RULE:NAME=VALUE."""
-    if isinstance(told, dict):
-        return _resources(told.get(rule)) if rule else told
-    before = f"{rule}:" if rule else ""
-    words = [told] if isinstance(told, str) else told if isinstance(told, list) else []
-    own = [word.removeprefix(before) for word in map(str, words) if word.startswith(before)]
-    return {name: value for name, _, value in (word.partition("=") for word in own)}
+            yield Finding(FINE, f"{name}: Slurm", f"it takes a job with {words}")
 
 
 def show(console: Console, found: Iterable[Finding]) -> None:

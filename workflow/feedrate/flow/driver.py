@@ -5,10 +5,12 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shlex
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -176,11 +178,25 @@ def _read_mark() -> Driver | None:
 
 LATER = "--begin=now+1hour"
 """Slurm checks a job with it like any other, and the job can be cancelled before it begins."""
+OPTIONS = {
+    "slurm_account": "--account",
+    "slurm_partition": "--partition",
+    "qos": "--qos",
+    "runtime": "--time",
+    "gres": "--gres",
+    "constraint": "--constraint",
+    "mem_mb": "--mem",
+    "nodes": "--nodes",
+    "cpus_per_task": "--cpus-per-task",
+}
+"""The options of sbatch by Snakemake's resource."""
+GRES = re.compile(r"\w+(:[\w.]+)?:\d+")
+"""The form of `gres` that the executor takes."""
 
 
 def check(workflow: Any) -> None:
-    """Raise WorkflowError with all kinds of jobs that Slurm would not run, by asking it in the
-    executor's own words. Other executors, and a Slurm that does not answer, pass."""
+    """Raise WorkflowError with all kinds of jobs that Slurm would not run, by asking it. Other
+    executors, and a Slurm that does not answer, pass."""
     from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm import ExecutorSettings
 
@@ -195,17 +211,72 @@ def check(workflow: Any) -> None:
         )
     mend_executor(settings)
     tries = 1 + int(workflow.execution_settings.retries)
-    jobs = {_sbatch(job, settings): job for job in workflow.dag.needrun_jobs() if not job.is_local}
+    sent = (job for job in workflow.dag.needrun_jobs() if not job.is_local)
+    jobs = {(job.rule.name, request(job.resources)): job for job in sent}
     found = [
-        f"  {job.rule.name}: {problem}"
-        for command, job in jobs.items()
-        if (problem := _too_long(job, tries) or refusal(command))
+        f"  {rule}: {problem}"
+        for (rule, words), job in jobs.items()
+        if (problem := _too_long(job, tries) or refusal(words, job.resources.get("gres") or ""))
     ]
     if found:
         raise WorkflowError(
             "Slurm would not run what the profile asks for. Nothing was started; change it under "
             "`set-resources` in the profile's config.yaml:\n" + "\n".join(sorted(found))
         )
+
+
+def request(resources: Mapping[str, Any]) -> str:
+    """What a job with these resources asks of sbatch, in the syntax of a shell."""
+    asked = {option: resources.get(name) for name, option in OPTIONS.items()}
+    words = [f"{option}={value}" for option, value in asked.items() if value]
+    if count := resources.get("gpu"):
+        model = resources.get("gpu_model")
+        words.append(f"--gpus={model}:{count}" if model else f"--gpus={count}")
+    return f"{shlex.join(words)} {resources.get('slurm_extra') or ''}".rstrip()
+
+
+def refusal(asked: str, gres: str = "") -> str:
+    """Slurm's reason to refuse a job, with the request; empty if it would accept it."""
+    from snakemake.logging import logger
+
+    if gres and not GRES.fullmatch(gres):
+        return (
+            f"gres {gres!r} is not allowed; expected NAME:COUNT or NAME:TYPE:COUNT. A type with a "
+            'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
+        )
+    command = f"sbatch {asked} --wrap true --output /dev/null"
+    try:
+        slurm.submit(f"{command} --test-only")
+    except slurm.NoAnswerError:
+        return ""
+    except slurm.SlurmError:
+        # --test-only refuses what no node can take now, a real job only what none ever can.
+        try:
+            number = slurm.submit(f"{command} {LATER}")
+        except slurm.NoAnswerError:
+            return ""
+        except slurm.SlurmError as error:
+            return f"{error} (asked for: {asked})"
+        with contextlib.suppress(slurm.SlurmError):
+            slurm.ask("scancel", number)
+        logger.warning(f"No node can take it now; jobs will wait for: {asked}")
+    return ""
+
+
+def _too_long(job: Any, tries: int) -> str:
+    """Why a try's limit exceeds the partition's, so that the job would never start; else empty."""
+    partition = job.resources.get("slurm_partition")
+    longest = slurm.longest_min(str(partition)) if partition else None
+    if longest is None:
+        return ""
+    for attempt in range(1, tries + 1):
+        asked = job.rule.expand_resources(job.wildcards_dict, job.input, attempt, {"tmpdir"})
+        if (asked.get("runtime") or 0) > longest:
+            return (
+                f"its time limit is {asked.runtime} minutes in try {attempt}, and the partition "
+                f"{partition} allows {longest:.0f}: set `runtime`, or another partition"
+            )
+    return ""
 
 
 def check_outside(config: WorkflowConfig) -> None:
@@ -250,67 +321,3 @@ def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) ->
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "
             "checks):\n" + "\n".join(bound)
         )
-
-
-def _sbatch(job: Any, settings: Any) -> str:
-    """The command with which the executor sends a job, without the job's own command. Raises
-    WorkflowError for values that the executor rejects."""
-    from snakemake.exceptions import WorkflowError
-    from snakemake_executor_plugin_slurm.submit_string import get_submit_command, safe_quote
-    from snakemake_executor_plugin_slurm.utils import set_gres_string
-    from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
-
-    validate_slurm_extra(job)
-    params = {"run_uuid": "feedrate", "slurm_logfile": "/dev/null", "comment_str": job.rule.name}
-    for key, flag in (("account", "-A"), ("partition", "-p")):
-        asked = job.resources.get(f"slurm_{key}")
-        params[key] = f"{flag} {safe_quote(asked)}" if asked else ""
-    made = get_submit_command(job, {**params, "workdir": ""}, settings)
-    try:
-        return str(made + set_gres_string(job))
-    except WorkflowError as error:
-        raise WorkflowError(
-            f"{job.rule.name}: {str(error).strip()}. Nothing was started; change `gres` (or "
-            f"`gpu_model`) under `set-resources: {job.rule.name}` in the profile's config.yaml, or "
-            "`job: {gres: …}` of the device in config/devices.yaml. A type with a hyphen goes into "
-            '`slurm_extra`, with `gres: ""` (see profiles/README.md)'
-        ) from None
-
-
-def refusal(command: str) -> str:
-    """Slurm's reason to refuse a job, with the request; empty if it would accept it."""
-    from snakemake.logging import logger
-
-    asked = " ".join(command.partition(" --comment ")[2].split()[1:])
-    try:
-        slurm.submit(f"{command} --test-only --wrap true")
-    except slurm.NoAnswerError:
-        return ""
-    except slurm.SlurmError:
-        # --test-only refuses what no node can take now, a real job only what none ever can.
-        try:
-            number = slurm.submit(f"{command} {LATER} --wrap true")
-        except slurm.NoAnswerError:
-            number = ""
-        except slurm.SlurmError as error:
-            return f"{error} (asked for: {asked})"
-        with contextlib.suppress(slurm.SlurmError):
-            slurm.ask("scancel", number)
-        logger.warning(f"No node can take it now; jobs will wait for: {asked}")
-    return ""
-
-
-def _too_long(job: Any, tries: int) -> str:
-    """Why a try's limit exceeds the partition's, so that the job would never start; else empty."""
-    partition = job.resources.get("slurm_partition")
-    longest = slurm.longest_min(str(partition)) if partition else None
-    if longest is None:
-        return ""
-    for attempt in range(1, tries + 1):
-        asked = job.rule.expand_resources(job.wildcards_dict, job.input, attempt, {"tmpdir"})
-        if (asked.get("runtime") or 0) > longest:
-            return (
-                f"its time limit is {asked.runtime} minutes in try {attempt}, and the partition "
-                f"{partition} allows {longest:.0f}: set `runtime`, or another partition"
-            )
-    return ""
