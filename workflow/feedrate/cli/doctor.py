@@ -108,12 +108,14 @@ def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
     except slurm.SlurmError as error:
         yield Finding(UNKNOWN, "Slurm", f"sinfo: {error}", "ask again when Slurm answers")
         return
-    set_resources = profile.values.get("set-resources") or {}
+    found = profile.values.get("set-resources")
+    set_resources = found if isinstance(found, dict) else {}
     for name in project.config.devices:
         rule, entry = paths.rule_of(paths.TRAIN_RULE, name), project.devices[name]
         asked = {"gres": entry.job.gres, "constraint": entry.job.constraint, "nodes": entry.nodes}
         for given in (profile.values.get("default-resources"), set_resources.get(rule)):
-            asked |= {k: v for k, v in (given or {}).items() if k in ASKED}
+            if isinstance(given, dict):
+                asked |= {k: v for k, v in given.items() if k in ASKED}
         words = driver.request(asked)
         if problem := driver.refusal(words, str(asked["gres"] or "")):
             use = f"set it under {rule} in the profile's config.yaml (sinfo -o '%P %G')"

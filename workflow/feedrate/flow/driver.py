@@ -190,7 +190,7 @@ OPTIONS = {
     "cpus_per_task": "--cpus-per-task",
 }
 """The options of sbatch by Snakemake's resource."""
-GRES = re.compile(r"\w+(:[\w.]+)?:\d+")
+GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
 """The form of `gres` that the executor takes."""
 
 
