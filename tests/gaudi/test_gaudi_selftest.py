@@ -41,7 +41,6 @@ def test_parts_run_and_what_is_no_gaudi_is_found(found):
     text = "\n".join(f"{line['outcome']} {name}: {line['text']}" for name, line in found.items())
     outcomes = {name: line["outcome"] for name, line in found.items()}
     assert outcomes.pop("card 0: matrix product in bf16") == "failed", "a CPU is no Gaudi"
-    assert outcomes.pop("card 0: memory figures") == "passed", text
     assert outcomes.pop("energy") == "unknown", text
     assert outcomes == {
         "one card: baseline": "passed",

@@ -1,7 +1,5 @@
 """The physics of a device, measured for `feedrate selftest` on all ranks at once: the rate of a
-large matrix product, what the memory statistics say of an allocation, and the energy counter.
-results/selftest.py judges the answers.
-"""
+large matrix product and the energy counter. results/selftest.py judges the answers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any
 import msgspec
 
 from feedrate.core.files import write_json
-from feedrate.devices.host import GIB
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
@@ -26,7 +23,6 @@ LONG_S = 0.005
 """The first side whose product takes this long is large enough to reach a device's rate, s."""
 PRODUCTS_AT_A_TIME = 8
 """Products that are submitted before the device is waited for."""
-ALLOCATED_BYTES = 2**28
 
 
 class Product(msgspec.Struct):
@@ -39,21 +35,11 @@ class Product(msgspec.Struct):
     failure: str = ""
 
 
-class Allocation(msgspec.Struct):
-    """The device's memory figures around an allocation of a known size, GiB."""
-
-    size_gib: float
-    figures_gib: tuple[float | None, float | None, float | None, float | None, float | None]
-    """In use before, during and after it; the peak with it, and after it when reset."""
-
-
 class Probe(msgspec.Struct):
     """The measurements of one rank."""
 
     rank: int
-    device_model: str
     products: list[Product]
-    allocation: Allocation
     energy: list[tuple[float, float | None]]
     """Readings of the energy counter during the products: time, s, and energy, J."""
 
@@ -77,7 +63,7 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
     count = device.energy_counter()
-    found = Probe(rank, device.device_model(), [], allocate(device), [])
+    found = Probe(rank, [], [])
 
     def read_energy() -> None:
         found.energy.append((perf_counter(), count()))
@@ -92,26 +78,6 @@ def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUC
             product.failure = classify(error).message
         found.products.append(product)
     return found
-
-
-def allocate(device: Any) -> Allocation:
-    """Fill `ALLOCATED_BYTES` of the device's memory and free them again."""
-    import torch
-
-    torch.ones(1, device=device.device)  # the device's own share is taken with the first tensor
-    device.synchronize()
-    device.reset_peak()
-    before = device.memory()
-    filled: Any = torch.ones(ALLOCATED_BYTES, dtype=torch.uint8, device=device.device)
-    device.synchronize()
-    during = device.memory()
-    del filled
-    device.synchronize()
-    after = device.memory()
-    device.reset_peak()
-    peaks = during.peak_gib, device.memory().peak_gib
-    figures = (before.now_gib, during.now_gib, after.now_gib, *peaks)
-    return Allocation(ALLOCATED_BYTES / GIB, figures)
 
 
 def multiply(

@@ -3,18 +3,16 @@
 Each rests on what any device must do, not on the past figures of one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
-from feedrate.config.devices import Peak
 from feedrate.config.study import Thresholds
-from feedrate.jobs.probe import Allocation, Probe, Product
+from feedrate.jobs.probe import Probe, Product
 from feedrate.results.conformity import DISTURBED, equal_weights
 from feedrate.results.record import Record
-from feedrate.results.schema import Measurement
 from feedrate.results.statistics import rate_text
 from feedrate.results.verdicts import cell_verdict
 
@@ -38,24 +36,11 @@ MOST_OF_PEAK = 1.2
 """A product above this share of its peak fails: a rate without a wait is far higher. Between the
 peak and this share it proves nothing, since cards may exceed their data sheet's boost clock: others
 measured 240 TFLOP/s in bf16 on an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%)."""
-MEMORY_SHARE = 0.1
-"""Share of an allocation by which the memory figures may differ from it: allocators round up, and
-a process on a CPU takes other memory at the same time."""
-STOPWATCH_SHARE = 0.01
-"""Share by which the timed window may differ from a stopwatch outside of the process."""
 POWER_SHARE = 0.05
 """NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
 MOST_LEVELS_OFF = 10.0
 """Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
 crop first differ by up to 4.5 (docs/loading.md), another picture by 46."""
-
-
-def judge_probe(answer: Probe, peaks: Sequence[Peak]) -> Iterator[Line]:
-    """The lines of one rank's products and memory."""
-    known, card = {peak.precision: peak.datasheet_tflops for peak in peaks}, f"card {answer.rank}"
-    for product in answer.products:
-        yield judge_product(product, known.get(product.precision), card)
-    yield judge_allocation(answer.allocation, card)
 
 
 def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
@@ -76,25 +61,6 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     if share > 1:
         return Line("unknown", subject, f"{text}: its clock exceeds the data sheet's, {why}")
     return Line(_if(share >= LEAST_OF_PEAK), subject, text)
-
-
-def judge_allocation(found: Allocation, card: str) -> Line:
-    """The memory figures change by what was allocated and freed, and the peak can be reset."""
-    subject, size = f"{card}: memory figures", found.size_gib
-    before, during, after, peak, again = found.figures_gib
-    if before is None or during is None or after is None or peak is None or again is None:
-        return Line("unknown", subject, "the device reports none")
-    changes = {
-        "in use rose by": during - before,
-        "in use fell by": during - after,
-        "at the peak was above the start by": peak - before,
-        "at the peak fell after a reset by": peak - again,
-    }
-    for what, change in changes.items():
-        if abs(change - size) > MEMORY_SHARE * size:
-            text = f"memory {what} {change:.3f} GiB; {size:.3f} GiB were allocated and freed"
-            return Line("failed", subject, text)
-    return Line("passed", subject, f"they rose and fell by an allocation of {size:.3f} GiB")
 
 
 def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
@@ -129,16 +95,6 @@ def judge_run(record: Record, subject: str) -> Line:
         return Line("failed", subject, f"{record.status}: {cause}")
     rate = rate_text(record.measurement.samples_per_s)
     return Line("passed", subject, f"{rate} samples/s, {len(record.checks)} checks passed")
-
-
-def judge_stopwatch(found: Measurement, stopwatch_s: float | None, subject: str) -> Line:
-    """The timed window agrees within 1% with a stopwatch outside of the process."""
-    if not stopwatch_s:
-        return Line("failed", f"{subject}: window", "the stopwatch outside the process missed it")
-    window_s = found.wall_s + (found.paused_s or 0.0)
-    off = window_s / stopwatch_s - 1
-    text = f"{window_s:.3f} s; {stopwatch_s:.3f} s by a stopwatch outside the process ({off:+.2%})"
-    return Line(_if(abs(off) <= STOPWATCH_SHARE), f"{subject}: window", text)
 
 
 def judge_pixels(record: Record, subject: str) -> Line:
