@@ -1,10 +1,11 @@
-"""tests/golden/faults.yaml: every fault has its row, and every row a test that reads it."""
+"""tests/golden: every fault has its row, and the rows of the tables name tests that exist."""
 
 import ast
 from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from faults import read_faults
 
@@ -15,6 +16,7 @@ FAULTS = {
     *("killed driver", "scancel", "time limit", "dead node", "disk full", "damaged data"),
     *("damaged record", "NaN loss", "lost device", "second driver"),
 }
+EDITS = yaml.safe_load((ROOT / "tests/golden/edits.yaml").read_text(encoding="utf-8"))
 CAUSES = {"infrastructure", "out_of_memory", "time_limit", "error", "invalid", "none"}
 
 
@@ -37,3 +39,9 @@ def test_a_row_names_a_test_that_exists(row):
     assert row.where in ("job", "local", "slurm")
     assert row.status in ("ok", "failed", "out_of_memory", "invalid", "unchanged", None)
     assert row.cause in CAUSES
+
+
+def test_edits_that_unit_tests_show_name_them():
+    shown = [edit["test"].partition("::") for edit in EDITS.values() if "test" in edit]
+    assert shown
+    assert [name for file, _, name in shown if name not in defined_in(file)] == []
