@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import pyarrow.parquet as pq
 
@@ -112,3 +113,18 @@ def test_a_study_is_a_target(finished):
     assert done.returncode == 0, done.stdout
     assert "plot_answer" in done.stdout
     assert "merge_results" not in done.stdout
+
+
+def test_out_of_memory_is_tried_again_only_when_asked_for(edited):
+    """As its cause tells where it was the host's, and docs/clusters.md."""
+    outcome = edited.root / "results/mini/cpu/workers=1~decode=host/rep1/outcome.json"
+    text, stat = outcome.read_text(), outcome.stat()
+    assert '"status": "ok"' in text
+    outcome.write_text(text.replace('"status": "ok"', '"status": "out_of_memory"'))
+    os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    asked = ("--forcerun", str(outcome.relative_to(edited.root)))
+    assert edited.planned(*asked)["train_cpu"] == 1
+    done = edited.call("snakemake", "--profile", "profiles/local", *asked)
+    assert done.returncode == 0, done.stdout
+    assert edited.record("workers=1~decode=host")["status"] == "ok"
+    assert edited.planned() == {}

@@ -7,7 +7,7 @@ from inference_study import STUDY
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import RunSpec
-from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
+from feedrate.flow.digests import DigestCache
 from feedrate.flow.runs import Inputs
 
 
@@ -49,18 +49,6 @@ def test_a_level_with_another_model_starts_from_weights_of_its_own(copy):
         models = [spec.settings.model for spec in runs]
         assert {model.name: model.checkpoint for model in models} == expected
         assert all((model.revision == "abc") is bool(model.checkpoint) for model in models)
-
-
-def files_of(name, tmp_path):
-    cache = DigestCache(tmp_path / "digests.json")
-    source_digest(cache, CODE[name])
-    return cache
-
-
-def test_training_does_not_rest_on_the_code_of_inference(tmp_path):
-    seen = {name: set(files_of(name, tmp_path / name)._known) for name in ("measured", "inferred")}
-    assert str(PACKAGE / "jobs/infer.py") in seen["inferred"] - seen["measured"]
-    assert str(PACKAGE / "jobs/train.py") in seen["measured"] - seen["inferred"]
 
 
 def test_a_loader_is_tuned_for_a_run_that_trains(copy):

@@ -16,7 +16,7 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan, timeouts_min
 from feedrate.config.project import Project, check_study
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
-from feedrate.config.spec import TIMEOUT_MIN, Software, StudyProtocol, ignored_settings, timeout_min
+from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, ignored_settings, timeout_min
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
@@ -263,18 +263,6 @@ def test_devices_are_launched_as_the_registry_says(small):
         "single",
         "mpirun",
     ]
-
-
-def test_the_order_of_environment_variables_is_no_part_of_a_run(small):
-    """A run's params are its spec as text."""
-
-    def text(**environment):
-        software = Software(environment=environment)
-        entry = msgspec.structs.replace(small.devices["cpu"], software=software)
-        project = msgspec.structs.replace(small, devices=small.devices | {"cpu": entry})
-        return msgspec.json.encode(first(project, "cpu"))
-
-    assert text(A="1", B="2") == text(B="2", A="1") != text(A="2", B="1")
 
 
 def test_sharding_in_one_process_is_told_its_rank(small):

@@ -1,13 +1,10 @@
 """The number of generated rows: enough for the run's global batch, and for nothing else."""
 
-import shutil
-
 import pytest
 
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import FULL_EPOCH_STEPS
 from feedrate.config.workflow import Generated, find_dataset
-from feedrate.flow import digests
 from feedrate.flow.view import PlanView
 
 LOADING, LEARNING, VIT = "bridgetower-dataloading", "bridgetower-learning", "vit-speedups"
@@ -86,37 +83,6 @@ def test_the_default_dataset_is_made_from_the_settings_that_it_always_had(copy, 
     monkeypatch.chdir(copy.root)
     view = PlanView(copy.load(), copy.root)
     assert view.fetching("generated")["settings"]["train"] == 480
-
-
-def test_a_share_of_bad_images_is_no_reason_to_fetch_or_prepare_again(copy, monkeypatch):
-    monkeypatch.chdir(copy.root)
-
-    def params(**settings):
-        mine = {"mine": {"source": "generated", **settings}}
-        view = PlanView(copy.load(dataset="mine", datasets=mine), copy.root)
-        return view.fetching("mine"), view.preparing("mine")
-
-    assert params(max_bad_share=0.2) == params()
-    assert params(seed=4) != params()
-
-
-def test_an_edit_of_a_source_fetches_its_own_datasets_again(copy, monkeypatch, tmp_path):
-    monkeypatch.chdir(copy.root)
-    package = tmp_path / "feedrate"
-    shutil.copytree(digests.PACKAGE, package)
-    monkeypatch.setattr(digests, "PACKAGE", package)
-    project = copy.load()
-
-    def sources():
-        view = PlanView(project, copy.root)
-        return {name: view.fetching(name)["source"] for name in ("generated", "hub", "folder")}
-
-    before = sources()
-    with (package / "data/sources/hub.py").open("a") as file:
-        file.write("ADDED = 1\n")
-    (package / "data/sources/mine.py").write_text("ADDED = 1\n")
-    after = sources()
-    assert {name for name in before if before[name] != after[name]} == {"hub"}
 
 
 def test_the_jobs_of_a_device_read_its_own_data(copy, monkeypatch):

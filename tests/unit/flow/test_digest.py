@@ -1,6 +1,5 @@
 import ast
 import os
-import shutil
 
 import pytest
 
@@ -199,24 +198,6 @@ def test_a_runs_code_holds_its_own_plugins_only(tmp_path, code, run, own):
     found = {file for file in seen if file.startswith(PLUGIN) and not file.endswith("__init__.py")}
     imported_by_all = {"loading/decoders/cache.py"}  # the dataset's type of a store
     assert found - imported_by_all == own
-
-
-def test_an_edit_of_one_kind_repeats_the_runs_of_this_kind_only(tmp_path, monkeypatch):
-    copy = tmp_path / "feedrate"
-    shutil.copytree(digests.PACKAGE, copy)
-    monkeypatch.setattr(digests, "PACKAGE", copy)
-
-    def digest(run):
-        code = CODE["measured"]
-        code = code._replace(programs=code.programs + digests.plugins_of(*run))
-        return source_digest(DigestCache(tmp_path / "cache.json"), code)
-
-    cpu, gpu = ("cpu", "single", "vit", "host"), ("cuda", "torchrun", "vit", "host")
-    before = digest(cpu), digest(gpu)
-    with (copy / "devices/kinds/cuda.py").open("a") as file:
-        file.write("ADDED = 1\n")
-    assert digest(cpu) == before[0]
-    assert digest(gpu) != before[1]
 
 
 @pytest.mark.parametrize("code", ["measured", "inferred", "scored", "tuned", "stored"])
