@@ -14,55 +14,37 @@ SECRET = "(token)"
 
 _EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[\d;\[]m))"
 """Where a secret begins: not within a word, but after an escape of JSON or a terminal's colour."""
-_KEY = "-----BEGIN [A-Z ]*PRIVATE KEY-----"
-_TOKENS = {
-    "hf_": r"hf_[A-Za-z0-9]{16,}",  # Hugging Face
-    "gh": r"gh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
-    "github_pat": r"github_pat_\w{22,}",
-    "glpat": r"glpat-[\w-]{20,}",  # GitLab
-    "akia": r"AKIA[0-9A-Z]{16}(?![A-Za-z0-9])",  # AWS
-    "asia": r"ASIA[0-9A-Z]{16}(?![A-Za-z0-9])",
-    "wandb_v": r"wandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
-    "sk-": r"sk-(?=[\w-]*[A-Za-z0-9]{16})[\w-]{20,}",  # OpenAI, Anthropic; no names of words
-    "xox": r"xox[abeprs]-[\w-]{10,}",  # Slack
-    "aiza": r"AIza[\w-]{35}",  # Google
-    "ya29.": r"ya29\.[\w-]{20,}",
-    "nvapi-": r"nvapi-[\w-]{20,}",  # NVIDIA
-    "pypi-": r"pypi-[\w-]{40,}",
-    "eyj": r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
-}
-"""Forms of secrets, each with a part in small letters without which a text has none."""
-_PRIVATE_KEY = (  # whole, or cut off after some lines
-    rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
-    rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*"
-)
 _IS = r"\\?[\"']?\s*[=:]\s*\\?[\"']?"
-_NO_SECRET = r"(?!\(token\)|[<=\[]|(?i:require|optional|undefined))"
-_TEXT = rf"{_NO_SECRET}[^\s\"'\\,;)}}&]{{8,}}"
-_MIXED = rf"(?=[^\s\"'\\,;)}}&]*\d){_TEXT}"
-_LONG = rf"(?=[\w.~+/%-]*[A-Za-z])(?=[\w.~+/%-]*\d){_NO_SECRET}[\w.~+/%-]{{16,}}=*"
-"""Values: any text; one with a digit, or a long one, after names that others share."""
-_WORDS = ("secret", "passwd", "password", "auth_token", "access_token", "hub_token", "write_token")
-_OPTION = "token|password|passwd|secret|api[_-]?key"
-_BEFORE = (
-    *((name, rf"((?i:{name}){_IS}){_TEXT}") for name in _WORDS),
-    ("key", rf"((?i:(?:api|access|account|secret)[_-]?key){_IS}){_TEXT}"),
-    ("_key", rf"(_KEY{_IS}){_MIXED}"),
-    ("token", rf"(TOKEN{_IS}){_TEXT}"),
-    ("token", rf"((?i:token){_IS}){_LONG}"),
-    ("_pat", rf"(_PAT{_IS}){_TEXT}"),
-    ("--", rf"(--[\w-]*(?i:{_OPTION})(?:[\s=]+|[\"'],\s*[\"'])){_MIXED}"),
-    ("sig", r"((?i:-signature|[?&;]sig(?:nature)?)=)[\w.~+/%-]{20,}=*"),  # signed addresses
-    ("bearer", rf"({_EDGE}(?i:bearer)\s+)[\w.~+/-]{{16,}}=*"),
-    ("basic", rf"({_EDGE}(?i:basic)\s+)[\w.~+/-]{{16,}}=*"),
-    ("authorization", r"((?i:authorization)\W{1,6}(?i:token)\s+)[\w.~+/-]{16,}=*"),
-    ("login", rf"({_EDGE}login\s+\S+\s+password\s+)[^\s\"'\\,}}]+"),  # ~/.netrc
-    ("://", r"(\w://)(?:[^\s/@:\"'?#]*:[^\s/@\"'?#]+|[^\s/@:\"'?#\\]{20,})(?=@(?!sha\d))"),
-)
-"""What precedes secrets without a form of their own; the group is kept."""
-_PATTERNS = [(part, re.compile(_EDGE + form), SECRET) for part, form in _TOKENS.items()]
-_PATTERNS.append(("private key", re.compile(_PRIVATE_KEY), SECRET))
-_PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE]
+_TEXT = r"(?!\(token\)|[<=\[]|(?i:require|optional|undefined))[^\s\"'\\,;)}&]{8,}"
+_MIXED = rf"(?=[^\s\"'\\,;)}}&]*\d)(?=[^\s\"'\\,;)}}&]*[A-Za-z]){_TEXT}"
+"""Values after a name: any text, or one with digits and letters."""
+_NAMES = r"secret|passw(?:or)?d|(?:auth|access|hub|write)_token|(?:api|access|account)[_-]?key"
+_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
+_PATTERNS = [
+    (words.split(), re.compile(f"({before}){value}"))
+    for words, before, value in (
+        ("hf_ gh", _EDGE, r"(?:hf_|gh[pousr]_)[A-Za-z0-9]{16,}"),
+        ("_pat_ glpat nvapi ya29", _EDGE, r"(?:github_pat_|glpat-|nvapi-|ya29\.)[\w-]{20,}"),
+        ("pypi- wandb_v1_ xox", _EDGE, r"(?:pypi-|wandb_v1_|xox[abeprs]-)[\w-]{10,}"),
+        ("akia asia", _EDGE, r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
+        ("aiza", _EDGE, r"AIza[\w-]{35}"),
+        ("sk-", _EDGE, r"sk-(?=[\w-]*[A-Za-z0-9]{16})[\w-]{20,}"),
+        ("eyj", _EDGE, r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}"),  # JSON web tokens
+        # Whole, or cut off after some lines.
+        ("private", "", rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"),
+        ("private", "", rf"{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*"),
+        ("secret passw key _token", rf"(?i:{_NAMES}){_IS}", _TEXT),
+        ("token _key _pat", rf"(?i:token|_key|_pat){_IS}", _MIXED),
+        ("--", rf"--[\w-]*(?i:token|{_NAMES})(?:[\s=]+|[\"'],\s*[\"'])", _MIXED),
+        ("sig", r"(?i:-signature|[?&;]sig(?:nature)?)=", r"[\w.~+/%-]{20,}=*"),
+        ("bearer basic", rf"{_EDGE}(?i:bearer|basic)\s+", r"[\w.~+/-]{16,}=*"),
+        ("authorization", r"(?i:authorization\W{1,6}token)\s+", r"[\w.~+/-]{16,}=*"),
+        ("login", rf"{_EDGE}login\s+\S+\s+password\s+", r"[^\s\"'\\,}]+"),  # ~/.netrc
+        ("://", r"\w://", r"(?:[^\s/@:\"'?#]*:[^\s/@\"'?#]+|[^\s/@:\"'?#\\]{20,})(?=@(?!sha\d))"),
+    )
+]
+"""Words in small letters of which a text has one if it has such a secret, and the form of the
+secret, with a group for what stays before it."""
 
 
 def scrub(text: str) -> str:
@@ -74,9 +56,9 @@ def hide_secrets(text: str) -> str:
     """`text` with SECRET in place of all that looks like an access token, password or private key.
     What has no form of its own is recognised by the name before it, as in `WANDB_API_KEY=…`."""
     small = text.lower()
-    for part, pattern, instead in _PATTERNS:
-        if part in small:
-            text = pattern.sub(instead, text)
+    for words, pattern in _PATTERNS:
+        if any(word in small for word in words):
+            text = pattern.sub(rf"\1{SECRET}", text)
     return text
 
 
