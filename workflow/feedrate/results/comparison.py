@@ -29,8 +29,11 @@ CHANGES = (*COMPARED, OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER, NO_RATE)
 
 WORK = ("spec", "data", "code")
 """The facts that identify the measured work."""
-FACTS = (*WORK, "device_model", "host", "cores_granted", "commit")
-"""The facts about a run besides its software, by their words in `differs`."""
+FACTS = {
+    **{"spec": "spec_digest", "data": "data_digest", "code": "source_digest"},
+    **{name: name for name in ("device_model", "host", "cores_granted", "commit")},
+}
+"""The columns of the facts about a run besides its software, by their words in `differs`."""
 SOFTWARE = "software"
 """The key of a run's further facts: versions by name of the driver, Python, the platform, firmware
 and each package, and environment variables. None if its record is missing."""
@@ -107,10 +110,10 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
         else:
             row |= _without_ratio(*cells)
         changes = differences.get(key, {})
-        words = dict.fromkeys(name.split()[0] for name in changes)
+        words = {name.split()[0] for name in changes}
         versions = (f"{n} {a} to {b}" for n, (a, b) in changes.items() if n.split()[0] not in FACTS)
         row |= {"same_runs": same[key], "changes": changes, "software": ";".join(versions)}
-        row["differs"] = ";".join(word for word in words if word in FACTS)
+        row["differs"] = ";".join(word for word in FACTS if word in words)
         rows.append(row)
     # Without a ratio, a cell is the last one of its device.
     return sorted(rows, key=lambda r: (r["study"], r["device"], r["ratio"] or math.inf, r["cell"]))
@@ -196,12 +199,9 @@ def differing(
     for runs in (before, after):
         values: dict[tuple[str, str, str], dict[str, set[str]]] = {}
         for run in runs:
+            facts = {name: run.get(column) for name, column in FACTS.items()}
             # Seeds, and so specs, differ between repeats.
-            facts = {
-                f"spec {run['repeat']}": run.get("spec_digest"),
-                "data": run.get("data_digest"),
-            }
-            facts |= {"code": run.get("source_digest")} | {n: run.get(n) for n in FACTS[3:]}
+            facts[f"spec {run['repeat']}"] = facts.pop("spec")
             if software := run.get(SOFTWARE):
                 facts |= {name: software.get(name, NONE) for name in names}
             for name, value in facts.items():
