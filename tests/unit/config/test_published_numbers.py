@@ -13,7 +13,7 @@ from feedrate.config.values import read_yaml
 from feedrate.data.manifest import TOKENIZER
 from feedrate.data.prepare import train_tokenizer
 from feedrate.models.build import build_bare
-from feedrate.models.memory import ERROR, active_gib, peak_gib, room_gib
+from feedrate.models.memory import ERROR, peak_gib, room_gib, states_gib, trace_of
 from feedrate.results import audit
 from feedrate.results.claims import claim_rows
 from feedrate.results.params import ClaimSettings, claim_settings
@@ -79,6 +79,13 @@ def test_batches_of_printed_rates_fit_into_memory(project):
         if room is not None:
             counted = peak_gib(settings, device, settings.train.batch_size)
             assert counted * (1 - ERROR) <= room, (study, row.id)
+
+
+def active_gib(settings, device, batch):
+    """Tensors on each device at the end of the forward pass; gradients are not there yet."""
+    found = trace_of(settings, device)
+    parts = states_gib(found.built.model, settings.train, device.count)
+    return parts.weights + parts.states + float(found.live_gib(batch)[found.forward - 1])
 
 
 def test_printed_memory_is_about_the_counted_memory(project):

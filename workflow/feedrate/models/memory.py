@@ -105,13 +105,6 @@ def needs(settings: Settings, device: Device) -> Needs:
     )
 
 
-def active_gib(settings: Settings, device: Device, batch: int) -> float:
-    """Tensors on each device at the end of the forward pass, GiB; gradients are not there yet."""
-    found = trace_of(settings, device)
-    parts = states_gib(found.built.model, settings.train, device.count)
-    return parts.weights + parts.states + float(found.live_gib(batch)[found.forward - 1])
-
-
 def largest_batch(settings: Settings, device: Device) -> int | None:
     """The largest batch whose predicted peak fits, found by bisection; 0 if none fits, None if the
     device's memory is not known."""
