@@ -15,7 +15,7 @@ LOADERS := .loaders
 LOADERS_READY := $(LOADERS)/.ready
 LOADER_LOCKS := $(patsubst %,requirements/loaders/%.lock,spdl torchdata grain webdataset litdata)
 
-# Choices for `make run`, `make plan`, `make tune`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
+# Choices for `make run`, `make plan`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
 # make bench ARGS='planning loading': some of the benchmarks.
 PROFILE ?=
@@ -42,7 +42,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest certify fits compare test check bench lock \
+.PHONY: help setup run plan doctor selftest certify fits compare test check bench lock \
 	format clean
 
 help: ## List these targets
@@ -58,9 +58,6 @@ plan: $(READY) ## Show how many runs are to do, for how long and at what cost, w
 
 doctor: $(READY) ## Show what this machine has, what each study would lack, and what to do about it
 	@$(BIN)/python -m feedrate doctor $(CHOICES)
-
-tune: $(READY) ## Recommend loader settings for this machine, with the expected throughput
-	@$(BIN)/python -m feedrate tune $(CHOICES)
 
 selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)

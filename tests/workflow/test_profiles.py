@@ -282,7 +282,7 @@ def test_every_device_of_a_profile_asks_for_what_profile_and_registry_say(projec
 def test_every_rule_that_a_profile_sets_exists(profile):
     rules = set(settings_of(profile)["set-resources"])
     registry = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
-    kinds = ("train_", "tune_", "selftest_", "evaluate_")
+    kinds = ("train_", "selftest_", "evaluate_")
     of_devices = {rule for rule in rules if rule.startswith(kinds)}
     trained = {rule_of(name) for name in registry}
     assert of_devices <= {name.replace("train_", kind) for name in trained for kind in kinds}
@@ -296,13 +296,11 @@ def test_no_weights_are_fetched_for_another_model(planned, profile):
     assert planned(profile, "vit-speedups").rules("fetch_") == {"fetch_dataset"}
 
 
-@pytest.mark.parametrize("wanted", [["--until", "store_dataset"], ["--", "tune"]])
-def test_a_store_and_the_advice_are_made_with_the_checkpoints_tokenizer(project, wanted):
+def test_a_store_is_made_with_the_checkpoints_tokenizer(project):
     chosen = ["--config", "studies=[dataloading-levels]", "--profile", "gaudi"]
-    rules = plan(project, *chosen, *wanted).rules()
-    advice = {"tune", "tune_gaudi2", "predict_published"} if "tune" in wanted else set()
+    rules = plan(project, *chosen, "--until", "store_dataset").rules()
     data = {"fetch_dataset", "preprocess_dataset", "fetch_checkpoint", "store_dataset"}
-    assert rules - {"all"} == data | advice
+    assert rules - {"all"} == data
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)

@@ -1,5 +1,5 @@
-"""`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, count
-memory, compare, archive and report results, cancel jobs.
+"""`python -m feedrate COMMAND`: run and plan studies, check the machine, count memory,
+compare, archive and report results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -17,7 +17,6 @@ COMMANDS = {
     "run": "Run the studies of config.yaml, write report.html and print a summary.",
     "plan": "Show how many runs are to do, for how long and at what cost. Starts nothing.",
     "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
-    "tune": "Measure the loaders and the model on this machine and recommend a loader.",
     "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
     "certify": "Find how many accelerators this machine can feed, without having them.",
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
@@ -33,7 +32,6 @@ FUNCTIONS = {
     "run": ("cli.run:add_run_options", "cli.run:run"),
     "plan": ("cli.run:add_choices", "cli.plan:plan"),
     "doctor": ("cli.run:add_choices", "cli.doctor:doctor"),
-    "tune": ("cli.run:add_choices", "cli.run:tune"),
     "selftest": ("cli.run:add_choices", "cli.selftest:selftest"),
     "certify": ("cli.certify:add_options", "cli.certify:certify"),
     "fits": ("cli.fits:add_options", "cli.fits:fits"),

@@ -24,7 +24,7 @@ for device, entry in VIEW.devices():
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         threads: entry.threads or CORES
         resources:
-            **VIEW.resources.tuning(device),
+            **VIEW.resources.testing(device),
         params:
             device=device,
             test=lambda wc, device=device: VIEW.testing(device),

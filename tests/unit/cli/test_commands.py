@@ -304,7 +304,7 @@ def test_configuration_is_passed_on_in_one_word(root, snakemake):
     )
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "tune"])
+@pytest.mark.parametrize("command", ["run", "plan"])
 @pytest.mark.parametrize(
     "wrong",
     [

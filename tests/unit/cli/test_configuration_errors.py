@@ -52,7 +52,7 @@ def snakemake(monkeypatch):
     return answers
 
 
-@pytest.mark.parametrize("command", ["run", "run --quiet", "run --dry-run", "plan", "tune"])
+@pytest.mark.parametrize("command", ["run", "run --quiet", "run --dry-run", "plan"])
 def test_no_command_starts_with_a_wrong_configuration(root, snakemake, capsys, command):
     (root / "mine.yaml").write_text("repeats: three\n")
     assert entry.main([*command.split(), "--configfile", "mine.yaml"]) == 1

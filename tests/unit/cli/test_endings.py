@@ -27,8 +27,6 @@ PROGRAMS = {
     "merge-results": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
     "collect-quality": NO_MAPPING,
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),
-    "tune-device": ("--spec", "[", "--data", ABSENT),
-    "predict-published": ("--published", "["),
 }
 """Jobs, and arguments that each refuses."""
 
@@ -82,18 +80,4 @@ def test_scores_that_cannot_be_told_of_are_a_sentence(tmp_path, capsys):
     arguments = ["--model", ABSENT, "--quality", str(tmp_path / "quality.json")]
     arguments += ["--repository", "me/models", "--place", "x"]
     assert jobs.run("push-model", [*arguments, "--out", str(tmp_path / "file/pushed.json")]) == 1
-    assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))
-
-
-def test_advice_that_cannot_be_written_is_a_sentence(tmp_path, capsys, monkeypatch):
-    import msgspec
-
-    from feedrate.cli import tune as tuning
-    from tiny_spec import tiny_spec
-
-    spec = msgspec.to_builtins(tiny_spec())
-    monkeypatch.setattr(tuning, "tune", lambda *_: (["use it"], {}))
-    (tmp_path / "file").write_text("")
-    arguments = ["--spec", repr(spec), "--data", ABSENT]
-    assert jobs.run("tune-device", [*arguments, "--out", str(tmp_path / "file/advice.txt")]) == 1
     assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))

@@ -31,7 +31,7 @@ def dry_run(*arguments):
 
 @pytest.mark.parametrize("option", ["study", "device"])
 @pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
-@pytest.mark.parametrize("target", ["run", "plan", "tune"])
+@pytest.mark.parametrize("target", ["run", "plan"])
 def test_several_studies_and_devices_can_be_named(target, names, option):
     said = f"{option.upper()}={' '.join(names)}"
     words = dry_run(target, said, "DATASET=own")

@@ -1,14 +1,10 @@
 """Inference in the configuration: the task, its settings, and cells for some devices alone."""
 
 import msgspec
-import pytest
 from inference_study import STUDY
 
-from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import RunSpec
-from feedrate.flow.digests import DigestCache
-from feedrate.flow.runs import Inputs
 
 
 def planned(copy, text=STUDY, **config):
@@ -49,12 +45,3 @@ def test_a_level_with_another_model_starts_from_weights_of_its_own(copy):
         models = [spec.settings.model for spec in runs]
         assert {model.name: model.checkpoint for model in models} == expected
         assert all((model.revision == "abc") is bool(model.checkpoint) for model in models)
-
-
-def test_a_loader_is_tuned_for_a_run_that_trains(copy):
-    copy.write("studies/answers.yaml", STUDY)
-    both = make_plan(copy.load(studies=["answers", "bridgetower-dataloading"]))
-    cache = DigestCache(copy.root / "digests.json")
-    assert Inputs(both, cache).first_run("cpu").study == "bridgetower-dataloading"
-    with pytest.raises(ConfigError, match=r"none of them trains on cpu.*name one that does"):
-        Inputs(make_plan(copy.load(studies=["answers"])), cache).first_run("cpu")

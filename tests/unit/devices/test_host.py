@@ -126,7 +126,7 @@ def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_words(monk
     running = [SimpleNamespace(info={"cmdline": line}) for line in lines]
     monkeypatch.setattr(host.psutil, "process_iter", lambda _: running)
     assert host.other_training_jobs() == 1
-    for job in ("worker", "drain"):
+    for job in ("worker", "feed"):
         running.append(SimpleNamespace(info={"cmdline": ["python", "-m", "feedrate", job]}))
     assert host.other_training_jobs() == 3
 

@@ -241,12 +241,6 @@ def test_a_call_that_trains_nothing_needs_no_device(examined, rule):
     assert examined.specs is None
 
 
-def test_tuning_needs_the_device_of_its_first_run(examined):
-    workflow = planned("results/tuning/cpu/advice.txt", rule="tune_cpu")
-    driver.check_machine(workflow, None, plan_of("a", "b"), here=True)
-    assert [spec.cell for spec in examined.specs] == ["a"]
-
-
 def test_a_self_test_needs_the_device_and_no_data_of_a_study(examined):
     workflow = planned("results/selftest/cpu/selftest.txt", rule="selftest_cpu")
     examined.found = [

@@ -104,7 +104,7 @@ def commands(target: str, tmp_path: Path, *arguments: str, nvidia: bool) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("target", ["setup", "run", "plan", "doctor", "tune"])
+@pytest.mark.parametrize("target", ["setup", "run", "plan", "doctor"])
 def test_set_up_adds_what_gpus_need_where_there_are_some(target, tmp_path):
     adds = "requirements/cuda.lock"
     assert adds not in commands(target, tmp_path, nvidia=False)

@@ -13,7 +13,7 @@ from statistics import fmean
 import msgspec
 
 from feedrate.cli import run
-from feedrate.cli.tune import run_ranks
+from feedrate.cli.ranks import run_ranks
 from feedrate.config.devices import default_launcher
 from feedrate.config.errors import not_one_of
 from feedrate.config.plan import published_settings

@@ -33,16 +33,13 @@ JOBS = {
     "fit-loader-model": "results.loader_model:fit_loader_model",
     "merge-results": "results.merge:merge_results",
     "confirm-results": "results.files:confirm_results",
-    "tune-device": "cli.tune:tune_device",
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",
-    "drain": "jobs.drain:drain_loaders",
     "feed": "jobs.feed:feed_accelerators",
     "render-page": "report.page:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",
     "push-model": "report.card:push",
-    "predict-published": "cli.advice:predict_published",
     "schemas": "cli.schemas:write_schemas",
 }
 """The function of each job, as MODULE:NAME in this package."""

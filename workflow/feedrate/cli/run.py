@@ -1,4 +1,4 @@
-"""The commands `run` (the workflow, its report and a summary), `tune`, and `cancel`."""
+"""The commands `run` (the workflow, its report and a summary) and `cancel`."""
 
 import argparse
 import contextlib
@@ -140,22 +140,13 @@ def _write_report(options: argparse.Namespace) -> int:
     return code
 
 
-def tune(options: argparse.Namespace, others: Sequence[str]) -> int:
-    """Measure again and print the new advice; return the exit code."""
-    code, new = measure_again(options, others, "tune", paths.ADVICE)
-    for file in (*new, Path(paths.PREDICTIONS)):
-        if new and file.is_file():
-            print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
-    return code
-
-
 def measure_again(
     options: argparse.Namespace, others: Sequence[str], target: str, page: str
 ) -> tuple[int, list[Path]]:
     """Make a target that writes a page for each device at every call; exit code and new pages."""
     check_call(options, others)
     started_s = time.time()
-    environment = {variables.ADVICE_LATER: f"{started_s}"}
+    environment = {variables.ASKED_AT: f"{started_s}"}
     code = run_snakemake(options, target, *others, environment=environment)
     found = sorted(Path().glob(page.format(device="*")))
     return code, [file for file in found if file.stat().st_mtime >= started_s]

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from feedrate.cli.ranks import run_ranks
 from feedrate.cli.run import measure_again
-from feedrate.cli.tune import run_ranks
 from feedrate.config.devices import Device, variant
 from feedrate.config.errors import raise_all
 from feedrate.config.plan import make_plan

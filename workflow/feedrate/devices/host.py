@@ -34,7 +34,7 @@ PACKAGES = (
 )  # fmt: skip
 """Packages whose version may change a measurement on any kind of device."""
 
-WORKERS = (("feedrate", "worker"), ("feedrate", "drain"), ("feedrate", "feed"))
+WORKERS = (("feedrate", "worker"), ("feedrate", "feed"))
 """Neighbouring words in the command line of each process that trains, scores, drains or feeds."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")

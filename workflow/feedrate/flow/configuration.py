@@ -141,7 +141,7 @@ def _rule_faults(project: Project, layers: Layers, captions: Iterable[str]) -> F
     files = (RULES.parents[1] / "Snakefile", *RULES.glob("*.smk"))
     texts = (file.read_text(encoding="utf-8") for file in files if file.is_file())
     rules = {name for text in texts for name in _RULE.findall(text)}
-    kinds = (paths.EVALUATE_RULE, paths.SELFTEST_RULE, paths.TRAIN_RULE, paths.TUNE_RULE)
+    kinds = (paths.EVALUATE_RULE, paths.SELFTEST_RULE, paths.TRAIN_RULE)
     rules |= {paths.rule_of(kind, name) for kind in kinds for name in devices}
     for part, verb in (("table", "tabulate"), ("figure", "plot")):
         rules |= {caption.replace(part, verb, 1) for caption in captions}

@@ -22,11 +22,6 @@ NAME = PACKAGE.name
 
 SHARED = ("devices/*.py",)
 """The code around device kinds and launchers; `plugins_of` adds a run's own."""
-PLUGINS = (
-    *("devices/kinds/*.py", "devices/launchers/*.py", "loading/decoders/*.py"),
-    "models/builders/*.py",
-)
-"""All device kinds, launchers, decoders and models, for jobs that try several."""
 MEASURED = ("jobs", "devices", "models", "loading")
 """The rooms of the measured work."""
 
@@ -46,15 +41,11 @@ CODE = {
     "measured": Code(("jobs/worker.py", "jobs/train.py", *SHARED), MEASURED),
     "inferred": Code(("jobs/worker.py", "jobs/infer.py", *SHARED), MEASURED),
     "scored": Code(("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *SHARED), MEASURED),
-    "tuned": Code(
-        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *SHARED, *PLUGINS), ("cli", *MEASURED)
-    ),
     "fetched": Code(("data/fetch.py",), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py",), ("jobs", "models", "loading", "data")),
-    "predict-published": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py",)),
     "collected": Code(("results/collect.py",)),

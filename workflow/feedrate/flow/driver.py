@@ -294,8 +294,8 @@ def check_outside(config: WorkflowConfig) -> None:
 
 
 def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) -> None:
-    """Raise WorkflowError for all that is bound to fail where this call trains, tunes or tests, and
-    warn of what will be slow. `here`: these jobs run on this host."""
+    """Raise WorkflowError for all that is bound to fail where this call trains or tests, and warn
+    of what will be slow. `here`: these jobs run on this host."""
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
 
@@ -306,7 +306,6 @@ def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) ->
     rules = {job.rule.name for job in jobs}
     specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]
     first = {spec.device: spec for spec in reversed(plan.runs.values())}
-    specs += [s for name, s in first.items() if paths.rule_of(paths.TUNE_RULE, name) in rules]
     found = examine(project, specs, here=here) if specs else []
     for name, spec in first.items():
         if paths.rule_of(paths.SELFTEST_RULE, name) in rules:

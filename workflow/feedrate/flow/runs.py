@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Plan, timeouts_min
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
@@ -103,23 +102,6 @@ class Inputs:
         """The fetched checkpoint whose tokenizer a store needs."""
         return self._fetched(self.store(key).model)
 
-    def first_run(self, device: str) -> RunSpec:
-        """The first training run of a device, which loader settings are recommended for: a study's
-        baseline comes first. Raises ConfigError if no study trains."""
-        for spec in self._runs.values():
-            if spec.device == device and spec.task == "training":
-                return spec
-        raise ConfigError(
-            f"config/config.yaml: studies: none of them trains on {device}, so there is no loader "
-            "to tune; name one that does"
-        )
-
-    def of_tuning(self, device: str) -> list[str]:
-        """The inputs of a recommendation: the run's checkpoint, and a store for `decode: cache`."""
-        spec = self.first_run(device)
-        cached = spec.changed("loader", decode="cache", scaled_decode=False)
-        return [*self._fetched(spec.settings.model), *self._stored(cached)]
-
     def _run(self, device: str, wildcards: Any) -> RunSpec:
         return self._runs[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]
 
@@ -141,8 +123,8 @@ def _key(model: ModelSettings) -> str:
 
 START_MIN = 20
 """Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
-TUNING_MIN = 60
-"""Minutes that a scheduler allows for a recommendation, which takes a few."""
+TESTING_MIN = 60
+"""Minutes that a scheduler allows for a self-test, which takes ten."""
 
 
 class Resources:
@@ -168,9 +150,9 @@ class Resources:
             (runtime,) = limits_min
         return {"tries": tries, "runtime": runtime, **_of_device(self._devices[device])}
 
-    def tuning(self, device: str) -> dict[str, Any]:
-        """The requests of the job that recommends loader settings."""
-        return {"runtime": TUNING_MIN, **_of_device(self._devices[device])}
+    def testing(self, device: str) -> dict[str, Any]:
+        """The requests of a device's self-test."""
+        return {"runtime": TESTING_MIN, **_of_device(self._devices[device])}
 
 
 def _of_device(entry: Device) -> dict[str, Any]:

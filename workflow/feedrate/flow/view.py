@@ -14,7 +14,7 @@ import msgspec
 from feedrate.config import workflow
 from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan, runnable
-from feedrate.config.project import Project, with_all_studies
+from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import subset
 from feedrate.core import paths, variables
@@ -146,13 +146,6 @@ class PlanView:
         params = self._params(msgspec.to_builtins(spec), "stored", digests.builder(spec.model.name))
         return params | self.inputs.weights(spec.model)
 
-    def tuning(self, device: str) -> Params:
-        """The run that loader settings are recommended for, and the time of a call of `tune`."""
-        spec = self.inputs.first_run(device)
-        params = self._params(msgspec.to_builtins(spec), "tuned")
-        asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
-        return params | self.inputs.weights(spec.settings.model) | asked
-
     def drawn(self) -> str:
         """The dataset of a self-test: one that is drawn here, so that it needs no network."""
         config = self.project.config
@@ -163,12 +156,7 @@ class PlanView:
     def testing(self, device: str) -> Params:
         """A device's registry entry, and the time of the call: a self-test is always a new one."""
         entry = msgspec.to_builtins(self.project.devices[device])
-        return {"settings": entry, "asked_at": os.environ.get(variables.ADVICE_LATER, "")}
-
-    def predictions(self) -> Params:
-        """The published rates of all studies, selected or not, that predictions are made from."""
-        published = results.prediction_settings(with_all_studies(self._root, self.project))
-        return self._params(published, "predict-published")
+        return {"settings": entry, "asked_at": os.environ.get(variables.ASKED_AT, "")}
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""

@@ -43,7 +43,7 @@ class Level(Strict, frozen=True):
 
     @property
     def name(self) -> str:
-        """As `tune` names it; the name of a library comes first."""
+        """The name of a library comes first."""
         words = (self.library, "best" if self.best else self.decode, "scaled" * self.scaled)
         return " ".join(filter(None, words))
 

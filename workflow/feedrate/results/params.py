@@ -277,13 +277,6 @@ def sources_of(project: Project, study: str) -> Sources:
     )
 
 
-def prediction_settings(project: Project) -> FitSettings:
-    """`--published` of predict-published: fit_settings of the studies with rates by workers."""
-    settings = fit_settings(project)
-    fitted = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
-    return msgspec.structs.replace(settings, studies=fitted)
-
-
 def per_look(project: Project, lines: Thresholds, *studies: str) -> Thresholds:
     """The thresholds of these studies; with `repeats: auto`, their confidence is that of a look."""
     if project.config.repeats != "auto":
