@@ -29,8 +29,7 @@ def root(tmp_path, monkeypatch):
     first on PATH."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("feedrate.cli.run.check_configuration", lambda *_: None)
-    for more in ("extend", "search"):
-        monkeypatch.setattr(f"feedrate.cli.run.{more}", lambda _: 0)
+    monkeypatch.setattr("feedrate.cli.run.search", lambda _: 0)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -128,15 +127,13 @@ def test_a_quiet_run_shows_errors_only(root, snakemake, quiet):
     ("words", "passes"),
     [("", 3), ("--quiet", 3), ("--forceall", 1), ("--forcerun x", 1), ("-n", 1)],
 )
-def test_passes_follow_while_decisions_are_open(
-    root, snakemake, monkeypatch, capsys, words, passes
-):
+def test_passes_follow_while_cells_are_open(root, snakemake, monkeypatch, capsys, words, passes):
     open_cells = iter([4, 1, 0])
-    monkeypatch.setattr(run, "extend", lambda _: next(open_cells))
+    monkeypatch.setattr(run, "search", lambda _: next(open_cells))
     assert entry.main(["run", *words.split()]) == 0
     assert len(snakemake) == passes
     assert all(call == snakemake[0] for call in snakemake)
-    assert ("one more repeat of 4 cells" in capsys.readouterr().err) == (words == "")
+    assert ("search: 4 cells" in capsys.readouterr().err) == (words == "")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +152,7 @@ def test_no_pass_follows_one_that_was_stopped_or_did_not_start(
 
     open_cells = iter([1, 0])
     monkeypatch.setattr(run, "run_snakemake", run_snakemake)
-    monkeypatch.setattr(run, "extend", lambda _: next(open_cells))
+    monkeypatch.setattr(run, "search", lambda _: next(open_cells))
     assert entry.main(["run"]) == code
     assert len(calls) == passes
 
@@ -166,7 +163,7 @@ def test_a_run_whose_next_cells_nobody_can_tell_has_its_report(
     def unreadable(_):
         raise TableError("accepted/results.csv: no column")
 
-    monkeypatch.setattr(run, "extend", unreadable)
+    monkeypatch.setattr(run, "search", unreadable)
     (root / "results").mkdir()
     (root / "results/overview.html").write_text("")
     monkeypatch.setattr(run, "_write_report", lambda _: snakemake.append("report") or 0)

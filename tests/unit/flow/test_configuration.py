@@ -205,22 +205,6 @@ def test_a_checkpoint_folder_without_weights_is_an_error(root, files, message):
     assert found.startswith("command line: checkpoint: ./weights: ")
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("gate.csv", "a,b\n1,2\n", "gate.csv: no results of runs: there is no column"),
-        ("gate/other.csv", "", "gate: there is no results.csv in this folder"),
-        ("gate.zip", "a,b\n1,2\n", "gate.zip: not a zip file"),
-    ],
-)
-def test_a_gate_that_has_no_results_is_an_error(root, file, text, message):
-    write("mine.yaml", f"repeats: auto\nauto_repeats: {{gate: {file.partition('/')[0]}}}\n")
-    passes("mine.yaml")  # there may be none yet
-    write(file, text)
-    assert error("mine.yaml").startswith(f"mine.yaml: auto_repeats.gate: {message}")
-    passes("mine.yaml", assignments=["repeats=2"])
-
-
 @pytest.mark.parametrize("here", [True, False])
 def test_the_home_of_nobody_has_no_checkpoint(root, here):
     found = error(assignments=["checkpoint=~nosuch/weights"], here=here)

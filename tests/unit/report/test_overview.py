@@ -17,7 +17,6 @@ from report_samples import (
     make_project,
     overview_of,
     study_of,
-    with_study,
     write_pages,
     write_results,
 )
@@ -320,26 +319,3 @@ def test_the_batch_of_a_search_is_a_range_of_the_valid_cells(project, inputs):
     assert not {"Model", "Batch"} & {*told}
 
 
-def auto(project):
-    """The project with `repeats: auto` and two planned repeats instead of three."""
-    config = msgspec.structs.replace(project.config, repeats="auto")
-    protocol = msgspec.structs.replace(project.studies[STUDY].protocol, repeats=2)
-    return msgspec.structs.replace(with_study(project, protocol=protocol), config=config)
-
-
-def test_the_cost_of_further_repeats_is_told_and_what_they_left_open(
-    tmp_path, project, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    files = write_results(tmp_path, project)  # three repeats of four cells, 41.5 s each
-    page = render(auto(project), files)
-    assert "4 runs</a>, 0.046 hours" in page
-    assert "Still open: nothing." in page
-    cells = Inputs(files).path("cells.csv")
-    row = r"(?m)^(.*workers=2~decode=host.*),,$"
-    cells.write_text(re.sub(row, r"\1,Undecided.,3", cells.read_text()))
-    assert "Still open: CPU, 2, host." in render(auto(project), files)
-
-
-def test_without_further_repeats_none_are_told(article):
-    assert "urther repeats" not in article

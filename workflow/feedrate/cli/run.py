@@ -29,7 +29,7 @@ from feedrate.flow import configuration, driver
 from feedrate.report.text import counted
 from feedrate.results.columns import CELLS
 from feedrate.results.files import Row, read_csv
-from feedrate.results.next_runs import extend, search
+from feedrate.results.next_runs import search
 from feedrate.results.schema import BAD
 
 REPORT = Path("report.html")
@@ -109,8 +109,8 @@ def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int
     if code == STOPPED or (code and not driver.STARTED.is_file()):
         return ""
     project = check_configuration(options, others)
-    more = {"repeats: auto: one more repeat of": extend(project), "search:": search(project)}
-    return ", ".join(f"{what} {counted(count, 'cell')}" for what, count in more.items() if count)
+    count = search(project)
+    return f"search: {counted(count, 'cell')}" if count else ""
 
 
 def _other_driver(profile: str) -> str:

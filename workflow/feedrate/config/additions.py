@@ -1,6 +1,5 @@
 """Additions of earlier calls of feedrate to the configuration, in files that every plan reads.
 
-- `results/repeats.json`: further repeats of cells, with `repeats: auto`.
 - `results/searched.json`: levels that a study's `search` has tried.
 """
 

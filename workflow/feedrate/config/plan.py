@@ -85,9 +85,8 @@ class Plan(Strict, kw_only=True):
 
 def make_plan(project: Project) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
-    machine affects all cells alike; then, in the same way, the further repeats of some cells. The
-    plan does not depend on what is installed: `runnable` does. Raises ConfigError for settings that
-    do not work together."""
+    machine affects all cells alike. The plan does not depend on what is installed: `runnable` does.
+    Raises ConfigError for settings that do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
@@ -115,12 +114,10 @@ def make_plan(project: Project) -> Plan:
         cells, doubles = _distinct(supported)
         unsupported += lacking
         shared += doubles
-        further = [project.further.get(f"{name}/{device}/{c.cell}", 0) for c in cells]
-        for repeat in range(1, max(protocol.repeats, *further, 0) + 1):
-            for cell, most in zip(cells, further, strict=True):
-                if repeat <= max(protocol.repeats, most):
-                    seed = protocol.seed + repeat - 1
-                    runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
+        for repeat in range(1, protocol.repeats + 1):
+            for cell in cells:
+                seed = protocol.seed + repeat - 1
+                runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
     return Plan(runs=runs, unsupported=unsupported, shared=shared)
 
 
@@ -128,16 +125,11 @@ def runnable(
     project: Project, plan: Plan, has_ended: Callable[[RunSpec], bool] = lambda _: False
 ) -> Plan:
     """The plan without the runs whose loader library, or what its form loads, is not installed
-    here, and without repeats beyond `auto_repeats.most`. Runs that have ended stay: removing a
-    library, or lowering the budget, removes no result. A cell that has no run left is
-    unsupported."""
-    most, planned = project.config.auto_repeats.most, protocols(project)
+    here. Runs that have ended stay: removing a library removes no result. A cell that has no run
+    left is unsupported."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():
-        beyond = spec.repeat > max(most, planned[spec.study][spec.device].repeats)
-        if beyond and not has_ended(spec):
-            continue
         loader = spec.settings.loader
         library = library_of(loader)
         # Another interpreter may have the library: the job finds out.
@@ -159,7 +151,7 @@ def runnable(
 
 
 def protocols(project: Project) -> dict[str, dict[str, StudyProtocol]]:
-    """The protocol by study and device; its `repeats` are the planned ones."""
+    """The protocol by study and device."""
     devices = project.config.devices
     return {n: {d: _protocol(project, n, d) for d in devices} for n in project.studies}
 
@@ -200,7 +192,7 @@ def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     """A study's protocol, adapted for a device."""
     protocol = _adapted(project, name, device, "protocol")
-    if isinstance(project.config.repeats, int):
+    if project.config.repeats is not None:
         protocol["repeats"] = project.config.repeats
     return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
 

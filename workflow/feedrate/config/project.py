@@ -33,7 +33,6 @@ from feedrate.config.study import (
     level_settings,
 )
 from feedrate.config.values import (
-    Count,
     Level,
     Name,
     Strict,
@@ -45,7 +44,7 @@ from feedrate.config.values import (
     read_rows,
 )
 from feedrate.config.workflow import WorkflowConfig, check_config
-from feedrate.core import paths, plugins
+from feedrate.core import plugins
 
 Devices = dict[Name, Device]
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -66,8 +65,6 @@ class Project(Strict):
     """By study: published numbers, scores on Winoground, accuracies elsewhere, loaders' speeds."""
     sheets: dict[str, Sheet] = {}
     """What the sources of published numbers say about their experiments."""
-    further: dict[str, int] = {}
-    """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
     searched: additions.Searched = {}
     measured: dict[Name, list[Name]] = {}
     """In a report from run folders, by study: the devices that have runs of it."""
@@ -106,11 +103,9 @@ def load_project(
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
     claims = read_loader_claims(root, studies)
     tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
-    auto = workflow.repeats == "auto"
-    further = additions.read_added(root, paths.REPEATS, dict[str, Count], {}) if auto else {}
     searched = additions.read_searched(root, studies)
     studies = {n: additions.with_levels(s, searched.get(n, {})) for n, s in studies.items()}
-    return Project(workflow, devices, studies, *tables, further, searched)
+    return Project(workflow, devices, studies, *tables, searched)
 
 
 def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> list[Published]:

@@ -14,7 +14,6 @@ from feedrate.config.values import (
     Count,
     Name,
     Natural,
-    Positive,
     Repeats,
     Share,
     Strict,
@@ -130,14 +129,6 @@ else:
     Dataset = Union[Generated, Folder, Hub, *_declared()]
 
 
-class AutoRepeats(Strict, kw_only=True):
-    """The budget of `repeats: auto`."""
-
-    most: Annotated[Repeats, about("Repeats that a cell may have, planned ones included.")] = 12
-    hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
-    gate: Annotated[str, about("Accepted results; cells undecided against them get repeats.")] = ""
-
-
 class WorkflowConfig(Strict, kw_only=True):
     """All keys of config/config.yaml."""
 
@@ -162,13 +153,7 @@ class WorkflowConfig(Strict, kw_only=True):
         Name | None,
         about("Model of the checkpoint; only its studies use it. null: all studies do."),
     ] = None
-    repeats: Annotated[
-        Repeats | Literal["auto"] | None,
-        about(
-            "For all studies; null: as each study says; auto: then more where decisions are open."
-        ),
-    ] = None
-    auto_repeats: AutoRepeats = AutoRepeats()
+    repeats: Annotated[Repeats | None, about("For all studies; null: as each study says.")] = None
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     trackers: Annotated[
         list[Literal["mlflow", "trackio", "wandb"]],
@@ -248,4 +233,3 @@ def _check_paths(found: Findings, config: WorkflowConfig) -> None:
             if isinstance(entry, Folder | LocalExamples):
                 found.path(f"{part}.{name}.path", entry.path)
     found.path("checkpoint", config.checkpoint)
-    found.path("auto_repeats.gate", config.auto_repeats.gate)

@@ -19,7 +19,6 @@ from feedrate.config.spec import Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
-from feedrate.core.errors import ExpectedError
 from feedrate.data.sources.folder import check_folder
 from feedrate.data.tables import check_examples
 from feedrate.devices import host
@@ -228,14 +227,6 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(found, f"winoground_sets.{config.winoground}", copy)
     found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))
-    gate = config.auto_repeats.gate if config.repeats == "auto" else ""
-    if gate and Path(gate).exists():
-        from feedrate.results.comparison import read_results  # pandas
-
-        try:
-            read_results(Path(gate))
-        except (ExpectedError, OSError, ValueError) as error:
-            found.say("auto_repeats.gate", str(error))
     registry = Findings("config/devices.yaml")
     for name in config.devices:
         for key, text in _software_faults(project.devices[name].software, here=here):

@@ -48,10 +48,12 @@ TO_DO = {
 help."""
 NOISY = "Repeat it: noise hides what limits it."
 NOT_DECIDED = "Read the figures behind its verdict: they do not decide what limits it."
-REPEAT = "Repeat them (repeats: auto in config.yaml)."
+REPEAT = "Repeat them more often (repeats in config.yaml)."
 TOO_NOISY = (
     "Measure on a quieter machine, or use the simplest of them: repeats alone hardly decide."
 )
+MANY_REPEATS = 12
+"""More repeats of a cell than these take too long."""
 FREE_MEMORY = "Free memory, or choose a smaller model."
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
@@ -73,14 +75,11 @@ def answer(study: StudySettings, found: Results, device: str) -> Answer:
         return Answer(use, _throughput(study, best), next_step(best), [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
-        few = named(study, between)
-        most = study.most_repeats
         # Of cells with unequal runs, the one with the fewest adds up to the repeats that decide.
-        if min(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between) > most:
-            hint = f"That is more than repeats: auto makes (at most {most}, auto_repeats.most)."
-            return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", TOO_NOISY, between)
-        hint = f"With repeats: auto in config.yaml, they get further runs, up to {most} in total."
-        return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
+        needed = min(cell.ok_runs + (cell.repeats_to_decide or 1) for cell in between)
+        to_do = TOO_NOISY if needed > MANY_REPEATS else REPEAT
+        undecided_between = f"{label}: undecided between {named(study, between)}."
+        return Answer(undecided_between, why, to_do, between)
     if not good:
         why, to_do = _no_answer(mine, tried)
         return Answer(f"{label}: no answer yet.", why, to_do, tried, found=False)

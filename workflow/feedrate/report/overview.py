@@ -15,7 +15,6 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
-from feedrate.report import text
 from feedrate.report.findings import Finding, failed, failures, findings
 from feedrate.report.markup import OVERVIEW, SAFE, Markup, el, join, link, record_link
 from feedrate.report.minute import answer_of, minute
@@ -95,24 +94,8 @@ def _summary(
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
         _listed(findings(study, results)),
-        _further(study, results),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
-
-
-def _further(study: StudySettings, results: Results) -> Markup | None:
-    """The cost of `repeats: auto`, and what it left open; None where it repeated nothing."""
-    made = [run for run in results.runs if run.device in study.setups]
-    made = [run for run in made if run.repeat and not run.measured_as]
-    more = [run for run in made if run.repeat > study.setups[run.device].repeats]
-    hours = text.number(sum(run.duration_s or 0.0 for run in more) / 3600, 2)
-    made_of = record_link(text.counted(len(more), "run"), *more, at="")
-    undecided = (cell for cell in results.cells if cell.open)
-    left = [f"{study.label(c.device)}, {text.values_text(c.levels)}" for c in undecided]
-    left += [one.statement for one in results.claims if one.verdict == "cannot tell"]
-    cost = f", {hours} hours. Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
-    about = "Further repeats where a decision was open: "
-    return el("p", about, made_of, cost, class_="rests") if more else None
 
 
 def _listed(found: Sequence[Finding]) -> Markup:

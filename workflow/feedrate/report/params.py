@@ -68,7 +68,7 @@ class Setup(Strict, kw_only=True):
 
     steps: int
     warmup_steps: int
-    repeats: int  # planned ones, which every cell has
+    repeats: int
     drawn: bool = False  # its pictures are drawn by the suite
 
 
@@ -87,7 +87,6 @@ class StudyContext(Strict, kw_only=True):
     noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
     smallest_effect: Share = 0.03  # the gain from which a change is worth making
     claim_tolerance: Positive = 0.05  # by which a ratio of loaders may be below the claimed one
-    most_repeats: int = 12  # of a cell with `repeats: auto`
     published: list[Published] = []
     sources: Sources = Sources()
 
@@ -252,7 +251,6 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         noise_share=entry.thresholds.noise_share,
         smallest_effect=entry.thresholds.smallest_effect,
         claim_tolerance=entry.thresholds.claim_tolerance,
-        most_repeats=project.config.auto_repeats.most,
         devices={
             name: subset(
                 DeviceInfo,

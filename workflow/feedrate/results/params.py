@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 
 from feedrate.config.devices import Peak
-from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
+from feedrate.config.plan import Plan, Shared, Unsupported, study_settings
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Exclude, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text, subset
 from feedrate.config.workflow import Hub
-from feedrate.results.statistics import look_confidence
 
 WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""
@@ -207,10 +206,7 @@ def collect_settings(project: Project, plan: Plan) -> CollectSettings:
     """`--settings` of collect-results."""
     devices = {name: project.devices[name] for name in project.config.devices}
     return CollectSettings(
-        studies={
-            name: subset(CollectStudy, study, thresholds=per_look(project, study.thresholds, name))
-            for name, study in project.studies.items()
-        },
+        studies={name: subset(CollectStudy, study) for name, study in project.studies.items()},
         memory_gib={name: device.memory_gib for name, device in devices.items()},
         price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
         unsupported=plan.unsupported,
@@ -236,7 +232,7 @@ def claim_settings(project: Project) -> ClaimSettings:
             source=study.source.title,
             measured=project.devices_of(name),
             able={device: project.devices[device].able for device in project.devices_of(name)},
-            confidence=per_look(project, study.thresholds, name).confidence,
+            confidence=study.thresholds.confidence,
             tolerance=study.thresholds.claim_tolerance,
             smallest_effect=study.thresholds.smallest_effect,
             sources=sources_of(project, name),
@@ -275,13 +271,3 @@ def sources_of(project: Project, study: str) -> Sources:
         default=default,
         datasets={n: d.name for n, d in project.config.datasets.items() if isinstance(d, Hub)},
     )
-
-
-def per_look(project: Project, lines: Thresholds, *studies: str) -> Thresholds:
-    """The thresholds of these studies; with `repeats: auto`, their confidence is that of a look."""
-    if project.config.repeats != "auto":
-        return lines
-    known = protocols(project)
-    planned = min(protocol.repeats for name in studies for protocol in known[name].values())
-    confidence = look_confidence(lines.confidence, planned, project.config.auto_repeats.most)
-    return msgspec.structs.replace(lines, confidence=confidence)

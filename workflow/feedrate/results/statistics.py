@@ -199,24 +199,3 @@ def block_noise(times_s: Sequence[float]) -> float | None:
         errors.append(stdev(blocks) / fmean(blocks) / math.sqrt(len(blocks)))
         blocks = [fmean(pair) for pair in zip(blocks[::2], blocks[1::2], strict=False)]
     return max(errors, default=None)
-
-
-@lru_cache
-def look_confidence(confidence: float, first: int, last: int) -> float:
-    """Confidence of each look at `first`, `first` + 1, … `last` values, so that all hold together:
-    Pocock's bound (1977, doi:10.1093/biomet/64.2.191). The distribution of the sum is carried from
-    look to look (Armitage, McPherson and Rowe 1969), here by Gauss-Legendre quadrature."""
-    import numpy as np  # planning imports this module, and seldom needs numpy
-
-    nodes, weights = np.polynomial.legendre.leggauss(48)
-    low, high = 0.0, 10.0
-    for _ in range(40):
-        bound = (low + high) / 2
-        density, before, gained = np.ones(1), np.zeros(1), first
-        for size in range(first, max(first, last) + 1):
-            end = bound * math.sqrt(size)
-            steps = np.exp(-((end * nodes[:, None] - before) ** 2) / (2 * gained))
-            density = steps @ density * weights * end / math.sqrt(2 * math.pi * gained)
-            before, gained = end * nodes, 1
-        low, high = (bound, high) if density.sum() < confidence else (low, bound)
-    return 2 * NormalDist().cdf(low) - 1
