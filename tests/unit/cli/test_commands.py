@@ -16,7 +16,6 @@ from feedrate.cli import plan, run
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
-from feedrate.results.files import TableError
 
 NOTHING = dict.fromkeys(("study", "device", "dataset"))
 CHOICES = argparse.Namespace(profile="local", configfile=[], config=[], **NOTHING)
@@ -29,7 +28,6 @@ def root(tmp_path, monkeypatch):
     first on PATH."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("feedrate.cli.run.check_configuration", lambda *_: None)
-    monkeypatch.setattr("feedrate.cli.run.search", lambda _: 0)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -121,56 +119,6 @@ def test_a_quiet_run_shows_errors_only(root, snakemake, quiet):
     assert {one.name for one in found.quiet} == {"ALL"}
     assert found.targets == ["all"]
     assert options["held_back"]
-
-
-@pytest.mark.parametrize(
-    ("words", "passes"),
-    [("", 3), ("--quiet", 3), ("--forceall", 1), ("--forcerun x", 1), ("-n", 1)],
-)
-def test_passes_follow_while_cells_are_open(root, snakemake, monkeypatch, capsys, words, passes):
-    open_cells = iter([4, 1, 0])
-    monkeypatch.setattr(run, "search", lambda _: next(open_cells))
-    assert entry.main(["run", *words.split()]) == 0
-    assert len(snakemake) == passes
-    assert all(call == snakemake[0] for call in snakemake)
-    assert ("search: 4 cells" in capsys.readouterr().err) == (words == "")
-
-
-@pytest.mark.parametrize(
-    ("code", "started", "passes"), [(1, True, 2), (1, False, 1), (STOPPED, True, 1)]
-)
-def test_no_pass_follows_one_that_was_stopped_or_did_not_start(
-    root, monkeypatch, code, started, passes
-):
-    calls = []
-
-    def run_snakemake(*_, **__):
-        calls.append(1)
-        driver.STARTED.parent.mkdir(exist_ok=True)
-        driver.STARTED.touch() if started else None
-        return code
-
-    open_cells = iter([1, 0])
-    monkeypatch.setattr(run, "run_snakemake", run_snakemake)
-    monkeypatch.setattr(run, "search", lambda _: next(open_cells))
-    assert entry.main(["run"]) == code
-    assert len(calls) == passes
-
-
-def test_a_run_whose_next_cells_nobody_can_tell_has_its_report(
-    root, snakemake, monkeypatch, capsys
-):
-    def unreadable(_):
-        raise TableError("accepted/results.csv: no column")
-
-    monkeypatch.setattr(run, "search", unreadable)
-    (root / "results").mkdir()
-    (root / "results/overview.html").write_text("")
-    monkeypatch.setattr(run, "_write_report", lambda _: snakemake.append("report") or 0)
-    monkeypatch.setattr(run, "show", lambda _: None)
-    assert entry.main(["run"]) == 1
-    assert capsys.readouterr().err == "feedrate: accepted/results.csv: no column\n"
-    assert snakemake[1:] == ["report"]
 
 
 def test_a_dry_run_leaves_the_lock_of_a_killed_run(root, snakemake):

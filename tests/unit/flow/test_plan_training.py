@@ -124,7 +124,7 @@ def test_a_pruned_cell_is_tried_when_the_smaller_one_ran_out_with_other_code(pru
 
 def test_a_pruned_cell_is_tried_when_its_study_has_no_ladder_any_more(pruned, root, monkeypatch):
     _, _, large = pruned
-    edit(root, f"studies/{SEARCH}.yaml", "ladder: [size, batch]\nsearch: batch\n", "")
+    edit(root, f"studies/{SEARCH}.yaml", "ladder: [size, batch]\n", "")
     project = load(root)
     monkeypatch.setenv(variables.LADDERS, json.dumps(ladders(project)))
     assert params(project, large)["attempt"] == 2

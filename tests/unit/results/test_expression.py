@@ -97,7 +97,7 @@ def test_the_star_becomes_each_device():
 
 def study(expression, **claim):
     entry = Claim(id="c", text="t", expression=expression, **({"published": 1.0} | claim))
-    return SimpleNamespace(claims=[entry], factors=FACTORS, baseline=BASELINE, search=None)
+    return SimpleNamespace(claims=[entry], factors=FACTORS, baseline=BASELINE, ladder=[])
 
 
 DEVICES = ["gaudi2", "h100"]

@@ -23,13 +23,12 @@ from feedrate.cli.jobs import STOPPED
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
 from feedrate.core import paths, slurm, variables
-from feedrate.core.errors import ExpectedError, UsageError, fail, tell
+from feedrate.core.errors import UsageError, fail, tell
 from feedrate.core.processes import die_with_parent, stop_signals
 from feedrate.flow import configuration, driver
 from feedrate.report.text import counted
 from feedrate.results.columns import CELLS
 from feedrate.results.files import Row, read_csv
-from feedrate.results.next_runs import search
 from feedrate.results.schema import BAD
 
 REPORT = Path("report.html")
@@ -67,9 +66,6 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     driver.STARTED.unlink(missing_ok=True)
     words = [*others, *(["--quiet", "all"] if quiet else [])]
     code = run_snakemake(options, *words, held_back=quiet)
-    unknown = 0
-    if not any(vars(given).get(name) for name in ("force", "forceall", "forcerun")):
-        code, unknown = _further_passes(options, others, words, code, quiet=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
@@ -81,36 +77,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     report_code = _write_report(options)
     if not quiet:
         show(REPORT if report_code == 0 else None)
-    return code or unknown or report_code
-
-
-def _further_passes(
-    options: argparse.Namespace,
-    others: Sequence[str],
-    words: Sequence[str],
-    code: int,
-    *,
-    quiet: bool,
-) -> tuple[int, int]:
-    """Call Snakemake with `words` again as long as there are further cells; its last exit code, and
-    1 if nobody can tell which cells are next: the runs made so far still get their report."""
-    try:
-        while more := _further_cells(options, others, code):
-            if not quiet:
-                tell("feedrate", more)
-            code = run_snakemake(options, *words, held_back=quiet)
-    except ExpectedError as error:
-        return code, fail("feedrate", error)
-    return code, 0
-
-
-def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int) -> str:
-    """The work of the next pass, after one with this exit code; empty if nothing is left."""
-    if code == STOPPED or (code and not driver.STARTED.is_file()):
-        return ""
-    project = check_configuration(options, others)
-    count = search(project)
-    return f"search: {counted(count, 'cell')}" if count else ""
+    return code or report_code
 
 
 def _other_driver(profile: str) -> str:

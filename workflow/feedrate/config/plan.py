@@ -209,13 +209,10 @@ def _cells(
     study, device = project.studies[common.study], project.devices[common.device]
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
-    added = project.searched.get(common.study, {})
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
         cell = cell_name(levels)
-        searched = added.get(level_text(levels[study.search])) if study.search else None
-        untried = searched is not None and f"{common.device}/{cell}" not in searched
-        if untried or any(e.covers(levels, device.able) for e in study.exclude):
+        if any(e.covers(levels, device.able) for e in study.exclude):
             continue
         needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
         if lacks := ", ".join(need for need in needed if need and need not in device.able):
@@ -229,9 +226,7 @@ def _cells(
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
-    # A search must not change the rows that the listed levels train on.
-    listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
-    dataset = dataset_for(project.config, listed)
+    dataset = dataset_for(project.config, cells)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config import additions
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
@@ -65,7 +64,6 @@ class Project(Strict):
     """By study: published numbers, scores on Winoground, accuracies elsewhere, loaders' speeds."""
     sheets: dict[str, Sheet] = {}
     """What the sources of published numbers say about their experiments."""
-    searched: additions.Searched = {}
     measured: dict[Name, list[Name]] = {}
     """In a report from run folders, by study: the devices that have runs of it."""
     sites: dict[Name, str] = {}
@@ -103,9 +101,7 @@ def load_project(
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
     claims = read_loader_claims(root, studies)
     tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
-    searched = additions.read_searched(root, studies)
-    studies = {n: additions.with_levels(s, searched.get(n, {})) for n, s in studies.items()}
-    return Project(workflow, devices, studies, *tables, searched)
+    return Project(workflow, devices, studies, *tables)
 
 
 def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> list[Published]:
@@ -156,7 +152,6 @@ def check_study(
                 _check_levels(found, f"{key}.unless", {name: level}, levels)
     found.names("within", study.within, study.factors, "factors")
     found.names("ladder", study.ladder, study.factors, "factors")
-    found.names("search", filter(None, [study.search]), study.ladder, "factors of ladder")
     for part in FILES:
         found.names(part, getattr(study, part), files, "files in config/published")
     _check_pages(found, study, levels)

@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec.structs import replace
 
-from feedrate.config.additions import read_added
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.study import LoaderClaim, Published, Study
-from feedrate.config.values import AnyRow, Level, Name, Strict, Text, about, read_rows
+from feedrate.config.values import AnyRow, Level, Name, Strict, Text, about, load, read_rows
 
 SHEETS = "config/published/sheets.yaml"
 FILES = tuple(name for name in Study.__struct_fields__ if name.startswith("published"))
@@ -63,7 +62,9 @@ def read_sheets(
     root: Path, studies: Mapping[str, Study], published: Mapping[str, Iterable[Published]]
 ) -> dict[Name, Sheet]:
     """All sheets under `root`. Raises ConfigError, also for a sheet that is named but missing."""
-    sheets: dict[Name, Sheet] = read_added(root, SHEETS, dict[Name, Sheet], {})
+    file, sheets = root / SHEETS, dict[Name, Sheet]()
+    if file.is_file():
+        sheets = load(file, dict[Name, Sheet], SHEETS)
     wrong = Findings(SHEETS)
     for name, sheet in sheets.items():
         if sheet.like and wrong.known(f"{name}.like", sheet.like, sheets, "entries"):

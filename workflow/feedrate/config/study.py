@@ -166,13 +166,6 @@ class Study(Strict, kw_only=True):
             "Factors whose later levels need more memory: none above an out-of-memory one is run."
         ),
     ] = []
-    search: Annotated[
-        Name | None,
-        about(
-            "Factor of the ladder, a number, whose largest level that fits is searched: doubled "
-            "beyond its levels, then bisected."
-        ),
-    ] = None
     adapt: Annotated[
         dict[Name, dict[str, Any]],
         about(

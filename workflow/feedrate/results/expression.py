@@ -4,7 +4,7 @@
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
 `*` means each device that was measured; a factor that is not named is at the study's baseline. The
-level `largest` of the factor that a study searches is the largest that fits, once a larger one is
+level `largest` of a factor of the study's ladder is the largest that fits, once a larger one is
 known not to.
 White space is allowed between the parts. The Snakefile imports this module, so it is light.
 """
@@ -103,7 +103,8 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
             for factor, level in ref.levels:
                 if found.known(key, factor, study.factors, "factors"):
                     allowed = [level_text(value) for value in study.factors[factor].levels]
-                    allowed += [LARGEST] * (factor == study.search)
+                    if factor in study.ladder:
+                        allowed.append(LARGEST)
                     found.known(key, level, allowed, f"levels of {factor}")
         ways = ("published", "more_than", "no_less_than", "fits")
         given = [way for way in ways if getattr(claim, way) is not None]

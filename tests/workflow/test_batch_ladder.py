@@ -1,0 +1,63 @@
+"""The ladder of batches, in real trainings under a limit of memory: the largest that fits, the
+first that does not, and larger ones that are not tried."""
+
+import csv
+
+import pytest
+import yaml
+from mini_project import Project
+
+STUDY = "flava-batch-search"
+BATCHES = [2, 32, 48]
+"""The first fits in the limit, the second does not by far."""
+LIMIT_GIB = 0.38
+CELL = "size=tiny~strategy=ddp~batch={}"
+
+
+def cut(study: dict) -> dict:
+    """The study with one line and the pages of its largest batches. Samples are large, so that few
+    of them fill the memory."""
+    study["adapt"]["cpu"] = {
+        "settings": {
+            "loader": {"max_tokens": 512, "workers": 0},
+            "train": {"precision": "fp32", "memory_gib": LIMIT_GIB},
+        },
+        "protocol": {"steps": 2, "warmup_steps": 1, "ceiling_s": 0},
+    }
+    study["factors"]["batch"] |= {"levels": BATCHES, "requires": {}}
+    study["factors"]["size"]["levels"] = ["tiny"]
+    study["factors"]["size"]["requires"] = {}
+    study["factors"]["strategy"] |= {"levels": ["ddp"], "requires": {}}
+    study["baseline"] = {"size": "tiny", "strategy": "ddp", "batch": BATCHES[0]}
+    study |= {"claims": [], "published": []}
+    shown = {"tables": ["largest"], "figures": ["reach"]}
+    for part, names in shown.items():
+        study[part] = [one for one in study[part] if one["name"] in names]
+    return study
+
+
+@pytest.fixture
+def laddered(ready: Project) -> Project:
+    """A project with the study, cut to one line."""
+    path = ready.root / f"config/studies/{STUDY}.yaml"
+    path.write_text(yaml.safe_dump(cut(yaml.safe_load(path.read_text())), sort_keys=False))
+    ready.config(studies=[STUDY])
+    return ready
+
+
+def test_larger_batches_are_tried_until_one_does_not_fit(laddered):
+    done = laddered.run()
+    assert done.returncode == 0, done.stdout
+    fits, tried, larger = (CELL.format(batch) for batch in BATCHES)
+    with (laddered.root / f"results/{STUDY}/cells.csv").open(newline="") as stream:
+        cells = {row["cell"]: row for row in csv.DictReader(stream)}
+    status = {cell: row["status"] for cell, row in cells.items()}
+    assert status == {fits: "ok", tried: "out_of_memory", larger: "out_of_memory"}
+    assert "allocate memory" in cells[tried]["cause"], "it was tried, and really ran out of memory"
+    assert cells[larger]["cause"].startswith(f"Not tried: {tried} ran out of memory")
+    page = (laddered.root / "results/overview.html").read_text()
+    assert f"CPU: a batch of {BATCHES[0]} fits." in page
+    assert "No level ran out of memory" not in page
+    table = (laddered.root / f"results/{STUDY}/tables/largest.html").read_text()
+    assert table.index(f"<td>{BATCHES[0]}<") < table.index(f"<td>{BATCHES[1]}<")
+    assert laddered.planned() == {}
