@@ -336,7 +336,6 @@ def test_a_library_that_is_not_installed_is_refused_with_the_command(monkeypatch
         ({"library": "webdataset", "decode": "cache"}, "use host"),
         ({"library": "ffcv", "decode": "reference"}, "use host or cache"),
         ({"library": "ffcv", "decode": "cache", "random_flip": True}, "no augmentation"),
-        ({"library": "ffcv", "storage": "cold"}, "reads files itself"),
         ({"library": "spdl", "form": "best", "random_flip": True}, "no augmentation"),
         ({"library": "torch", "form": "best"}, "leave it out"),
     ],

@@ -73,22 +73,23 @@ def test_what_the_answer_leaves_open_is_said_once(project, inputs):
     assert found_in(project, inputs, cells=other)["Undecided"] == "Undecided at 0."
 
 
-def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
+def test_the_same_question_at_several_levels_is_asked_once(project, inputs):
     study = study_of(project)
-    storage = Factor(sets="loader.storage", levels=["warm", "cold"])
+    batch = Factor(sets="train.batch_size", levels=[8, 16, 32])
     study = msgspec.structs.replace(
         study,
-        factors=study.factors | {"storage": storage},
-        baseline=study.baseline | {"storage": "warm"},
+        factors=study.factors | {"batch": batch},
+        baseline=study.baseline | {"batch": 8},
+        within=["batch"],
     )
     cells = [
         msgspec.structs.replace(
             cell,
-            cell=f"{cell.cell}~storage={at}",
+            cell=f"{cell.cell}~batch={at}",
             recommended=False,
             open=f"Undecided at {at}.",
         )
-        for at in storage.levels
+        for at in batch.levels
         for cell in inputs.cells(STUDY)
         if cell.status == "ok" and cell.levels["workers"] in (1, 2)
     ]
@@ -96,10 +97,10 @@ def test_the_same_question_of_several_storages_is_asked_once(project, inputs):
     def said(cells):
         return {one.lead: one.text for one in findings(study, Results(cells))}["Undecided"]
 
-    together = "With storage = warm and cold: undecided between workers = 1 and 2"
+    together = "With batch = 8 and 16: undecided between workers = 1 and 2"
     assert said(cells).startswith(together)
     assert said(cells).count("undecided") == 1
-    assert said(cells[:2]) == "Undecided at warm."
+    assert said(cells[:4]) == "Undecided at 8."
 
 
 @pytest.mark.parametrize("ladder", [[], ["workers"]])

@@ -1,16 +1,15 @@
 """What each kind of study says in one minute: a result and what to do, both by its data."""
 
 import re
-from statistics import median
 
 import pytest
 from msgspec.structs import replace
 from report_samples import STUDY, make_project, study_of, with_study, write_results
 
-from feedrate.config.study import Factor, LoaderClaim, Table
+from feedrate.config.study import LoaderClaim, Table
 from feedrate.report.answers import TO_DO, VERDICTS
-from feedrate.report.minute import answer_of, minute
-from feedrate.report.rows import Inputs, Results
+from feedrate.report.minute import minute
+from feedrate.report.rows import Inputs
 from feedrate.report.tables.loader_claims import where_it_holds
 from feedrate.results.verdicts import UNSURE
 
@@ -167,131 +166,6 @@ def test_failed_cells_are_to_be_run_again(study, tmp_path, project):
     words = said(study, Inputs(files))
     assert "no answer yet. None of 4 cells has a valid result" in words
     assert "Remove the cause and run the study again." in words
-
-
-def of_storage(study, inputs, **changes):
-    """The study as one whose factor `workers` is the storage, with these changes to its cells."""
-    factors = dict(study.factors)
-    factors["workers"] = Factor(sets="loader.storage", levels=[0, 1, 2, 16])
-    cells = [replace(one, **changes) if one.status == "ok" else one for one in inputs.cells(STUDY)]
-    inputs.cells = lambda _: cells
-    return said(replace(study, factors=factors), inputs)
-
-
-def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
-    words = of_storage(study, inputs)
-    assert "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and decode = host." in words
-    reached = (
-        "workers = 1 ms reaches 126% of that rate, with decode = host: 14.10 samples/s "
-        "(13.96 to 14.24)"
-    )
-    assert reached in words
-    assert "Nothing to do: none is slower" in words
-
-
-def test_storage_says_what_the_usual_settings_reach_where_others_hide_it(study, inputs):
-    """The answer to whether more workers hide a latency has both ends."""
-    factors = dict(study.factors)
-    factors["decode"] = Factor(sets="loader.storage", levels=["host", "far"])
-    cells = [one for one in inputs.cells(STUDY) if one.status == "ok"]
-    far = [
-        replace(one, cell=one.cell.replace("host", "far"), samples_per_s=rate)
-        for one, rate in zip(cells[:2], (4.0, 10.0), strict=True)
-    ]
-    answer = answer_of(replace(study, factors=factors), Results([*cells, *far]), "cpu")
-    assert "of that rate, with workers = 1: 10.00 samples/s" in answer.detail
-    assert answer.detail.count(" with workers = 0") == 1
-
-
-def test_a_study_of_storage_alone_names_no_other_settings(study, inputs):
-    cells = [
-        replace(one, cell=one.cell.removesuffix("~decode=host"))
-        for one in inputs.cells(STUDY)
-        if one.status == "ok"
-    ]
-    factors = {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
-    alone = replace(study, factors=factors, baseline={"workers": 0})
-    found = answer_of(alone, Results(cells), "cpu")
-    assert found.headline == "CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0."
-    assert "reaches 126% of that rate: 14.10 samples/s" in found.detail
-
-
-def test_storage_of_single_runs_says_so(study, inputs):
-    assert "Single runs have no interval. Nothing" in of_storage(study, inputs, ci_low=None)
-
-
-def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
-    of_storage(study, inputs)
-    factors = study.factors | {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
-    found = answer_of(replace(study, factors=factors), Results(inputs.cells(STUDY)), "cpu")
-    assert found.headline.startswith("CPU: 11.20 samples/s (11.09 to 11.31) with workers = 0 and")
-    assert len(found.cells) == 4
-
-
-def of_storages(study, inputs, rates):
-    """`of_storage` where only these storages have results: the rates of their runs, by level."""
-    runs = {run.levels["workers"]: run for run in inputs.runs(STUDY) if run.status == "ok"}
-    known = {cell.levels["workers"]: cell for cell in inputs.cells(STUDY) if cell.status == "ok"}
-    cells = []
-    for level, of in rates.items():
-        ends = {"ci_low": min(of), "ci_high": max(of)} if len(of) > 1 else {"ci_low": None}
-        cells.append(replace(known[level], samples_per_s=median(of), **ends))
-    inputs.cells = lambda _: cells
-    inputs.runs = lambda _: [
-        replace(runs[level], repeat=number, samples_per_s=rate)
-        for level, of in rates.items()
-        for number, rate in enumerate(of, 1)
-    ]
-    return of_storage(study, inputs)
-
-
-def around(rate, noise=0.002):
-    return [rate * (1 - noise), rate, rate * (1 + noise)]
-
-
-@pytest.mark.parametrize(
-    "rates",
-    [
-        {level: [11.2] for level in (0, 1, 2, 16)},
-        {0: around(11.2)} | {level: [5.0, 11.2, 20.0] for level in (1, 2, 16)},
-    ],
-)
-def test_storage_that_the_runs_do_not_tell_apart_is_undecided(study, inputs, rates):
-    words = of_storages(study, inputs, rates)
-    assert "Undecided: the runs cannot rank 1, 2 and 16 against 0. Repeat them." in words
-    assert "auto" not in words, "automatic repeats never see this question"
-
-
-@pytest.mark.parametrize("share", [1.0, 0.985, 1.2])
-def test_storage_that_is_slower_by_less_than_what_matters_needs_nothing(study, inputs, share):
-    words = of_storages(study, inputs, {0: around(11.2), 1: around(11.2 * share)})
-    assert "Nothing to do: none is slower by 3% or more." in words
-    strict = replace(study, smallest_effect=0.001)
-    words = of_storages(strict, inputs, {0: around(11.2), 1: around(11.2 * 0.98)})
-    assert "no setting here hides the delay of workers = 1." in words
-
-
-def test_storage_that_is_slower_is_named(study, inputs):
-    rates = {0: around(11.2), 1: around(11.2), 16: around(5.0)}
-    words = of_storages(study, inputs, rates)
-    assert "no setting here hides the delay of workers = 16." in words
-    single = of_storages(study, inputs, {level: one[1:2] for level, one in rates.items()})
-    assert "the delay of workers = 16, from single runs." in single
-
-
-@pytest.mark.parametrize(
-    ("others", "words"), [((16,), "no setting here hides"), ((1, 2, 16), "cannot rank")]
-)
-def test_of_many_storages_one_more_easily_seems_slower(study, inputs, others, words):
-    """In single runs, whose assumed noise is compared with as many storages as there are."""
-    rates = {0: [11.2]} | {level: [0.9 * 11.2] for level in others}
-    assert words in of_storages(study, inputs, rates)
-
-
-def test_other_storages_are_no_alternative_to_that_of_the_baseline(study, inputs):
-    words = of_storages(study, inputs, {1: around(11.2), 2: around(5.0)})
-    assert "CPU: no answer yet. No cell with workers = 0 has a valid result." in words
-    assert "use" not in words.partition("no answer yet")[2].lower().split()
 
 
 def test_scaling_needs_several_numbers_of_devices(study, inputs):

@@ -317,5 +317,3 @@ def test_the_batch_of_a_search_is_a_range_of_the_valid_cells(project, inputs):
     assert told["Batch"].startswith("8 to 58 per device")
     told = values_told(project, runs, status=["failed"] * 4)
     assert not {"Model", "Batch"} & {*told}
-
-

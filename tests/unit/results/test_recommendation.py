@@ -167,20 +167,6 @@ def test_cells_that_train_something_else_than_the_baseline_do_not_compete(tmp_pa
     assert chosen(cells(what, within=["decode"])) == [W1, other]
 
 
-def test_settings_are_recommended_within_each_storage(tmp_path):
-    factors = {
-        "workers": Factor(sets="loader.workers", levels=[0, 1]),
-        "decode": Factor(sets="loader.storage", levels=["host", "device"]),
-    }
-    rates = {("host", 0): 10.0, ("host", 1): 20.0, ("device", 0): 30.0, ("device", 1): 50.0}
-    records = [make_record(rate, spec=make_spec(w, at)) for (at, w), rate in rates.items()]
-    study = collect_study(factors=factors)
-    cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
-    assert chosen(cells) == [W1, "workers=1~decode=device"]
-    assert cells[W1]["recommendation"].startswith("With decode = host, use 1 worker per rank: ")
-    assert cells["workers=1~decode=device"]["speedup"] == 5, "the baseline's storage stays"
-
-
 def test_single_runs_whose_steps_vary_are_undecided_however_far_apart(tmp_path):
     rough = {"block_noise": 0.2}
     records = [*runs_of(0, [70.0], **rough), *runs_of(1, [100.0], **rough)]

@@ -10,8 +10,6 @@ from feedrate.core.plugins import declared
 Task = Literal["training", "inference"]
 Decode = Literal["reference", "host", "cache", "device"]
 """How JPEG files are decoded; feedrate.loading has the code of each."""
-Storage = Literal["warm", "cold"] | Positive | UnsetType
-"""How files are read: from memory, from the disk, or this many ms late; unset: as they are."""
 
 BUILDERS = "feedrate.models.builders"
 """The package of the models, one file each."""
@@ -87,13 +85,6 @@ class LoaderSettings(Strict, kw_only=True):
     colour_jitter: Annotated[
         Share, about("Brightness, contrast and saturation vary by up to this share; 0: off.")
     ] = 0.0
-    storage: Annotated[
-        Storage,
-        about(
-            "Files are read from memory (warm) or the disk (cold), or opening takes so many ms "
-            "more, as object storage does (reference and host); absent: as they are."
-        ),
-    ] = UNSET  # which no spec contains
     fetch: Annotated[
         Literal["sample", "batch"] | None,
         about("What a loader makes at a time; null: samples for reference, else batches."),

@@ -245,8 +245,6 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
         loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
     )
     itself = "reference" not in allowed
-    if itself and loader.storage is not UNSET:
-        yield f"loader.storage: {loader.storage}: {library} reads files itself; leave it out"
     if itself and not plain:
         yield f"loader: {library} makes centre crops as uint8; no augmentation, scaling or float32"
 
@@ -260,11 +258,6 @@ def loader_faults(loader: LoaderSettings) -> Iterator[str]:
         yield (
             f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a forked "
             "worker; use loader.start_method: forkserver or spawn"
-        )
-    if loader.storage is not UNSET and loader.decode not in ("reference", "host"):
-        yield (
-            f"loader.storage: {loader.storage} is for files that the host reads one by one, and "
-            f"decode: {loader.decode} does not; use reference or host"
         )
 
 
@@ -286,7 +279,6 @@ ONLY_TRAINING = {
     "train.cpu_offload": False,
     "model.checkpointing": False,
     "loader.workers": 0,
-    "loader.storage": UNSET,
     "loader.random_crop": 0,
     "loader.random_flip": False,
     "loader.colour_jitter": 0,

@@ -24,7 +24,6 @@ from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_wei
 from feedrate.jobs.trackers import make_trackers
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
-from feedrate.loading.storage import settle
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
@@ -55,7 +54,6 @@ def run_job(
     built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
-    settle(dataset.paths, settings.loader.storage)
     write_model(log, spec, built, dataset)
     counted = protocol.steps, protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None

@@ -197,9 +197,9 @@ def tokenise(
 
 
 def without_chance(loader: LoaderSettings) -> LoaderSettings:
-    """The same settings without augmentation, for evaluation; its storage is not measured."""
+    """The same settings without augmentation, for evaluation."""
     plain = {"random_crop": 0.0, "random_flip": False, "colour_jitter": 0.0}
-    return msgspec.structs.replace(loader, storage=msgspec.UNSET, **plain)
+    return msgspec.structs.replace(loader, **plain)
 
 
 def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:

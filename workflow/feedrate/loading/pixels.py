@@ -18,13 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from msgspec import UNSET
 from PIL import Image
 
-from feedrate.config.settings import Storage
 from feedrate.data.manifest import DataError
 from feedrate.loading.stages import span
-from feedrate.loading.storage import fetch
 
 LEVELS = 255
 
@@ -129,10 +126,18 @@ def undecodable(path: str | Path, error: Exception) -> DataError:
     return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
 
 
-def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:
+def fetch(path: Path) -> bytes:
+    """A file's bytes, in two stages: `open` and `read`. Raises OSError."""
+    with span("open"):
+        stream = path.open("rb", buffering=0)
+    with stream, span("read"):
+        return stream.read()
+
+
+def decode(path: str | Path) -> torch.Tensor:
     """Read an image as RGB: float32 in 0 to 1, (3, height, width). Raises DataError."""
     with decoding(path):
-        data = fetch(Path(path), storage)
+        data = fetch(Path(path))
         with span("decode"), Image.open(io.BytesIO(data)) as image:
             levels = torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
             return levels.contiguous().to(torch.float32).div_(LEVELS)

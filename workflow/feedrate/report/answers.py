@@ -10,7 +10,6 @@ from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
 from feedrate.report.scores import MATCHING, MOMENTS, Score, cells_of, pick
-from feedrate.results.params import apart
 from feedrate.results.verdicts import UNSURE
 
 
@@ -123,9 +122,9 @@ def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) 
 
 
 def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
-    """The recommended cell of a device: the last one along factors that are `apart`."""
+    """The recommended cell of a device: the last one along the factors in `within`."""
     chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
-    names = apart(study.factors, study.within)
+    names = study.within
     order = {name: [*map(level_text, study.factors[name].levels)] for name in names}
 
     def rank(cell: CellRow) -> list[int]:

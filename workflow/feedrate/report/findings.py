@@ -15,7 +15,7 @@ from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
-from feedrate.results.params import STORAGE, apart, trains_the_same
+from feedrate.results.params import trains_the_same
 
 LOSSES = "Losses compared with the baseline's"
 
@@ -73,8 +73,7 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
     ladder, quality = answers.ladder_factor(study), is_about_quality(study)
     best = None if ladder else answers.recommendation(study, cells, device)
     undecided = answers.left_open(good, device)
-    stored = any(factor.sets == STORAGE for factor in study.factors.values())
-    if undecided and not (best or ladder or quality or stored):
+    if undecided and not (best or ladder or quality):
         undecided.popitem()  # the answer says it
     speed = () if quality else good
     return {
@@ -93,9 +92,9 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
 
 
 def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> str:
-    """The choices that the runs leave open. Settings at several levels of a factor that is `apart`
-    (such as a storage) are named once."""
-    names, parts = apart(study.factors, study.within), list[str]()
+    """The choices that the runs leave open. Settings at several levels of a factor in `within` are
+    named once."""
+    names, parts = study.within, list[str]()
 
     def between(why: str) -> str:
         levels = [cell.levels.items() for cell in found[why]]

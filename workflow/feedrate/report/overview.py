@@ -15,9 +15,10 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
+from feedrate.report.answers import answer
 from feedrate.report.findings import Finding, failed, failures, findings
 from feedrate.report.markup import OVERVIEW, SAFE, Markup, el, join, link, record_link
-from feedrate.report.minute import answer_of, minute
+from feedrate.report.minute import minute
 from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
@@ -80,7 +81,7 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
 def _summary(
     study: StudySettings, results: Results, inputs: Inputs, captions: Captions, single: bool
 ) -> Markup:
-    answers = [answer_of(study, results, device) for device in study.measured]
+    answers = [answer(study, results, device) for device in study.measured]
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(

@@ -4,7 +4,7 @@ Each rule gets one of them as a plain dict, so that it runs again when, and only
 uses has changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,9 +24,6 @@ WORKERS = "loader.workers"
 DECODE = "loader.decode"
 """The setting that chooses where and how images are decoded."""
 
-STORAGE = "loader.storage"
-"""The setting for the place of the files, which is given: its levels are not alternatives."""
-
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 """The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
@@ -34,11 +31,6 @@ TOKENS = "loader.max_tokens"
 """The setting of the loader that changes what a device computes."""
 
 BATCH = "train.batch_size"
-
-
-def apart(factors: Mapping[str, Factor], within: Sequence[str]) -> list[str]:
-    """The factors that get a recommendation at each of their levels."""
-    return [name for name, one in factors.items() if name in within or one.sets == STORAGE]
 
 
 def trains_the_same(

@@ -6,7 +6,7 @@ from typing import Any
 
 from feedrate.config.values import cell_name, level_text
 from feedrate.results.files import Row
-from feedrate.results.params import CollectStudy, apart, trains_the_same
+from feedrate.results.params import CollectStudy, trains_the_same
 from feedrate.results.statistics import (
     REPEATABILITY,
     Noise,
@@ -29,13 +29,13 @@ OK_RATES = "ok rates"
 def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
     """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study,
     which have the OK_RATES of their ok runs. The cells of a device that train the same as the
-    baseline are compared with each other, within each level of the factors that are `apart`; none
+    baseline are compared with each other, within each level of the factors in `within`; none
     where only one was tried, and none of inference, where throughput is not all that counts."""
     groups: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
     for cell in cells:
         cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
         if cell["status"] != "unsupported" and not cell.get("measured_as"):
-            within = cell_name({f: cell[f] for f in apart(study.factors, study.within)})
+            within = cell_name({f: cell[f] for f in study.within})
             alike = trains_the_same(study.factors, cell, study.baseline_of(cell))
             groups.setdefault((cell["device"], within), ([], []))[alike].append(cell)
     for (device, _), (others, tried) in groups.items():
@@ -62,7 +62,7 @@ class _Choice:
         self._best = max(cells, key=lambda cell: cell["samples_per_s"])
         self._matters = 1 + lines.smallest_effect
         varied = {f for f in study.factors if len({level_text(cell[f]) for cell in cells}) > 1}
-        self._given = [f for f in apart(study.factors, study.within) if f != self._workers]
+        self._given = [f for f in study.within if f != self._workers]
         self._named = varied.union(self._given) - {self._workers}
 
     def make(self) -> None:

@@ -207,7 +207,7 @@ class Stages(Strict, kw_only=True):
     """Time of each stage per optimizer step, from live blocks after the window: `stage_<field>`.
     Those of the loader are sums over the processes of a rank; they overlap with the others."""
 
-    open_s: Annotated[Number, value("s", "Loader: opening files, with planted latency.")] = None
+    open_s: Annotated[Number, value("s", "Loader: opening files.")] = None
     read_s: Annotated[Number, value("s", "Loader: reading files.")] = None
     decode_s: Annotated[Number, value("s", "Loader: decoding pictures.")] = None
     resize_s: Annotated[Number, value("s", "Loader: resizing and finishing pictures.")] = None

@@ -13,9 +13,8 @@ import torch
 from PIL import Image
 
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import NOTHING, Draw, Size, crop_levels, decoding
+from feedrate.loading.pixels import NOTHING, Draw, Size, crop_levels, decoding, fetch
 from feedrate.loading.stages import span
-from feedrate.loading.storage import fetch
 
 LEVEL = "host"
 ORDER = 1
@@ -28,7 +27,7 @@ def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: uint8 (1 or 3, side, side). Raises DataError, which names the file."""
     path = source.paths[row]
     with decoding(path):
-        data = fetch(path, source.loader.storage)
+        data = fetch(path)
     return crop_of(path, data, source.side_px, draw, scaled=source.loader.scaled_decode)
 
 

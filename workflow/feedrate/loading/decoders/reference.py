@@ -14,6 +14,6 @@ FETCH = "sample"
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: float32 (3, side, side) in 0 to 1."""
-    picture = decode(source.paths[row], source.loader.storage)
+    picture = decode(source.paths[row])
     with span("resize"):
         return crop(picture, source.side_px, draw)
