@@ -64,7 +64,7 @@ def test_jobs_are_counted_with_the_time_left(progress, start, clock, capsys):
     assert picture(progress) == [
         "train_cpu workers=1, repeat 1: step 7, 16.0 samples/s per rank",
         "parse_logs cpu: running",
-        "1/8 jobs, 14 s so far; about 26 s left",
+        "1/8 jobs, 14 s so far; about 42 s left",
     ]
 
 

@@ -241,19 +241,6 @@ def test_a_call_that_trains_nothing_needs_no_device(examined, rule):
     assert examined.specs is None
 
 
-def test_a_self_test_needs_the_device_and_no_data_of_a_study(examined):
-    workflow = planned("results/selftest/cpu/selftest.txt", rule="selftest_cpu")
-    examined.found = [
-        Finding("will fail", "disk", "it is full", "free some space"),
-        Finding("will fail", "cpu: torchao", "it is missing", "install it", ["s"]),
-    ]
-    driver.check_machine(workflow, None, plan_of("a", "b"), here=True)
-    assert [spec.cell for spec in examined.specs] == ["a"]
-    examined.found.append(Finding("will fail", "cpu: software", "it is absent", "install it"))
-    with pytest.raises(WorkflowError, match=r"fail.*\n  cpu: software: it is absent: install it$"):
-        driver.check_machine(workflow, None, plan_of("a", "b"), here=True)
-
-
 def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, caplog):
     examined.found = [
         Finding("will fail", "h100: torchao", "it is missing", "install it"),

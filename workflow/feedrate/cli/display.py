@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -138,9 +137,8 @@ class Progress:
         self._total: dict[str, int] = {}
         self._done: Counter[str] = Counter()
         self.running: dict[int, Job] = {}
-        self._train_times_s: list[float] = []
         self._started_s = time.monotonic()
-        self._on_cluster = False
+        self._training_since_s: float | None = None
 
     def begin(self, counts: Mapping[str, int]) -> None:
         """Take the number of jobs by rule."""
@@ -165,10 +163,11 @@ class Progress:
         wildcards, output = record.get("wildcards") or {}, list(record.get("output") or [])
         job = Job(record["rule_name"], wildcards, output, started_s=time.monotonic())
         self.running[record["jobid"]] = job
+        if job.is_training and self._training_since_s is None:
+            self._training_since_s = job.started_s
 
     def submit(self, number: int, slurm_id: str) -> None:
         """Take the number of a job on Slurm."""
-        self._on_cluster = True
         if job := self.running.get(number):
             job.slurm_id = slurm_id
             if job.is_training:
@@ -181,9 +180,8 @@ class Progress:
         self._done[job.rule] += 1
         took = ""
         if job.is_training:
-            self._train_times_s.append(time.monotonic() - job.started_s)
             after = "after " if job.slurm_id else ""  # includes its time in the queue
-            took = f"  {after}{duration(self._train_times_s[-1])}{self._left()}"
+            took = f"  {after}{duration(time.monotonic() - job.started_s)}{self._left()}"
         count = f"{self._done[job.rule]}/{self._total.get(job.rule, '?')}"
         self._print(f"{job.rule} {count}  {job.label}".rstrip() + took)
 
@@ -202,18 +200,13 @@ class Progress:
             print(f"[{clock:>6}] {text}", file=sys.stderr, flush=True)
 
     def _left(self) -> str:
-        """The time until all training jobs are done: by the mean time of a job, but on a cluster,
-        where jobs run together, by the rate at which they finish."""
+        """The time until all training jobs are done, by the rate at which they have finished."""
         total = sum(n for rule, n in self._total.items() if rule.startswith(TRAIN_RULE))
-        done, now_s = len(self._train_times_s), time.monotonic()
-        if not 0 < done < total:
+        done = sum(n for rule, n in self._done.items() if rule.startswith(TRAIN_RULE))
+        if self._training_since_s is None or not 0 < done < total:
             return ""
-        if self._on_cluster:
-            return f"; about {duration((now_s - self._started_s) / done * (total - done))} left"
-        mean_s = fmean(self._train_times_s)
-        jobs = [job for job in self.running.values() if job.is_training]
-        running_s = sum(min(now_s - job.started_s, mean_s) for job in jobs)
-        return f"; about {duration(max(mean_s * (total - done) - running_s, 0.0))} left"
+        mean_s = (time.monotonic() - self._training_since_s) / done
+        return f"; about {duration(mean_s * (total - done))} left"
 
     def _draw(self) -> Group:
         """A line for each running job, and one for the whole."""

@@ -294,24 +294,17 @@ def check_outside(config: WorkflowConfig) -> None:
 
 
 def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) -> None:
-    """Raise WorkflowError for all that is bound to fail where this call trains or tests, and warn
-    of what will be slow. `here`: these jobs run on this host."""
+    """Raise WorkflowError for all that is bound to fail where this call trains, and warn of what
+    will be slow. `here`: these jobs run on this host."""
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
 
     if variables.LOST in os.environ:
         return  # what remains uses no device
-    jobs = list(workflow.dag.needrun_jobs())
+    jobs = workflow.dag.needrun_jobs()
     planned = {str(j.output[0]) for j in jobs if j.rule.name.startswith(paths.TRAIN_RULE)}
-    rules = {job.rule.name for job in jobs}
     specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]
-    first = {spec.device: spec for spec in reversed(plan.runs.values())}
     found = examine(project, specs, here=here) if specs else []
-    for name, spec in first.items():
-        if paths.rule_of(paths.SELFTEST_RULE, name) in rules:
-            # Its data and its parts are its own: only what concerns the whole device counts.
-            own = examine(project, [spec], here=here)
-            found += [f for f in own if f.subject.startswith(f"{name}: ") and not f.studies]
     for one in found:
         if one.outlook == SLOW:
             logger.warning(f"Will be slow: {one}")
