@@ -137,13 +137,14 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     profile = arguments[arguments.index("--profile") + 1]
-    here = [word for word in arguments if word.startswith("on_driver=")]
-    local = local_rules((here or ["short"])[0]) if profile in CLUSTERS else ("",)
+    given = [word for word in arguments if word.startswith("on_driver=")]
+    here = given[0] if given else values_of(project, profile)["on_driver"]
+    local = local_rules(here) if profile in CLUSTERS else ("",)
     blocks = re.split(r"^(?=rule \w+:$)", done.stdout + done.stderr, flags=re.M)[1:]
     return Plan([read_job(block, local) for block in blocks])
 
 
-def local_rules(on_driver: str) -> tuple[str, ...]:
+def local_rules(on_driver: str | list[str]) -> tuple[str, ...]:
     """The beginnings of the names of rules that run on the driver's host."""
     found = []
     for file in (ROOT / "workflow/rules").glob("*.smk"):

@@ -95,7 +95,6 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
         "one card: decode-cache: pixels": "passed",
         "fp8": "not claimed",
         "all cards: ddp": "passed",
-        "all cards: ddp: weights": "passed",
         "all cards: fsdp": "passed",
     }, text
 

@@ -154,12 +154,3 @@ def test_a_job_that_took_another_path_fails_its_line():
 def test_other_load_on_the_host_is_no_fault_of_a_capability(disturbed):
     disturbed = record(status="invalid", checks=[check(disturbed, passed=False)])
     assert selftest.judge_run(disturbed, "fp8").outcome == "passed"
-
-
-def test_ranks_with_unequal_weights_fail():
-    def judged(*checks):
-        return selftest.judge_weights(record(checks=list(checks)), "all cards: ddp").outcome
-
-    assert judged(check("equal_weights", passed=True)) == "passed"
-    assert judged(check("equal_weights", passed=False)) == "failed"
-    assert judged() == "failed"

@@ -44,7 +44,6 @@ from feedrate.results.selftest import (
     judge_product,
     judge_run,
     judge_verdict,
-    judge_weights,
 )
 
 NAME = "selftest"
@@ -164,8 +163,6 @@ def part_lines(
         yield judge_pixels(record, subject)
     if part in VERDICTS:
         yield judge_verdict(record, VERDICTS[part], entry.memory_gib, subject)
-    if spec.count > 1 and spec.settings.train.strategy != "fsdp":
-        yield judge_weights(record, subject)
 
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:

@@ -11,7 +11,7 @@ import msgspec
 
 from feedrate.config.study import Thresholds
 from feedrate.jobs.probe import Probe, Product
-from feedrate.results.conformity import DISTURBED, equal_weights
+from feedrate.results.conformity import DISTURBED
 from feedrate.results.record import Record
 from feedrate.results.statistics import rate_text
 from feedrate.results.verdicts import cell_verdict
@@ -105,13 +105,6 @@ def judge_pixels(record: Record, subject: str) -> Line:
     ratio = "" if psnr_db is None else f", {psnr_db:.1f} dB"
     text = f"on average {off:.2f} of 255 levels from the reference's{ratio}"
     return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
-
-
-def judge_weights(record: Record, subject: str) -> Line:
-    """All ranks end with equal weights."""
-    check = next((one for one in record.checks if one.name == equal_weights.__name__), None)
-    text = check.detail if check else "they were not compared"
-    return Line(_if(check is not None and check.passed), f"{subject}: weights", text)
 
 
 def judge_verdict(record: Record, expected: str, memory_gib: float | None, subject: str) -> Line:
