@@ -36,7 +36,6 @@ SOMETIMES = [
     ("figure_loss", "flag a cell"),
     ("figure_sizes", "intervals"),
     ("table_cells", "intervals from"),
-    ("table_editions", "First"),
     ("table_latency", "MFU"),
     ("table_published", "interval"),
     ("table_published", "noisy"),

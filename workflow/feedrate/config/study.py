@@ -246,7 +246,6 @@ class Published(Strict, kw_only=True):
     flops_per_sample: Annotated[
         Positive | None, about("Of the model of a rate as built here, forward and backward.")
     ] = None
-    counted: Annotated[Positive | None, about("The same value, counted on our model.")] = None
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     software: str = ""
     source: Annotated[Text, about("Title or address of the source.")]

@@ -1,18 +1,17 @@
-"""The audit of the source: its contradictions, and each published number by edition."""
+"""The audit of the source: each published number by edition, with its time and its MFU."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 
 from feedrate.config.sheets import Sources
 from feedrate.config.study import Published
 from feedrate.config.values import cell_name
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, noted, row, table
+from feedrate.report.markup import Markup, el, group_row, noted, row, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
-from feedrate.results import audit
-from feedrate.results.claims import agrees
 from feedrate.results.comparability import stated
 
+RATE = "samples_per_s"
 NEEDS = ("published", "peaks", "claims")
 ORDER = 200
 
@@ -31,42 +30,24 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     def name(entry: Published) -> str:
         """The device, the cell and, unless it is the throughput, the metric of a number."""
         levels = text.levels_text(entry.levels) or "settings not stated"
-        metric = f", {entry.metric}" if entry.metric != audit.RATE else ""
+        metric = f", {entry.metric}" if entry.metric != RATE else ""
         device = f"{settings.label(entry.device)}, {text.counted(entry.count, 'device')}"
         return f"{text.with_remark(device, _assumed(entry, settings.sources))}: {levels}{metric}"
 
-    rated = [
-        (entry, audit.rate(entry, precision, settings.peaks[entry.device]))
-        for entry, precision in zip(published, settings.precisions, strict=True)
-    ]
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
     marks = {entry.id: _mark(entry, settings, claims) for entry in published}
     order = {edition: place for place, edition in enumerate(settings.origin.editions)}
     rows: list[Markup] = []
-    for heading, group in text.grouped(rated, lambda one: name(one[0])).items():
+    numbers = list(zip(published, settings.precisions, strict=True))
+    for heading, group in text.grouped(numbers, lambda pair: name(pair[0])).items():
         rows.append(group_row(heading, len(HEADS)))
-        group.sort(key=lambda one: order.get(one[0].edition, len(order)))
-        rows += _rows(group, marks)
-    remarks = [
-        *_text_and_table(claims),
-        *(audit.excess(name(one), found, settings.peaks[one.device]) for one, found in rated),
-        *audit.miscounts(published, name),
-        *audit.doubles(published, name),
-        *audit.drift(published, name),
-    ]
-    listed = el("ul", *(el("li", one) for one in remarks if one))
-    return join(listed, table(HEADS, rows, "texts"))
-
-
-def _text_and_table(claims: Iterable[ClaimRow]) -> Iterator[str]:
-    both = [c for c in claims if c.published_value and c.recomputed_from_published]
-    wrong = [c for c in both if not agrees(c.recomputed_from_published, c.published_value)]
-    if both:
-        agree = f"{len(both) - len(wrong)} of {len(both)} printed ratios agree"
-        yield f"{agree} with the source's own table to their last digit."
-    for claim in wrong:
-        table_s = text.number(claim.recomputed_from_published)
-        yield f"{claim.statement}: {claim.published_value:g} printed, {table_s} by the table."
+        group.sort(key=lambda pair: order.get(pair[0].edition, len(order)))
+        previous = None
+        for entry, precision in group:
+            peak = settings.peaks[entry.device].get(precision)
+            rows.append(_row(entry, previous, precision, peak, marks[entry.id]))
+            previous = entry.value
+    return table(HEADS, rows, "texts")
 
 
 def _assumed(entry: Published, sources: Sources) -> str:
@@ -90,21 +71,24 @@ def _mark(entry: Published, settings: PageSettings, claims: Iterable[ClaimRow]) 
     )
     if used and (entry.headline or entry.edition not in headlines):
         return "used for claims"
-    return "used for comparisons" * (entry.headline and entry.metric == audit.RATE)
+    return "used for comparisons" * (entry.headline and entry.metric == RATE)
 
 
-def _rows(
-    group: Sequence[tuple[Published, audit.Rate]], marks: Mapping[str, str]
-) -> Iterator[Markup]:
-    for (previous, _), (entry, found) in zip([(None, None), *group], group, strict=False):
-        peak = f"in {found.precision}{', above the peak' * ((found.mfu or 0) > 1)}"
-        yield row(
-            noted(entry.edition, marks[entry.id]),
-            f"{text.exact(entry.value)} {entry.unit}",
-            text.ratio(entry.value / previous.value if previous else None),
-            text.seconds(found.timed_s),
-            noted(text.share(found.mfu), peak * bool(found.mfu)),
-            str(entry.batch_size or text.DASH),
-            entry.software or text.DASH,
-            noted(entry.source, entry.protocol),
-        )
+def _row(
+    entry: Published, previous: float | None, precision: str, peak: float | None, mark: str
+) -> Markup:
+    """A number's row; `previous` is the one before, `peak` its device's in `precision`, TFLOP/s."""
+    timed_s = entry.timed_samples / entry.value if entry.timed_samples else None
+    flops = entry.flops_per_sample
+    mfu = flops * entry.value / entry.count / 1e12 / peak if flops and peak else None
+    above = ", above the peak" if mfu and mfu > 1 else ""
+    return row(
+        noted(entry.edition, mark),
+        f"{text.exact(entry.value)} {entry.unit}",
+        text.ratio(entry.value / previous if previous else None),
+        text.seconds(timed_s),
+        noted(text.share(mfu), f"in {precision}{above}" if mfu else ""),
+        str(entry.batch_size or text.DASH),
+        entry.software or text.DASH,
+        noted(entry.source, entry.protocol),
+    )
