@@ -98,10 +98,6 @@ def test_slower_by_more_than_a_share_can_fail(root, share, code, capsys):
         assert told == ""
 
 
-def test_what_lies_within_noise_does_not_fail(root):
-    assert compare("before", "results", "--noise", "0.5", "--fail-slower", "0.05") == 0
-
-
 def test_a_cell_that_lost_its_rate_fails_too(root, capsys):
     write_set(root / "results", runs(0, 100.0, 100.0, day=AFTER), runs(1, None, day=AFTER))
     assert compare("before", "results") == 0
@@ -139,15 +135,6 @@ def test_what_is_wrong_is_one_sentence(root, arguments, text, capsys):
     assert shown.err == f"feedrate: {text}\n"
     assert shown.out == ""
     assert (root / "before/results.csv").read_bytes() == kept
-
-
-@pytest.mark.parametrize("option", ["--noise", "--fail-slower"])
-@pytest.mark.parametrize("share", ["-0.1", "5", "nan", "much"])
-def test_a_share_that_is_none_is_told(root, option, share, capsys):
-    with pytest.raises(SystemExit) as ended:
-        compare("before", "results", f"{option}={share}")
-    assert ended.value.code == 2
-    assert f"{share!r} is not allowed; expected a share from 0 to 1" in capsys.readouterr().err
 
 
 def test_it_needs_neither_torch_nor_snakemake(root):

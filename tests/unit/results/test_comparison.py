@@ -9,16 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
-from feedrate.results.columns import COMPARISON
 from feedrate.results.comparison import (
     Results,
     compare,
-    comparison_columns,
     judge,
     read_results,
     slowed,
 )
-from feedrate.results.files import read_csv, write_csv
 from result_sets import AFTER, runs, write_set
 
 LINES = Thresholds()
@@ -54,14 +51,6 @@ def test_the_same_runs_are_told():
     (row,) = compare(results(cell), results(cell), LINES)
     assert (row["change"], row["same_runs"]) == ("no difference", 2)
     assert row["why"] == "The runs are the same in both: none was repeated."
-
-
-def test_a_cell_of_which_some_runs_were_not_made_again_is_judged():
-    old = runs(0, 10.0, 10.0)
-    new = [old[0], runs(0, 10.0, 20.0, day=AFTER)[1]]
-    (row,) = compare(results(old), results(new), LINES)
-    assert row["same_runs"] == 1
-    assert row["why"] == "More than 10% apart, but the interval contains 1."
 
 
 def test_nobody_can_tell_where_the_interval_holds_1_however_large_the_change():
@@ -149,24 +138,6 @@ def test_a_status_that_changed_is_told_with_its_cause():
     assert all(row.get("ratio") is None for row in found.values())
 
 
-def test_rows_stand_by_study_device_and_ratio_the_slowest_first():
-    def cells(day, *rates):
-        return [runs(w, rate, day=day) for w, rate in enumerate(rates)]
-
-    other = {"study": "a study", "device": "h100"}
-    before = [*cells(1, 10.0, 10.0, 10.0, 10.0), runs(0, 1.0, **other), runs(0, 1.0, study="z")]
-    after = [*cells(2, 12.0, 8.0, None, 10.0), runs(0, 1.0, **other), runs(0, 1.0, study="z")]
-    rows = compare(results(*before), results(*after), LINES)
-    assert [(row["study"], row["device"], row["cell"]) for row in rows] == [
-        ("a study", "h100", "workers=0"),
-        ("loading", "cpu", "workers=1"),
-        ("loading", "cpu", "workers=3"),
-        ("loading", "cpu", "workers=0"),
-        ("loading", "cpu", "workers=2"),
-        ("z", "cpu", "workers=0"),
-    ]
-
-
 def test_slowed_beyond_a_share():
     rows = compare(
         results(*(runs(w, 100.0, 100.0) for w in range(5)), runs(5, None), runs(6, 1.0)),
@@ -197,22 +168,6 @@ def test_swapping_the_sets_inverts_the_ratios(old, new, noise):
         assert swapped["ratio_ci_low"] == pytest.approx(1 / row["ratio_ci_high"])
         assert swapped["ratio_ci_high"] == pytest.approx(1 / row["ratio_ci_low"])
     assert swapped["change"] == SWAPPED.get(row["change"], row["change"])
-
-
-def test_rows_come_back_from_csv(tmp_path):
-    rows = compare(
-        results(runs(0, 10.0, 11.0), runs(1, 10.0), runs(2, None)),
-        results(runs(0, 5.0, 5.5, day=AFTER, host="node2"), runs(2, 7.0), runs(4, 9.0)),
-        LINES,
-    )
-    columns = comparison_columns(rows)
-    assert [c.name for c in columns][:4] == ["study", "device", "cell", "workers"]
-    write_csv(tmp_path / "changes.csv", columns, rows)
-    read = read_csv(tmp_path / "changes.csv", COMPARISON)
-    names = [column.name for column in columns]
-    assert read == [{name: row.get(name) for name in names} for row in rows]
-    assert [row["workers"] for row in read] == [0, 1, 2, 4]
-    assert read[0]["differs"] == "host"
 
 
 # Reading

@@ -3,6 +3,7 @@ without Snakemake and without measuring; those of several sites become one repor
 
 import argparse
 import contextlib
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,6 +45,8 @@ def report(options: argparse.Namespace) -> int:
     root, sites = Path.cwd(), dict(map(_site, options.sites or ["."]))
     if len(sites) < len(options.sites):
         raise UsageError("two sites have one name: name them, as in SITE=FOLDER")
+    if wrong := [name for name in sites if options.out and not re.fullmatch(r"[\w.+-]+", name)]:
+        raise UsageError(f"{wrong[0]!r} is not allowed as a site's name: it is in names of folders")
     first, changed = next(iter(sites.values())), False
     for folder in sites.values():
         for name in changed_files(folder):
@@ -56,7 +59,7 @@ def report(options: argparse.Namespace) -> int:
             for key in plan.runs:
                 shutil.copytree(runs[key], folder / paths.run_dir(*key))
             for file in first.glob(paths.DATA_REPORT.format(dataset="*")):
-                (folder / file.relative_to(first)).parent.mkdir(parents=True)
+                (folder / file.relative_to(first)).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, folder / file.relative_to(first))
             make_report(PlanView(project, folder.resolve(), plan), folder, root)
     else:
