@@ -13,16 +13,15 @@ GAUDI_READY := $(GAUDI)/.ready
 # large, and FFCV needs a compiler.
 LOADERS := .loaders
 LOADERS_READY := $(LOADERS)/.ready
-LOADER_LOCKS := $(patsubst %,requirements/loaders/%.lock,spdl torchdata grain webdataset litdata)
+LOADER_LOCKS := $(patsubst %,extras/loaders/requirements/%.lock,spdl torchdata grain webdataset litdata)
 
-# Choices for `make run`, `make plan`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
+# Choices for `make run`, `make plan` and `make selftest`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
 # make bench ARGS='planning loading': some of the benchmarks.
 PROFILE ?=
 STUDY ?=
 DEVICE ?=
 DATASET ?=
-MODEL ?=
 CONFIG ?=
 ARGS ?=
 CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
@@ -42,7 +41,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor selftest certify fits compare test check bench lock \
+.PHONY: help setup run plan doctor selftest fits compare test check bench lock \
 	format clean
 
 help: ## List these targets
@@ -61,9 +60,6 @@ doctor: $(READY) ## Show what this machine has, what each study would lack, and 
 
 selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
-
-certify: $(READY) ## Find how many accelerators this machine feeds: make certify DEVICE=h100 MODEL=bridgetower-large
-	@$(BIN)/python -m feedrate certify $(if $(MODEL),--model $(MODEL)) $(CHOICES)
 
 fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
 	@$(BIN)/python -m feedrate fits $(CELLS) $(ARGS)
@@ -125,8 +121,9 @@ $(CUDA_READY): $(RUN_READY) requirements/cuda.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
 		$$(grep '^nvidia' requirements/cuda.lock) && touch $@
 
-$(DEV_READY): $(RUN_READY) requirements/dev.lock
+$(DEV_READY): $(RUN_READY) requirements/dev.lock extras/loaders/pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e extras/loaders
 	@touch $@
 
 $(GAUDI_READY): requirements/gaudi.lock requirements/gaudi-tests.txt Makefile | $(RUN_READY)

@@ -31,6 +31,7 @@ multiplications. It is not installed for the CPU, because transformers imports i
 which takes seconds. nvidia-ml-py reads the GPU's energy counter.
 """
 
+LOADERS = "extras/loaders"
 NEED_TORCH = ("torch", "accelerate", "optimum-habana")
 """Packages for which pip would install a torch that no Gaudi runs."""
 
@@ -61,13 +62,13 @@ def main() -> None:
 def write_loaders(root: Path, pins: list[str]) -> None:
     """An environment for each loader library: training on the CPU, with the pins of its lock, and
     with the packages of conda that a line of it names."""
-    for lock in sorted((HERE / "loaders").glob("*.lock")):
+    for lock in sorted((root / LOADERS / "requirements").glob("*.lock")):
         text = lock.read_text()
         own = [line for line in text.splitlines() if "==" in line]
         what = f"Training on the CPU with loader.library: {lock.stem}"
         build = [name for line in re.findall("^# conda: (.+)", text, re.M) for name in line.split()]
         lines = conda(f"feedrate-{lock.stem}", what, pins + own, build=build)
-        write(root / f"envs/loaders/{lock.stem}.yaml", lines)
+        write(root / LOADERS / f"envs/{lock.stem}.yaml", lines)
 
 
 @contextmanager

@@ -11,8 +11,6 @@ import importlib
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from namespaces import isolated_python
+from session import modules_digested_once, own_files  # noqa: F401
 
 # No test judges how fast this machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,7 +38,8 @@ TOGETHER = (
     "unit/jobs/test_rounds.py",
     "unit/jobs/test_train_settings.py",
     "unit/jobs/test_trainer.py",
-    "unit/loading/test_libraries_train.py",
+    "extras/loaders/tests/test_libraries_train.py",
+    "extras/loaders/tests/test_loaders_study.py",
     "unit/cli/test_merge_sites.py",
     "unit/project/test_goldens.py",
 )
@@ -55,7 +55,7 @@ MEMORY = (
 """Files whose tests trace the memory of the same large models, which a process does once: they are
 one unit too."""
 TRAIN = (
-    *("slurm", "gaudi", "workflow"),
+    *("slurm", "gaudi", "workflow", "extras/loaders"),
     *("unit/devices", "unit/jobs", "unit/cli/test_tune.py", "unit/cli/test_selftest.py"),
 )
 """Files and folders whose tests start training jobs."""
@@ -64,9 +64,10 @@ DO_NOT = ("test_plans.py", "test_profiles.py")
 
 
 def within(file: str, places: tuple[str, ...]) -> str:
-    """The narrowest place (a path under tests/) that contains the file; "" if there is none."""
-    path = PurePosixPath(file)
-    found = [place for place in places if path.is_relative_to(f"tests/{place}")]
+    """The narrowest place (a path under tests/, or one of extras/) that contains the file; "" if
+    there is none."""
+    path = PurePosixPath(file.removeprefix("tests/"))
+    found = [place for place in places if path.is_relative_to(place)]
     return max(found, key=len, default="")
 
 
@@ -120,33 +121,6 @@ def pytest_collection_finish() -> None:
         importlib.import_module("warm.half_products")
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give each worker its own folder for temporary files, and its own host lock."""
-    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
-    os.environ["FEEDRATE_LOCK"] = f"feedrate{os.environ['TMPDIR']}"
-    tempfile.tempdir = None
-
-
-@pytest.fixture(scope="session", autouse=True)
-def modules_digested_once() -> Iterator[None]:
-    """Each text of a module is digested once in a worker: half of what a plan takes otherwise."""
-    from feedrate.flow import digests
-
-    known: dict[bytes, list[Any]] = {}
-    digest = digests.digest_module
-
-    def digest_once(path: Path) -> list[Any]:
-        text = path.read_bytes()
-        if text not in known:
-            known[text] = digest(path)
-        return known[text]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "digest_module", digest_once)
-        yield
 
 
 @pytest.hookimpl(optionalhook=True)

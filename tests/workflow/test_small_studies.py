@@ -12,7 +12,6 @@ import pytest
 import yaml
 from mini_project import DATA, Project, make_project, render_others
 
-from feedrate.config.spec import missing_packages
 from feedrate.core.paths import TRACE_NAME
 
 PROTOCOL = {"steps": 3, "warmup_steps": 1, "repeats": 1}
@@ -91,21 +90,6 @@ STUDIES = {
             "decode=device~scaled=false~workers=0": "unsupported",
         },
         pages=("figures/answer.svg", "tables/ceilings.html", "tables/speedup.html"),
-    ),
-    "loader-claims": Cut(
-        kept={"loader": ("torch", "torch-threads", "spdl", "webdataset"), "workers": (1,)},
-        cells={
-            "loader=torch~workers=1": "ok",
-            "loader=torch-threads~workers=1": "ok",
-            **{
-                f"loader={library}~workers=1": "unsupported" if missing_packages(library) else "ok"
-                for library in ("spdl", "webdataset")
-            },
-        },
-        pages=(
-            *("tables/loader_claims.html", "tables/ceilings.html"),
-            *("tables/stages.html", "figures/stages.svg"),
-        ),
     ),
 }
 

@@ -45,12 +45,6 @@ def test_studies_and_devices_are_counted_without_them():
     assert words[words.index("fits") + 1 :] == handed
 
 
-def test_a_certificate_is_of_one_device_and_model():
-    words = dry_run("certify", "DEVICE=h100", "MODEL=bridgetower-large", "ARGS=--pace row")
-    handed = ["--model", "bridgetower-large", "--device", "h100", "--pace", "row"]
-    assert words[words.index("certify") + 1 :] == handed
-
-
 def test_two_sets_of_results_are_compared():
     words = dry_run("compare", "OLD=../before", "NEW=results", "ARGS=--noise 0.05")
     assert words[words.index("compare") :] == ["compare", "../before", "results", "--noise", "0.05"]

@@ -47,6 +47,37 @@ def test_a_folder_added_to_the_package_adds_its_plugins(package, tmp_path, monke
     assert plugins.declared(package, "ORDER")["line"] == 40
 
 
+@pytest.fixture
+def distribution(tmp_path, monkeypatch):
+    """An installed distribution that adds plug-ins to `shapes_for_tests`; one has a known name."""
+    package = tmp_path / "others_for_tests/shapes"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").write_text("")
+    (package / "oval.py").write_text("import nothing_like_this\nORDER = 7\n")
+    (package / "circle.py").write_text("ORDER = 8\n")
+    facts = tmp_path / "others_for_tests-1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: others-for-tests\nVersion: 1\n")
+    entry = "shapes_for_tests = others_for_tests.shapes"
+    (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{entry}\n")
+    plugins.added.cache_clear()
+    yield package
+    plugins.added.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("others_for_tests")]:
+        del sys.modules[name]
+
+
+def test_another_distribution_adds_plugins_and_replaces_none(package, distribution):
+    assert plugins.names(package) == ("circle", "oval", "square")
+    assert plugins.declared(package, "ORDER") == {"circle": 1, "oval": 7, "square": 2}
+    assert plugins.home(package, "oval") == "others_for_tests.shapes"
+    assert plugins.file(package, "oval") == distribution / "oval.py"
+    assert plugins.load(package, "circle").area(2) == 6
+    with pytest.raises(ModuleNotFoundError, match="nothing_like_this"):
+        plugins.load(package, "oval")
+
+
 CONSTANTS = ("OFFERS", "INSTEAD", "NEEDS", "NOUNS", "PCI_VENDOR", "VISIBLE", "CONTAINER_FLAGS")
 CONSTANTS += ("ENVIRONMENT", "RECORDED_VARIABLES", "RECORDED_PACKAGES", "FIRMWARE")
 CONSTANTS += ("VENDOR_MODULE", "VENDOR_INTERPRETERS", "VENDOR_PROFILE")

@@ -157,10 +157,7 @@ def test_the_models_that_a_job_builds_count_and_a_count_of_memory_does_not(tmp_p
     assert "models/memory.py" not in seen
 
 
-PLUGIN = (
-    *("devices/kinds/", "devices/launchers/", "models/builders/", "loading/decoders/"),
-    "loading/libraries/",
-)
+PLUGIN = ("devices/kinds/", "devices/launchers/", "models/builders/", "loading/decoders/")
 
 
 @pytest.mark.parametrize("code", ["measured", "inferred"])
@@ -181,14 +178,6 @@ PLUGIN = (
                 *("devices/launchers/mpirun.py", "models/builders/bridgetower.py"),
                 *("loading/decoders/gaudi.py", "loading/decoders/_gaudi_pipe.py"),
                 "loading/decoders/reference.py",
-            },
-        ),
-        (
-            ("cpu", "single", "vit", "host", "spdl"),
-            {
-                *("devices/kinds/cpu.py", "devices/launchers/single.py", "models/builders/vit.py"),
-                *("loading/decoders/host.py", "loading/decoders/reference.py"),
-                *("loading/libraries/spdl.py", "loading/libraries/_feed.py"),
             },
         ),
     ],

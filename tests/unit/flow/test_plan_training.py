@@ -10,7 +10,6 @@ import yaml
 
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, load_project
-from feedrate.config.spec import library_of, missing_packages
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
@@ -210,84 +209,3 @@ def test_more_time_is_another_try_only_for_what_its_limit_stopped(root):
     assert params(load(root), spec) == done
     left(spec, status="failed", cause="stopped after 9 min (protocol.timeout_min)")
     assert params(load(root), spec) == done | {"attempt": 2}
-
-
-LIBRARIES = "loader-claims"
-"""A study whose cells load with several libraries."""
-
-
-@pytest.fixture
-def without_libraries(monkeypatch):
-    """No loader library is installed."""
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "pip install it")
-
-
-def test_a_library_that_is_removed_takes_no_finished_run_out(root, monkeypatch):
-    project = load(root, studies=[LIBRARIES], devices=["cpu"], repeats=2)
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "")
-    view = PlanView(project, Path())
-    of = {spec.levels["loader"]: spec for spec in view.plan.runs.values() if spec.repeat == 1}
-    finished, edited, failed = of["spdl"], of["webdataset"], of["litdata"]
-    source = {spec.cell: params(project, spec)["source"] for spec in of.values()}
-    left(finished, "ok", source[finished.cell])
-    left(edited, "ok", "code of before")
-    left(failed, "failed", source[failed.cell])
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "pip install it")
-    left_over = PlanView(project, Path())
-    kept = [key for key, s in left_over.plan.runs.items() if library_of(s.settings.loader)]
-    assert kept == [(LIBRARIES, "cpu", finished.cell, 1)]
-    told = left_over.collecting(LIBRARIES)["settings"]["unsupported"]
-    lacking = {cell["cell"]: cell["lacks"] for cell in told}
-    assert (lacking[edited.cell], lacking[failed.cell]) == ("webdataset", "litdata")
-    assert finished.cell not in lacking
-
-
-def test_a_disturbed_run_of_a_removed_library_is_not_tried_again(root, without_libraries):
-    project = load(root, studies=[LIBRARIES], devices=["cpu"])
-    spec = next(s for s in make_plan(project).runs.values() if library_of(s.settings.loader))
-    left(spec, "ok", PlanView(project, Path(), make_plan(project))._measured(spec)["source"])
-    key = spec.study, spec.device, spec.cell, 1
-    assert key in PlanView(project, Path()).plan.runs
-    records = Path(paths.RECORDS.format(study=spec.study, device=spec.device))
-    write_json(records, {"disturbed": {str(paths.run_dir(*key)): 1}})
-    assert key not in PlanView(project, Path()).plan.runs
-
-
-def test_what_is_installed_changes_no_plan(root, without_libraries):
-    runs = make_plan(load(root, studies=[LIBRARIES], devices=["cpu"])).runs.values()
-    assert {"spdl", "ffcv"} <= {library_of(spec.settings.loader) for spec in runs}
-
-
-@pytest.fixture
-def system(monkeypatch):
-    """A system that has all loader libraries, and these shared libraries, by file name."""
-    files = set()
-
-    def load_library(file):
-        if file not in files:
-            raise OSError(f"{file}: cannot open shared object file")
-
-    monkeypatch.setattr("feedrate.config.spec.metadata.distributions", lambda name: [name])
-    monkeypatch.setattr("feedrate.config.spec.find_library", lambda name: None)
-    monkeypatch.setattr("feedrate.config.spec.ctypes.CDLL", load_library)
-    real = missing_packages.__wrapped__  # which keeps no answer
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", real)
-    return files
-
-
-def test_a_form_without_its_shared_library_is_unsupported_before_any_run(root, system):
-    project = load(root, studies=[LIBRARIES], devices=["cpu"])
-    (one, other) = PlanView(project, Path()).plan.unsupported[-2:]
-    assert {one.levels["loader"], other.levels["loader"]} == {"spdl-best"}
-    assert "ffmpeg (libavdevice.so.58 to 63), not installed here" in one.install
-    assert one.install.endswith("install: apt-get install ffmpeg")
-    system.add("libavdevice.so.57")  # of FFmpeg 3
-    assert one in PlanView(project, Path()).plan.unsupported
-    system.add("libavdevice.so.60")
-    view = PlanView(project, Path())
-    assert "spdl-best" not in {cell.levels["loader"] for cell in view.plan.unsupported}
-    ran = next(s for s in view.plan.runs.values() if s.cell == one.cell)
-    left(ran, "ok", params(project, ran)["source"])
-    system.clear()
-    kept = PlanView(project, Path()).plan.unsupported
-    assert (one in kept, other in kept) == (False, True), "its result outlives the library"

@@ -11,7 +11,6 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.config.spec import missing_packages
 from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
@@ -23,8 +22,6 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.3, 0.35)
 STANDIN = Path(__file__).with_name("standin")
 OURS = "feedrate.loading.decoders._gaudi_pipe"
 MODEL = ModelSettings(name="bridgetower", size="tiny")
-LOADERS = Path(__file__).resolve().parents[3] / ".loaders"
-LEFT_OUT = {"dali": "its packages are large", "ffcv": "it needs a compiler"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,33 +42,6 @@ def warm_forkserver():
     """Processes of a forkserver find the libraries imported."""
     modules = ["feedrate.jobs.store", "feedrate.loading.workers"]
     multiprocessing.get_context("forkserver").set_forkserver_preload(modules)
-
-
-@pytest.fixture(scope="module")
-def libraries():
-    """The loader libraries of `make test`. The tests of other modules find none installed."""
-    sys.path.append(str(LOADERS))
-    missing_packages.cache_clear()
-    yield
-    sys.path.remove(str(LOADERS))
-    missing_packages.cache_clear()
-
-
-@pytest.fixture
-def needs(libraries):
-    """Skips a test if a library is not installed here. `make test` installs all but two."""
-
-    def _needs(library, form="same"):
-        why = missing_packages(library)
-        if why and library in LEFT_OUT:
-            pytest.skip(f"{library} is not among the tests' libraries: {LEFT_OUT[library]}")
-        if why and not LOADERS.exists():
-            pytest.skip("no .loaders: `make test` makes it (loader libraries in a folder)")
-        assert not why
-        if why := missing_packages(library, form):
-            pytest.skip(why)
-
-    return _needs
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,7 @@ def test_what_the_snakefile_imports_is_light():
 
 def test_each_test_file_has_a_name_of_its_own():
     """pytest imports files that are in no package by their name alone."""
-    files = (PACKAGE.parents[1] / "tests").rglob("*.py")
+    folders = (PACKAGE.parents[1] / name for name in ("tests", "extras/loaders/tests"))
+    files = (file for folder in folders for file in folder.rglob("*.py"))
     names = Counter(f.name for f in files if not (f.parent / "__init__.py").exists())
     assert [name for name, count in names.items() if count > 1 and name != "conftest.py"] == []

@@ -245,7 +245,7 @@ def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, input
     assert starting.startswith("Input-bound (starting epochs 17% of the time, ")
     assert starting.endswith(": workers = 1")
     assert limits.endswith(START_LESS)
-    assert "where workers end with each epoch" in START_LESS, "loader-claims sets it already"
+    assert "where workers end with each epoch" in START_LESS, "studies set it already"
     without = found_in(project, inputs, cells=[waits, *rest])["What limits each setting"]
     assert START_LESS not in without
 

@@ -6,11 +6,10 @@ import pytest
 from msgspec.structs import replace
 from report_samples import STUDY, make_project, study_of, with_study, write_results
 
-from feedrate.config.study import LoaderClaim, Table
+from feedrate.config.study import Table
 from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import minute
 from feedrate.report.rows import Inputs
-from feedrate.report.tables.loader_claims import where_it_holds
 from feedrate.results.verdicts import UNSURE
 
 
@@ -201,24 +200,3 @@ def test_a_gain_has_its_interval_or_says_why_not(scaled):
     assert f"{gain} (no interval: single runs) from 1 to 8 devices" in said(study, inputs)
     inputs.runs = lambda _: [run for run in runs if run.repeat == 2 or run.device == "cpu"]
     assert f"{gain} (no interval: single runs)" in said(study, inputs), "single on the other device"
-
-
-def test_statements_of_loaders_authors_are_counted(study, inputs, monkeypatch):
-    claim = {"text": "T", "source": "S", "edition": "E", "ratio": 2.0, "id": "one"}
-    claim |= dict.fromkeys(("workers", "cores", "storage"), "not stated")
-    loaders = [LoaderClaim(loader="a", over="b", rates="loader", **claim)]
-    factors = {"loader": study.factors["decode"], "workers": study.factors["workers"]}
-    cells = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.cells(STUDY)]
-    runs = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.runs(STUDY)]
-    inputs.cells, inputs.runs = lambda _: cells, lambda _: runs
-    study = replace(
-        study, loaders=loaders, factors=factors, baseline={"loader": "host", "workers": 0}
-    )
-    words = said(study, inputs)
-    assert " authors: 0 of 1 confirmed here, 0 refuted. Undecided" in words
-    assert "number" not in words.partition("Undecided")[2].partition(".")[0], "why: storage, runs"
-    partly = where_it_holds(loaders[0], {1: (2.0, 2.0), 2: (1.0, 1.0)}, cells)
-    monkeypatch.setattr("feedrate.report.minute.outcome", lambda *_: partly)
-    words = said(study, inputs)
-    assert "0 of 1 confirmed here, 1 with some numbers of workers only, 0 refuted" in words
-    assert "none of them fails" not in words

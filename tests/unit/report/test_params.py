@@ -110,7 +110,7 @@ def test_a_price_or_peak_touches_no_page(project):
 def test_every_kind_names_its_inputs(page):
     part, kind = page
     needs = plugins.declared(f"feedrate.report.{part}s", "NEEDS")[kind]
-    assert set(needs) <= {*params.FILES, "published", "peaks", "winoground", "loaders"}
+    assert set(needs) <= {*params.FILES, "published", "peaks", "winoground"}
     found = params.inputs_of(part, kind, STUDY, "generated")
     assert len(found) == len(set(needs) & set(params.FILES))
     for path in found:
@@ -135,7 +135,7 @@ def test_any_text_survives_as_a_param(text):
 
 @pytest.mark.parametrize(("unless", "shown"), [({}, False), ({"decode": ["host"]}, True)])
 def test_a_level_is_shown_if_any_cell_has_it(project, unless, shown):
-    """loader-claims has workers: 0 only for the cache, and that cell was not drawn."""
+    """A level that only one cell has was not drawn once."""
     left_out = Exclude(levels={"workers": 16}, unless=unless, why="too many")
     told = settings_of(with_study(project, exclude=[left_out]), "figure", "throughput")
     assert (16 in told.factors["workers"].levels) is shown

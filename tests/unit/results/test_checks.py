@@ -143,13 +143,7 @@ def test_the_data_sheets_peak_decides_where_it_is_known():
         ({}, ("torch", "same"), ""),
         ({}, (None, None), ""),
         ({"library": "torch"}, ("torch", "same"), ""),
-        ({"library": "spdl"}, ("spdl-core 0.8.0", "same"), ""),
-        ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "best"), ""),
-        ({"library": "spdl"}, ("torch", "same"), "spdl-core, same, was asked for; torch, same"),
         ({}, ("spdl-core 0.8.0", "same"), "torch, same, was asked for; spdl-core 0.8.0"),
-        ({"library": "spdl"}, ("litdata 0.2.76", "same"), "litdata 0.2.76, same, was used"),
-        ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "same"), "best, was asked for"),
-        ({"library": "spdl"}, (None, None), "the run reported none"),
     ],
 )
 def test_a_run_with_another_library_than_asked_for_is_invalid(asked, used, words):

@@ -35,7 +35,6 @@ JOBS = {
     "confirm-results": "results.files:confirm_results",
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",
-    "feed": "jobs.feed:feed_accelerators",
     "render-page": "report.page:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",

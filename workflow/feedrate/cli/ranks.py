@@ -22,14 +22,20 @@ class MeasuringError(ExpectedError):
 
 
 def run_ranks(
-    spec: RunSpec, job: str, folder: Path, options: Sequence[str], what: str, limit_s: float
+    spec: RunSpec,
+    job: str,
+    folder: Path,
+    options: Sequence[str],
+    what: str,
+    limit_s: float,
+    package: str = "feedrate",
 ) -> None:
-    """Run a job of feedrate in `folder` on each rank of a run, with the host's lock, which training
-    jobs take themselves. Raises MeasuringError, which says `what` failed, or DeviceError."""
+    """Run a job of `package` in `folder` on each rank of a run. It holds the host's lock, which
+    training jobs take too. Raises MeasuringError, which says `what` failed, or DeviceError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
-    module = ["feedrate", job, "--run", str(folder), *options]
+    module = [package, job, "--run", str(folder), *options]
     folders = [folder, *(Path(word) for word in options if word.startswith("/"))]
     made = launch.prepare(spec, module, folders, os.environ)
     try:

@@ -10,7 +10,7 @@ import msgspec
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
-from feedrate.config.sheets import FILES, Sheet, read_loader_claims, read_scores, read_sheets
+from feedrate.config.sheets import FILES, Sheet, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
@@ -22,7 +22,6 @@ from feedrate.config.study import (
     Bundle,
     Factor,
     Figure,
-    LoaderClaim,
     Published,
     Study,
     Table,
@@ -60,8 +59,7 @@ class Project(Strict):
     published: dict[Name, list[Published]]
     scores: dict[Name, list[BenchmarkScore]] = {}
     accuracies: dict[Name, list[BenchmarkAccuracy]] = {}
-    loaders: dict[Name, list[LoaderClaim]] = {}
-    """By study: published numbers, scores on Winoground, accuracies elsewhere, loaders' speeds."""
+    """By study: published numbers, scores on Winoground, accuracies elsewhere."""
     sheets: dict[str, Sheet] = {}
     """What the sources of published numbers say about their experiments."""
     measured: dict[Name, list[Name]] = {}
@@ -99,8 +97,7 @@ def load_project(
     published = {name: read_published(root, study, devices) for name, study in studies.items()}
     scores = read_scores(root, studies, "published_scores", BenchmarkScore)
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
-    claims = read_loader_claims(root, studies)
-    tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
+    tables = published, scores, accuracies, read_sheets(root, studies, published)
     return Project(workflow, devices, studies, *tables)
 
 

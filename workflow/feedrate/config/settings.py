@@ -70,7 +70,7 @@ class LoaderSettings(Strict, kw_only=True):
     ] = "reference"
     library: Annotated[
         Name | UnsetType,
-        about("A file in feedrate/loading/libraries that makes the batches; absent: torch, ours."),
+        about("A plug-in that makes the batches; absent: torch, ours."),
     ] = UNSET
     form: Annotated[
         Literal["best"] | UnsetType,

@@ -1,4 +1,4 @@
-"""What sources state: sheets of their experiments, scores of models, and claims about loaders."""
+"""What sources state: sheets of their experiments, and scores of models."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec.structs import replace
 
 from feedrate.config.errors import Findings, raise_all
-from feedrate.config.study import LoaderClaim, Published, Study
+from feedrate.config.study import Published, Study
 from feedrate.config.values import AnyRow, Level, Name, Strict, Text, about, load, read_rows
 
 SHEETS = "config/published/sheets.yaml"
@@ -83,18 +83,3 @@ def read_scores(
     """The rows of the files that each study names under `key`. Raises ConfigError."""
     files = {n: map("config/published/{}".format, getattr(s, key)) for n, s in studies.items()}
     return {n: [r for f in fs for r in read_rows(root / f, kind, f)] for n, fs in files.items()}
-
-
-def read_loader_claims(root: Path, studies: Mapping[str, Study]) -> dict[str, list[LoaderClaim]]:
-    """What each study's `published_loaders` say, about levels of its factor `loader`. Raises
-    ConfigError."""
-    loaders = read_scores(root, studies, "published_loaders", LoaderClaim)
-    found = Findings("published_loaders")
-    for name, claims in loaders.items():
-        factor = studies[name].factors.get("loader")
-        levels = factor.levels if factor else []
-        for claim in claims:
-            found.known(f"{claim.id}.loader", claim.loader, levels, "levels of loader")
-            found.known(f"{claim.id}.over", claim.over, levels, "levels of loader")
-    raise_all(found)
-    return loaders

@@ -193,7 +193,8 @@ def missing_packages(library: str, form: str = "same") -> str:
     system, commands = [], []
     if missing:
         system += plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
-        commands = [f"pip install --no-deps -r requirements/loaders/{library}.lock"]
+        command = f"pip install {' '.join(packages)}"
+        commands = [plugins.declared(LIBRARIES, "INSTALL").get(library, command)]
     loads = plugins.declared(LIBRARIES, "LOADS").get(library, {})
     if form in loads and not _is_installed(*loads[form][1:]):
         package, name, least, most = loads[form]

@@ -180,7 +180,6 @@ class Study(Strict, kw_only=True):
     published: Annotated[list[str], about("Files in config/published/.")] = []
     published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []
     published_accuracies: Annotated[list[str], about("The same, on other benchmarks.")] = []
-    published_loaders: Annotated[list[str], about("The same, of loaders' speeds.")] = []
     claims: list[Claim] = []
     tables: list[Table] = []
     figures: list[Figure] = []
@@ -264,29 +263,6 @@ def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: 
                 found.fits(f"{key}.{name}", level, SETTINGS[factor.sets])
             else:
                 found.known(f"{key}.{name}", level, factor.levels, "its levels")
-
-
-NotStated = Literal["not stated"]
-
-
-class LoaderClaim(Strict, kw_only=True):
-    """One row of a study's `published_loaders` files: what a library's authors say of its speed,
-    with the regime in which they measured it."""
-
-    id: Annotated[Name, about("Name that is unique in the file.")]
-    text: Annotated[Text, about("The statement, in few words.")]
-    loader: Annotated[Name, about("Level of the factor `loader` that it is about.")]
-    over: Annotated[Name, about("The level that it is compared with.")]
-    ratio: Annotated[Positive, about("Rate of `loader` over that of `over`.")]
-    rates: Annotated[Literal["loader", "training"], about("Of which rates it is a ratio.")]
-    workers: Annotated[Count | NotStated, about("Worker processes or threads.")]
-    cores: Annotated[Count | NotStated, about("Cores of the source's machine.")]
-    storage: Literal["memory", "local disk", "cloud storage", NotStated]
-    picture_px: Annotated[str, about("Size of its pictures, in words.")] = ""
-    pixels: Annotated[str, about("What is delivered: size and type, in words.")] = ""
-    edition: Annotated[str, about("As YYYY-MM; of an undated source, when it was read.")]
-    source: Annotated[Text, about("Title or address of the source.")]
-    note: str = ""
 
 
 class BenchmarkResult(Strict, kw_only=True):

@@ -3,43 +3,73 @@
 A plug-in is one file in the package of its kind (`report/figures/`, `models/builders/`, …). It
 declares facts by module-level constants in capitals. Those that are Python literals are read
 without importing the module, so planning knows the sizes of a model without importing torch.
+
+Other distributions add plug-ins by entry points of the group `GROUP`: the name is one of these
+packages, and the value is a package with further files of the same kind. Only the `__init__` of
+that package and of those around it are imported to find the files, so they must import nothing.
 """
 
 import ast
 import importlib
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+GROUP = "feedrate.plugins"
+
 
 def names(package: str) -> tuple[str, ...]:
     """The plug-ins of a package such as `feedrate.report.figures`, in alphabetical order."""
-    return tuple(sorted({file.stem for file in _files(package)}))
+    return tuple(sorted(_files(package)))
 
 
 def load(package: str, name: str) -> ModuleType:
     """Import a plug-in. Raises KeyError, with the known names, if there is none of this name."""
+    return importlib.import_module(f"{home(package, name)}.{name}")
+
+
+def home(package: str, name: str) -> str:
+    """The package in which a plug-in is: `package` or another distribution's. Raises KeyError, with
+    the known names, if there is none of this name."""
     if name not in names(package):
         raise KeyError(f"no {name!r} in {package}; known: {', '.join(names(package))}")
-    return importlib.import_module(f"{package}.{name}")
+    return _files(package)[name][0]
+
+
+def file(package: str, name: str) -> Path:
+    """The file of a plug-in."""
+    return _files(package)[name][1]
 
 
 def declared(package: str, constant: str) -> dict[str, Any]:
     """The literal value of a constant by the name of each plug-in that assigns it."""
     found = {}
-    for file in _files(package):
-        constants = _literals(file, file.stat().st_mtime_ns)
+    for name, (_, path) in sorted(_files(package).items()):
+        constants = _literals(path, path.stat().st_mtime_ns)
         if constant in constants:
-            found[file.stem] = constants[constant]
-    return dict(sorted(found.items()))
+            found[name] = constants[constant]
+    return found
 
 
-def _files(package: str) -> Iterator[Path]:
-    for folder in importlib.import_module(package).__path__:
-        yield from (file for file in Path(folder).glob("*.py") if not file.stem.startswith("_"))
+@cache
+def added(package: str = "") -> tuple[str, ...]:
+    """The packages that other distributions add to `package`; without a name, to any."""
+    chosen = entry_points(group=GROUP, name=package) if package else entry_points(group=GROUP)
+    return tuple(sorted({entry.value for entry in chosen}))
+
+
+def _files(package: str) -> dict[str, tuple[str, Path]]:
+    """By plug-in: its package and its file. Our own precede those of other distributions."""
+    found: dict[str, tuple[str, Path]] = {}
+    for one in (package, *added(package)):
+        for folder in importlib.import_module(one).__path__:
+            for path in Path(folder).glob("*.py"):
+                if not path.stem.startswith("_"):
+                    found.setdefault(path.stem, (one, path))
+    return found
 
 
 @cache

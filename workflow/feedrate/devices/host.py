@@ -34,8 +34,9 @@ PACKAGES = (
 )  # fmt: skip
 """Packages whose version may change a measurement on any kind of device."""
 
-WORKERS = (("feedrate", "worker"), ("feedrate", "feed"))
-"""Neighbouring words in the command line of each process that trains, scores, drains or feeds."""
+WORKERS = (("feedrate", "worker"), ("feedrate_loaders", "worker"))
+"""Neighbouring words in the command line of each process that trains or scores, and of those that
+feed emulated accelerators (extras/loaders)."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly, with tiles or with vectors."""

@@ -7,11 +7,13 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedrate.config.settings import Decode
-from feedrate.config.spec import Kind
+from feedrate.config.spec import LIBRARIES, Kind
+from feedrate.core import plugins
 from feedrate.core.files import digest_file, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
@@ -30,9 +32,9 @@ class Code(NamedTuple):
     """The code behind a kind of job: its programs and all modules that these import."""
 
     programs: tuple[str, ...]
-    """Files or globs in the package."""
+    """Files or globs in the package; files of other distributions' plug-ins with their paths."""
     rooms: tuple[str, ...] = ()
-    """Only modules in these rooms count; empty: all."""
+    """Of the package, only modules in these rooms count; empty: all."""
 
 
 CODE = {
@@ -71,8 +73,15 @@ def plugins_of(
         f"devices/launchers/{launcher}.py",
         builder(model),
         *(f"loading/decoders/{name}.py" for name in sorted(names)),
-        *([f"loading/libraries/{library}.py"] if library else []),
+        *([plugin_file(LIBRARIES, library)] if library else []),
     )
+
+
+def plugin_file(package: str, name: str) -> str:
+    """The file of a plug-in as programs name it: one of another distribution with its path."""
+    if plugins.home(package, name) != package:
+        return str(plugins.file(package, name))
+    return f"{package.partition('.')[2].replace('.', '/')}/{name}.py"
 
 
 def builder(model: str) -> str:
@@ -113,15 +122,22 @@ class DigestCache:
 def source_digest(cache: DigestCache, code: Code) -> str:
     """Digest of `code` with all modules it imports, without comments, docstrings and layout."""
     digests: dict[str, str] = {}
-    waiting = [file for program in code.programs for file in sorted(PACKAGE.glob(program))]
+    waiting: list[Path] = []
+    for program in code.programs:
+        of_others = Path(program).is_absolute()
+        waiting += [Path(program)] if of_others else sorted(PACKAGE.glob(program))
     seen = set(waiting)
-    modules = _modules(PACKAGE)
+    modules = {name: file for top, root in _roots().items() for name, file in _modules(top, root)}
+    names = {file: name for name, file in modules.items()}
     while waiting:
         file = waiting.pop()
         value, imports = cache.digest(file, digest_module)
-        name = str(file.relative_to(PACKAGE))
-        if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
-            digests[name] = value
+        if not file.is_relative_to(PACKAGE):
+            digests[names[file]] = value
+        else:
+            name = str(file.relative_to(PACKAGE))
+            if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
+                digests[name] = value
         found = {modules[name] for name in imports if name in modules} - seen
         seen |= found
         waiting += found
@@ -151,7 +167,8 @@ def _plain(node: Any) -> Any:
 
 
 def imported_modules(tree: ast.Module) -> list[str]:
-    """Names of this package that the code imports anywhere: modules, or names in modules."""
+    """Names that the code imports anywhere from this package and from those with further plug-ins:
+    modules, or names in modules."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -159,22 +176,28 @@ def imported_modules(tree: ast.Module) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return sorted(name for name in found if name.split(".")[0] == NAME)
+    return sorted(name for name in found if name.split(".")[0] in _roots())
 
 
 def digest_module(path: Path) -> list[Any]:
-    """The digest of a module's code, and the names that it imports of this package."""
+    """The digest of a module's code, and the names that it imports (`imported_modules`)."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return [digest_code(tree), imported_modules(tree)]
 
 
+def _roots() -> dict[str, Path]:
+    """The folders of this package and of those with further plug-ins, by name."""
+    others = {package.split(".")[0] for package in plugins.added()}
+    return {NAME: PACKAGE} | {name: Path(import_module(name).__path__[0]) for name in others}
+
+
 @cache
-def _modules(package: Path) -> dict[str, Path]:
-    """The files of a package by the dotted names of their modules."""
-    found = {}
+def _modules(top: str, package: Path) -> list[tuple[str, Path]]:
+    """The dotted names of a package's modules, with their files."""
+    found = []
     for file in package.rglob("*.py"):
         parts = file.relative_to(package).with_suffix("").parts
-        found[".".join((NAME, *parts)).removesuffix(".__init__")] = file
+        found.append((".".join((top, *parts)).removesuffix(".__init__"), file))
     return found
 
 

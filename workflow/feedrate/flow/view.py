@@ -263,7 +263,8 @@ class PlanView:
         """The settings of a table or figure; its code is the program and the file of its kind."""
         kind = report.find_page(self.project, study, part, name).kind
         settings = report.page_settings(self.project, study, part, name)
-        return self._params(settings, "page", f"report/{part}s/{kind}.py")
+        program = digests.plugin_file(f"feedrate.report.{part}s", kind)
+        return self._params(settings, "page", program)
 
     def overview(self) -> Params:
         """The content of the first page besides results."""

@@ -20,6 +20,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from feedrate.config.settings import Decode, LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of
+from feedrate.core import plugins
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, collate
@@ -256,8 +257,11 @@ def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCH
         raise UnsupportedError(f"loader.decode: device: {library} needs an NVIDIA GPU; use host")
     pin_memory = loader.pin_memory and device.pins_memory and not on_device
     if library:
+        if library not in plugins.names(LIBRARIES):
+            why = "this interpreter has no plug-in of that name"
+            raise UnsupportedError(f"loader.library: {library}: {why}")
         # By name: it is no part of the code of other runs.
-        feed: Any = importlib.import_module(f"{LIBRARIES}._feed")
+        feed: Any = importlib.import_module(f"{plugins.home(LIBRARIES, library)}._feed")
         return feed.LibraryPath(loader, pin_memory=pin_memory)
     if not on_device:
         threads = loader.workers and loader.start_method == "thread"

@@ -1,5 +1,5 @@
 """The page for a reader with one minute: the result of each study, and what to do. Several numbers
-of devices and authors' statements have lines of their own."""
+of devices have a line of their own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -13,7 +13,6 @@ from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, Results, rates_of
-from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.statistics import (
     CONFIDENCE,
     noise_by_device,
@@ -55,8 +54,6 @@ def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
     for device in study.measured:
         mine = [cell for cell in found.cells if cell.device == device]
         yield _of_device(study, mine, device, answers.answer(study, found, device))
-        if study.loaders and any(cell.status == "ok" for cell in mine):
-            yield _statements(study, found, device)
     if any(table.kind == "scaling" for table in study.tables):
         yield _scaling(study, found)
 
@@ -86,24 +83,6 @@ def _of_device(
             return _line(label, value, [slow, fast], rest)
     detail = "" if answer.found else f" {answer.detail}"
     return _line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")
-
-
-def _statements(study: StudySettings, found: Results, device: str) -> Markup:
-    mine = [cell for cell in found.cells if cell.device == device]
-    runs = [run for run in found.runs if (run.device, run.status) == (device, "ok")]
-    said = [outcome(claim, runs, mine, study.claim_tolerance) for claim in study.loaders]
-    words = ("Holds with", "Holds only", "Does not hold")
-    hold, partly, fail = (sum(one.startswith(word) for one in said) for word in words)
-    to_do = "Nothing to do: none of them fails here."
-    if fail or partly:
-        to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
-    elif not hold:
-        to_do = "Undecided: the table of these statements gives the reasons."
-    some = f", {partly} with some numbers of workers only" * bool(partly)
-    value = f"{hold} of {len(said)} confirmed here{some}, {fail} refuted"
-    value += ", from single runs" * any("single runs" in one for one in said)
-    about = f"{study.label(device)}, statements of loaders' authors"
-    return _line(about, value, mine, f". {to_do}")
 
 
 def _scaling(study: StudySettings, found: Results) -> Markup:

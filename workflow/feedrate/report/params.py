@@ -19,7 +19,6 @@ from feedrate.config.study import (
     Exclude,
     Factor,
     Figure,
-    LoaderClaim,
     Published,
     Source,
     Table,
@@ -49,8 +48,8 @@ FILES = {
     "scores": paths.QUALITY_CSV,
     "data": paths.DATA_REPORT,
 }
-"""The files that tables and figures name in NEEDS. `published`, `peaks`, `winoground` and `loaders`
-come from the configuration."""
+"""The files that tables and figures name in NEEDS. `published`, `peaks` and `winoground` come from
+the configuration."""
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -86,7 +85,6 @@ class StudyContext(Strict, kw_only=True):
     exclude: list[Exclude]
     noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
     smallest_effect: Share = 0.03  # the gain from which a change is worth making
-    claim_tolerance: Positive = 0.05  # by which a ratio of loaders may be below the claimed one
     published: list[Published] = []
     sources: Sources = Sources()
 
@@ -125,7 +123,6 @@ class PageSettings(StudyContext):
     epoch_samples: int | None = None
     scores: list[BenchmarkScore] = []  # published ones on Winoground
     accuracies: list[BenchmarkAccuracy] = []  # published ones on other benchmarks
-    loaders: list[LoaderClaim] = []  # statements of authors of loader libraries about their speed
     peaks: dict[Name, dict[Name, Positive | None]] = {}
     """The data sheet's peaks by published device and precision, TFLOP/s."""
     precisions: list[Name] = []  # of each published number's cell, in their order
@@ -144,7 +141,6 @@ class StudySettings(StudyContext):
     figures: list[Figure]
     order: list[str]
     """The anchors of all tables and figures (`table-cells`), in the order of the page."""
-    loaders: list[LoaderClaim] = []  # as in PageSettings
 
 
 class OverviewSettings(Strict, kw_only=True):
@@ -175,8 +171,6 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
         options["scores"] = project.scores.get(study, [])
         options["accuracies"] = project.accuracies.get(study, [])
         options["examples"] = _examples(project.config)
-    if "loaders" in needs:
-        options["loaders"] = project.loaders.get(study, [])
     if "peaks" in needs:
         rows = project.published[study]
         trained = (published_settings(project, study, row).train for row in rows)
@@ -206,7 +200,6 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
             study,
             **_context(project, name, published=True),
             setups=setups[name],
-            loaders=project.loaders.get(name, []),
             order=_order(study.figures, study.tables),
         )
         for name, study in project.studies.items()
@@ -250,7 +243,6 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         measured=project.devices_of(study),
         noise_share=entry.thresholds.noise_share,
         smallest_effect=entry.thresholds.smallest_effect,
-        claim_tolerance=entry.thresholds.claim_tolerance,
         devices={
             name: subset(
                 DeviceInfo,

@@ -1,0 +1,1 @@
+"""Tables that feedrate's report can show."""

@@ -1,0 +1,147 @@
+"""Statements of authors about their loaders: our ratios, and the workers with which they hold."""
+
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from feedrate.config.values import Count, Name, Positive, Strict, Text, about, read_rows
+from feedrate.report import text
+from feedrate.report.markup import Markup, group_row, noted, row, table
+from feedrate.report.params import PageSettings
+from feedrate.report.rows import CellRow, Inputs, RunRow
+
+NEEDS = ("cells", "runs")
+ORDER = 45
+
+CLAIMS = Path(__file__).parents[1] / "loader-claims.csv"
+NotStated = Literal["not stated"]
+TOLERANCE = 0.05
+"""Share by which a measured ratio may be below the claimed one."""
+NOT_STATED = get_args(NotStated)[0]
+STORAGES = ("memory", "local disk", NOT_STATED)
+"""Storages of statements that the rates here can decide; they are of local files."""
+EQUAL_PIXELS = 0.5
+"""Levels of 255 by which the pixels of two loaders that do equal work may differ on average."""
+
+
+class LoaderClaim(Strict, kw_only=True):
+    """One row of loader-claims.csv: what a library's authors say of its speed, with the regime in
+    which they measured it."""
+
+    id: Annotated[Name, about("Name that is unique in the file.")]
+    text: Annotated[Text, about("The statement, in few words.")]
+    loader: Annotated[Name, about("Level of the factor `loader` that it is about.")]
+    over: Annotated[Name, about("The level that it is compared with.")]
+    ratio: Annotated[Positive, about("Rate of `loader` over that of `over`.")]
+    rates: Annotated[Literal["loader", "training"], about("Of which rates it is a ratio.")]
+    workers: Annotated[Count | NotStated, about("Worker processes or threads.")]
+    cores: Annotated[Count | NotStated, about("Cores of the source's machine.")]
+    storage: Literal["memory", "local disk", "cloud storage", NotStated]
+    picture_px: Annotated[str, about("Size of its pictures, in words.")] = ""
+    pixels: Annotated[str, about("What is delivered: size and type, in words.")] = ""
+    edition: Annotated[str, about("As YYYY-MM; of an undated source, when it was read.")]
+    source: Annotated[Text, about("Title or address of the source.")]
+    note: str = ""
+
+
+def claims() -> list[LoaderClaim]:
+    """All statements. Raises ConfigError."""
+    return read_rows(CLAIMS, LoaderClaim, CLAIMS.name)
+
+
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """By device, a row for each statement: its regime, our ratios, and where it holds."""
+    runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
+    cells = inputs.cells(settings.study)
+    heads = ["Statement", "Claimed", "Measured here, by workers", "Does it hold here?"]
+    rows: list[Markup] = []
+    for device in settings.measured:
+        rows.append(group_row(settings.label(device), len(heads)))
+        mine = [run for run in runs if run.device == device]
+        own = [cell for cell in cells if cell.device == device]
+        rows += [_statement(claim, mine, own) for claim in claims()]
+    return table(heads, rows, "texts")
+
+
+def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> Markup:
+    found = measured_ratios(claim, runs)
+    shown = [
+        f"{workers}: {text.ratio(low)}" + f" to {text.ratio(high)}" * (high > low)
+        for workers, (low, high) in found.items()
+    ]
+    regime = [
+        f"{noun}s {value}" if isinstance(value, str) else text.counted(value, noun)
+        for noun, value in (("worker", claim.workers), ("core", claim.cores))
+    ]
+    regime.append(f"storage {NOT_STATED}" if claim.storage == NOT_STATED else claim.storage)
+    regime += filter(None, (claim.picture_px, claim.pixels))
+    about = noted(claim.text, f"{claim.source}, {claim.edition}", ", ".join(regime))
+    rates = f"{claim.loader} / {claim.over}" + ", in training" * (claim.rates == "training")
+    here = noted("; ".join(shown) or text.DASH, rates)
+    behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
+    claimed = noted(text.ratio(claim.ratio), claim.note)
+    said = outcome(claim, runs, cells)
+    return row(about, claimed, here, said, of=behind if found else [])
+
+
+def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
+    """Where a statement holds on a device with these valid runs, or why that is unknown."""
+    if claim.storage not in STORAGES:
+        return f"Cannot tell: it is about {claim.storage}, which is not measured here."
+    known = {str(c.levels["loader"]): d for c in cells if (d := c.pixel_mean_abs_diff) is not None}
+    one, other = known.get(claim.loader), known.get(claim.over)
+    if one is not None and other is not None and one - other > EQUAL_PIXELS:
+        off = f"Its pixels differ from the reference's by {one:.2g} of 255 on average."
+        return f"Does not count: the work is not equal. {off}"
+    return where_it_holds(claim, measured_ratios(claim, runs), cells)
+
+
+def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, tuple[float, float]]:
+    """By workers, the lowest and highest ratio of both loaders' rates, alone or in training, in the
+    same repeat."""
+    rate = "samples_per_s" if claim.rates == "training" else "loader_samples_per_s"
+    rates: dict[tuple[str, int], dict[int, float]] = {}
+    for run in runs:
+        at = str(run.levels["loader"]), int(run.levels["workers"])
+        if getattr(run, rate) and run.repeat:
+            rates.setdefault(at, {})[run.repeat] = getattr(run, rate)
+    found = {}
+    for workers in sorted({workers for _, workers in rates}):
+        one, other = (rates.get((name, workers), {}) for name in (claim.loader, claim.over))
+        if ratios := [one[repeat] / other[repeat] for repeat in one.keys() & other.keys()]:
+            found[workers] = min(ratios), max(ratios)
+    return found
+
+
+def where_it_holds(
+    claim: LoaderClaim, found: dict[int, tuple[float, float]], cells: list[CellRow]
+) -> str:
+    """Whether it holds with its own workers or, if it states none, with which; or why not known."""
+    if not found:
+        pair = (claim.loader, claim.over)
+        reasons = (c.cause for c in cells if c.levels["loader"] in pair and c.status != "ok")
+        why = next(filter(None, reasons), "")
+        return f"Cannot tell: this ratio was not measured. {why}".strip()
+    more = ". More workers were not measured."
+    if isinstance(claim.workers, int):
+        if claim.workers not in found:
+            return f"Cannot tell: not measured with {text.counted(claim.workers, 'worker')}."
+        found, more = {claim.workers: found[claim.workers]}, "."
+    wanted = claim.ratio * (1 - TOLERANCE)
+    holding = [workers for workers, (low, _) in found.items() if low >= wanted]
+    losing = [workers for workers, (_, high) in found.items() if high < wanted]
+    unsure = [workers for workers in found if workers not in (*holding, *losing)]
+    if not holding and unsure:
+        return "Cannot tell: the repeats disagree."
+    if not holding:
+        said = f"Does not hold with {_workers(losing)}"
+    else:
+        only, others = " only" * bool(losing or unsure), text.listed(map(str, losing))
+        said = f"Holds{only} with {_workers(holding)}" + f", not with {others}" * bool(losing)
+        said += f"; with {_workers(unsure)} the repeats disagree" * bool(unsure)
+    single = all(low == high for low, high in found.values())
+    return said + ", from single runs" * single + more
+
+
+def _workers(counts: list[int]) -> str:
+    """`1 worker`, `1 and 2 workers`."""
+    return f"{text.listed(map(str, counts))} worker{'s' * (counts != [1])}"

@@ -1,0 +1,36 @@
+"""Fixtures of every test session."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Give each worker its own folder for temporary files, and its own host lock."""
+    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
+    os.environ["FEEDRATE_LOCK"] = f"feedrate{os.environ['TMPDIR']}"
+    tempfile.tempdir = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def modules_digested_once() -> Iterator[None]:
+    """Each text of a module is digested once in a worker: half of what a plan takes otherwise."""
+    from feedrate.flow import digests
+
+    known: dict[bytes, list[Any]] = {}
+    digest = digests.digest_module
+
+    def digest_once(path: Path) -> list[Any]:
+        text = path.read_bytes()
+        if text not in known:
+            known[text] = digest(path)
+        return known[text]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digests, "digest_module", digest_once)
+        yield
