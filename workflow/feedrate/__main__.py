@@ -22,8 +22,6 @@ COMMANDS = {
     "compare": "Show which cells became slower or faster between two sets of results.",
     "archive": "Pack runs, configuration, results and report into one zip file, without secrets.",
     "report": "Make results, tables, figures and the page again from run folders.",
-    "publish": "Send the runs of results.csv to an experiment tracker: mlflow, trackio or wandb.",
-    "timeline": "Write when a run's steps, data waits and blocks were, as a trace for Perfetto.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 
@@ -36,8 +34,6 @@ FUNCTIONS = {
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "archive": ("cli.archive:add_options", "cli.archive:archive"),
     "report": ("cli.report:add_options", "cli.report:report"),
-    "publish": ("cli.publish:add_options", "cli.publish:publish"),
-    "timeline": ("cli.timeline:add_options", "cli.timeline:timeline"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

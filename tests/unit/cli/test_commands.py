@@ -12,7 +12,7 @@ import pytest
 from snakemake.cli import parse_args
 
 from feedrate import __main__ as entry
-from feedrate.cli import plan, run
+from feedrate.cli import run
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
@@ -61,7 +61,6 @@ def snakemake(monkeypatch):
         return 0
 
     monkeypatch.setattr(run, "run_snakemake", run_snakemake)
-    monkeypatch.setattr(plan, "run_snakemake", run_snakemake)
     return calls
 
 
@@ -231,11 +230,6 @@ def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
 def test_cancel_takes_nothing_else(root, capsys):
     assert entry.main(["cancel", "train_h100"]) == 2
     assert "train_h100" in capsys.readouterr().err
-
-
-def test_a_plan_that_cannot_be_made_is_its_exit_code(root, monkeypatch):
-    monkeypatch.setattr(plan, "run_snakemake", lambda *_, **__: 1)
-    assert entry.main(["plan"]) == 1
 
 
 def test_configuration_is_passed_on_in_one_word(root, snakemake):

@@ -225,19 +225,6 @@ def test_missing_packages_are_named_with_their_interpreter(project, machine):
     assert bare in one.text
 
 
-def test_a_tracker_that_the_jobs_lack_is_named_with_its_key_and_installation(project, machine):
-    bare = interpreter(machine, f'exec {sys.executable} -S -I "$@"')
-    config = msgspec.structs.replace(project.config, trackers=["wandb"])
-    wanted = msgspec.structs.replace(project, config=config)
-    (one,) = (f for f in examine(wanted, [with_python(bare)]) if f.subject == "cpu: trackers")
-    assert one.outlook == FAILS
-    assert one.text.startswith("config/config.yaml: trackers: wandb is not allowed, because")
-    assert bare in one.text
-    assert one.remedy == f"{bare} -m pip install --no-deps -r requirements/trackers.txt"
-    without = examine(project, [with_python(bare)])
-    assert "cpu: trackers" not in {f.subject for f in without}
-
-
 @pytest.mark.parametrize("script", ["exec /bin/sleep 30", "echo hello", "exit 3"])
 def test_an_interpreter_without_an_answer_is_unknown(project, machine, monkeypatch, script):
     monkeypatch.setattr(doctor, "ANSWER_S", 0.2)

@@ -137,7 +137,7 @@ def environment(monkeypatch):
         "DRIVER_PID",
         "DRIVER_SINCE",
         "KEEP_WEIGHTS",
-        "TRACKERS",
+        "REPORT_TO",
         "MODEL_PATTERNS",
         "RETRIES",
         "FORCED",
@@ -169,11 +169,11 @@ def test_jobs_are_told_the_driver_and_its_host(folder, environment):
     assert environment["FEEDRATE_KEEP_WEIGHTS"] == ""
 
 
-def test_jobs_are_told_the_trackers_without_a_param(folder, environment):
-    driver.equip_jobs(folder, project(trackers=["mlflow", "wandb"]))
-    assert environment["FEEDRATE_TRACKERS"] == "mlflow,wandb"
+def test_jobs_are_told_the_integrations_without_a_param(folder, environment):
     driver.equip_jobs(folder, project())
-    assert environment["FEEDRATE_TRACKERS"] == ""
+    assert environment["FEEDRATE_REPORT_TO"] == "tensorboard"
+    driver.equip_jobs(folder, project(report_to=["mlflow", "wandb"]))
+    assert environment["FEEDRATE_REPORT_TO"] == "mlflow,wandb"
 
 
 def test_jobs_are_told_which_model_each_device_is(folder, environment):

@@ -52,8 +52,8 @@ def left(spec, status="out_of_memory", source="c", cause="it was full", attempt=
     write_json(file, outcome | {"spec_digest": spec_digest, "data_digest": ""} | more)
 
 
-def test_a_tracker_repeats_nothing(root):
-    plain, tracked = load(root), load(root, trackers=["mlflow", "trackio"])
+def test_another_integration_repeats_nothing(root):
+    plain, tracked = load(root), load(root, report_to=["mlflow", "trackio"])
     specs = list(make_plan(plain).runs.values())[:3]
     assert [params(plain, spec) for spec in specs] == [params(tracked, spec) for spec in specs]
 

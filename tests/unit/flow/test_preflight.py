@@ -166,36 +166,6 @@ def test_a_gres_that_the_executor_rejects_is_told_with_its_rule_and_keys(slurm):
     assert "--gres" not in first
 
 
-# Outside services
-
-
-def config(**changes):
-    return SimpleNamespace(**({"trackers": [], "push_to_hub": None} | changes))
-
-
-def test_where_a_trackers_runs_go_has_to_be_known_before_the_first_job(monkeypatch):
-    names = "MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY"
-    for name in (*names, "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "TRACKIO_SPACE_ID"):
-        monkeypatch.delenv(name, raising=False)
-    driver.check_outside(config())
-    driver.check_outside(config(trackers=["trackio"]))
-    said = (
-        r"config/config\.yaml: trackers: wandb needs the environment variable WANDB_MODE "
-        r"\(offline\) or WANDB_API_KEY \(your key\); nothing was started"
-    )
-    with pytest.raises(WorkflowError, match=said):
-        driver.check_outside(config(trackers=["trackio", "wandb"]))
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    driver.check_outside(config(trackers=["wandb"]))
-    with pytest.raises(WorkflowError, match=r"trackers: mlflow needs .* MLFLOW_TRACKING_URI"):
-        driver.check_outside(config(trackers=["mlflow"]))
-    monkeypatch.setenv("TRACKIO_SERVER_URL", "http://host:7860")
-    with pytest.raises(WorkflowError, match=r"trackers: trackio needs .* TRACKIO_WRITE_TOKEN"):
-        driver.check_outside(config(trackers=["trackio"]))
-    monkeypatch.setenv("TRACKIO_SERVER_URL", "http://host:7860?write_token=s3kret-s3kret")
-    driver.check_outside(config(trackers=["trackio"]))
-
-
 # The machine, before the first job
 
 

@@ -22,6 +22,22 @@ from feedrate.config.values import (
 )
 from feedrate.core import plugins
 
+Integration = Literal[
+    "azure_ml",
+    "clearml",
+    "codecarbon",
+    "comet_ml",
+    "dagshub",
+    "dvclive",
+    "flyte",
+    "mlflow",
+    "neptune",
+    "swanlab",
+    "tensorboard",
+    "trackio",
+    "wandb",
+]
+"""The Trainer's integrations for reports."""
 Repository = Annotated[Text, about("Repository on the hub.")]
 Revision = Annotated[Text, about("Commit, tag or branch; only a commit is reproducible.")]
 BadShare = Annotated[Share, about("Share of bad image files above which a run stops.")]
@@ -155,10 +171,10 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = None
     repeats: Annotated[Repeats | None, about("For all studies; null: as each study says.")] = None
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
-    trackers: Annotated[
-        list[Literal["mlflow", "trackio", "wandb"]],
-        about("Experiment trackers that training jobs report to, in addition to TensorBoard."),
-    ] = []
+    report_to: Annotated[
+        list[Integration],
+        about("The Trainer's integrations that training jobs report to."),
+    ] = msgspec.field(default_factory=lambda: ["tensorboard"])
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
@@ -200,7 +216,7 @@ def check_config(
         if name != DETECTED:
             found.known(key, name, devices, "entries of config/devices.yaml")
     found.unique(numbered("devices[{}]", config.devices))
-    found.unique(numbered("trackers[{}]", config.trackers))
+    found.unique(numbered("report_to[{}]", config.report_to))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
         if isinstance(dataset, Folder | Hub):

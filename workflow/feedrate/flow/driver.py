@@ -23,7 +23,6 @@ from feedrate.devices.doctor import FAILS, SLOW, examine
 from feedrate.flow.attempts import of_run
 from feedrate.flow.configuration import profile_names
 from feedrate.flow.lost import mend_executor
-from feedrate.jobs import trackers
 from feedrate.jobs.earlier import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
@@ -94,7 +93,7 @@ def equip_jobs(package: Path, project: Project) -> None:
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
         os.environ[variables.KEEP_WEIGHTS] = "1"
-    os.environ[variables.TRACKERS] = ",".join(project.config.trackers)
+    os.environ[variables.REPORT_TO] = ",".join(project.config.report_to)
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 
@@ -280,12 +279,9 @@ def _too_long(job: Any, tries: int) -> str:
 
 
 def check_outside(config: WorkflowConfig) -> None:
-    """Raise WorkflowError if the hub or a tracker is asked for and its variables are not set."""
+    """Raise WorkflowError if the hub is asked for and its token is not set."""
     from snakemake.exceptions import WorkflowError
 
-    for tracker in config.trackers:
-        if lacks := trackers.lacks(tracker):
-            raise WorkflowError(f"config/config.yaml: trackers: {lacks}; nothing was started")
     if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
         raise WorkflowError(
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "

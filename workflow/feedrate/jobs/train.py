@@ -21,8 +21,7 @@ from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, wri
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
-from feedrate.jobs.trackers import make_trackers
-from feedrate.jobs.trainer import make_trainer
+from feedrate.jobs.trainer import TENSORBOARD, integrations, make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import build, build_bare
@@ -57,8 +56,10 @@ def run_job(
     write_model(log, spec, built, dataset)
     counted = protocol.steps, protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
-    trackers = make_trackers(log, meter, folder)
-    units = built.layers, built.encoders, trackers
+    others = [name for name in integrations() if name != TENSORBOARD]
+    if others and log.rank == 0:
+        log.write(events.Note(rank=0, about="report_to", message=", ".join(others)))
+    units = built.layers, built.encoders
     trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
@@ -69,8 +70,6 @@ def run_job(
             built.tokenizer.save_pretrained(folder / MODEL_NAME)
     for split in SPLITS if protocol.evaluate else ():
         evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
-    for tracker in trackers:  # nothing of them may run beside the ceilings
-        tracker.close()
     if options.measured and protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
 

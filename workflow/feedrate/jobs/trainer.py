@@ -1,6 +1,7 @@
 """The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added."""
 
 import copy
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -15,10 +16,10 @@ from transformers import TrainerCallback
 
 from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
+from feedrate.core import variables
 from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
-from feedrate.jobs.trackers import Tracker, name_run
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
@@ -32,6 +33,8 @@ ADAM: dict[str, dict[str, bool]] = {
 these arguments torch decides (on CUDA: all tensors at once)."""
 FP16_EPSILON = 1e-4
 """Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN."""
+TENSORBOARD = "tensorboard"
+"""The integration that writes its files beside the run and calls nobody."""
 _TRAINER: Any = object
 """Trainer or GaudiTrainer, with which the mixin is combined."""
 
@@ -45,7 +48,6 @@ def make_trainer(
     dataset: PairDataset,
     layers: tuple[type[Any], ...] = (),
     encoders: tuple[type[Any], ...] = (),
-    trackers: Sequence[Tracker] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
@@ -55,7 +57,6 @@ def make_trainer(
     train, loader = spec.settings.train, spec.settings.loader
     shared, after = shared_arguments(spec, folder), spec.protocol.warmup_steps
     arguments = adapter.training_arguments(shared, spec.settings, after)
-    name_run(arguments, spec)
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
@@ -68,14 +69,18 @@ def make_trainer(
     # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []
-    # The meter comes last: it begins when trackers have begun.
-    callbacks = [*trackers, *([MeterCallback(meter)] if meter else [])]
+    callbacks = [MeterCallback(meter)] if meter else []
     given = {"train_dataset": dataset, "data_collator": collate, "callbacks": callbacks}
     trainer = kind(model=model, args=arguments, **given, **optimizer_arguments(train))
     adapter.hold_fp32(train.precision)  # whatever the libraries have set
     if train.ddp_bucket_view:  # the one setting of DDP that no argument names
         trainer.accelerator.ddp_handler.gradient_as_bucket_view = True
     return trainer
+
+
+def integrations() -> list[str]:
+    """The Trainer's integrations that the configuration names."""
+    return list(filter(None, os.environ.get(variables.REPORT_TO, TENSORBOARD).split(",")))
 
 
 def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
@@ -106,7 +111,8 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "save_strategy": "steps" if protocol.save_checkpoints else "no",
         "save_steps": max(1, protocol.steps // 2),
         "save_total_limit": 2,
-        "report_to": ["tensorboard"],
+        "report_to": integrations(),
+        "run_name": f"{spec.study} {spec.device} {spec.cell} rep{spec.repeat}",
         "disable_tqdm": True,
         **further_arguments(spec),
     }

@@ -242,6 +242,9 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
     certain: list[str] = []
     possible: list[str] = []
     for events in ranks.values():
+        for note in events.notes:
+            if note.about == "report_to":
+                possible.append(f"During training, the Trainer also reported to {note.message}.")
         for end in (machine.device for machine in events.machines):
             lowered = "The device's clocks were lowered by {}.".format
             certain += map(lowered, end.get("slowed_by", ()))

@@ -42,7 +42,6 @@ MODULES = (
 )
 """The modules that the measured programs import on every kind of device."""
 QUESTIONS = {
-    "trackers": "[n for n in ('mlflow', 'trackio', 'wandb') if importlib.util.find_spec(n)]",
     "python": "list(sys.version_info[:3])",
     "missing": f"[name for name in {MODULES} if importlib.util.find_spec(name) is None]",
     "torch": "version('torch')",
@@ -127,7 +126,7 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
         use = f"run there: srun … python -m feedrate doctor --device {device}"
         own = [Finding(UNKNOWN, "node", "its nodes cannot be seen from here", use)]
         if here:
-            own = list(_of_device(project, project.devices[device], list(group)))
+            own = list(_of_device(project.devices[device], list(group)))
         found += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
     return found
 
@@ -198,7 +197,7 @@ def _numa(specs: Sequence[RunSpec]) -> Finding:
     return Finding(FINE, "NUMA", f"nodes: {max(nodes, 1)}")
 
 
-def _of_device(project: Project, device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
+def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     """The findings about one device and the software of its jobs."""
     spec = specs[0]
     if spec.kind in plugins.declared(KINDS, "NOUNS"):
@@ -219,7 +218,6 @@ def _of_device(project: Project, device: Device, specs: list[RunSpec]) -> Iterat
     python = launch.interpreter(spec.software)
     asked = Asked(specs, python, ask(spec, {**QUESTIONS, **questions}, environment))
     yield from _software(asked)
-    yield from _trackers(asked, project.config.trackers)
     yield from _bf16(asked)
     if questions and asked.answers:
         yield from plugins.load(__name__, spec.kind).findings(asked)
@@ -251,16 +249,6 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
         return json.loads(answer.stdout.strip().rpartition("\n")[2])
     except (*processes.NO_ANSWER, ValueError):
         return {}
-
-
-def _trackers(asked: Asked, wanted: Sequence[str]) -> Iterator[Finding]:
-    """The trackers of the configuration that the interpreter of the jobs lacks."""
-    has, python = asked.answers.get("trackers", wanted), asked.python
-    use = f"{python} -m pip install --no-deps -r requirements/trackers.txt"
-    allowed = f"allowed here: {', '.join(has)}" if has else "no tracker is installed there"
-    for name in (name for name in wanted if name not in has):
-        why = f"{name} is not allowed, because {python} has no package {name} ({allowed})"
-        yield Finding(FAILS, "trackers", f"config/config.yaml: trackers: {why}", use)
 
 
 def _bf16(asked: Asked) -> Iterator[Finding]:
