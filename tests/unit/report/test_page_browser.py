@@ -186,37 +186,6 @@ def test_without_its_script_the_page_says_the_same(open_page):
     assert page.locator("thead button").count() == 0
 
 
-def test_marks_of_a_figure_tell_values_by_keyboard(open_page):
-    page = open_page()
-    figure = page.locator("figure:has(.mark)").first
-    assert figure.locator(".mark[tabindex='0']").count() == 1
-    figure.locator(".mark[tabindex='0']").focus()
-    seen = []
-    for _ in range(figure.locator(".mark").count()):
-        seen.append(page.evaluate("document.activeElement.ariaLabel"))
-        page.keyboard.press("ArrowRight")
-    assert any("workers = 1: 14.10 samples/s (13.96 to 14.24)" in words for words in seen)
-    assert "repeat 3: 14.24 samples/s" in seen
-    shown = "getComputedStyle(document.activeElement, '::after').content"
-    assert seen[0] in page.evaluate(shown)
-    page.locator(".mark[aria-label^='repeat 3: 14.24']").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("dialog[open] details")
-    assert "repeat 3: 14.24" in page.locator("dialog summary").inner_text()
-
-
-def test_marks_lie_where_the_figure_has_their_values(open_page):
-    """Of two runs of one cell, the faster is higher; all are inside of the picture."""
-    page = open_page()
-    box = (
-        "marks => marks.map(m => [m.ariaLabel, parseFloat(m.style.left), parseFloat(m.style.top)])"
-    )
-    places = page.locator("figure .mark").evaluate_all(box)
-    assert all(0 < x < 100 and 0 < y < 100 for _, x, y in places)
-    tops = {words: y for words, _, y in places if words.startswith("repeat")}
-    assert tops["repeat 3: 14.24 samples/s"] < tops["repeat 1: 11.09 samples/s"]
-
-
 def test_tables_sort_and_filter_by_keyboard(open_page):
     page = open_page()
     box = page.locator(".scroll").filter(has=page.locator("th", has_text="Started (UTC)"))
@@ -246,7 +215,6 @@ def test_tables_sort_and_filter_by_keyboard(open_page):
 def test_no_page_is_wider_than_a_phone_and_no_table_is_cut(open_page):
     page = open_page(viewport={"width": 375, "height": 800})
     page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
-    page.locator(".mark").first.focus()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     assert page.evaluate(WIDER)  # they scroll in their boxes
     style = "boxes => boxes.every(box => getComputedStyle(box).overflowX === 'auto')"
@@ -286,7 +254,6 @@ def test_paper_is_white_and_cuts_no_table(open_page):
     assert page.evaluate(WIDER) == []
     color = "getComputedStyle(document.querySelector('main')).backgroundColor"
     assert page.evaluate(color) == "rgb(255, 255, 255)"
-    assert not page.locator(".mark").first.is_visible()
     assert page.pdf(format="A4").count(b"/Type /Page\n") > 3
 
 

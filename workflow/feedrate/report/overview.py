@@ -3,11 +3,9 @@ all its tables and figures; then the provenance of its numbers, down to the reco
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-from xml.etree import ElementTree
 
 from docutils.core import publish_parts
 
@@ -17,7 +15,7 @@ from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report.answers import answer
 from feedrate.report.findings import Finding, failed, failures, findings
-from feedrate.report.markup import OVERVIEW, SAFE, Markup, el, join, link, record_link
+from feedrate.report.markup import OVERVIEW, Markup, el, join, link, record_link
 from feedrate.report.minute import minute
 from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
@@ -26,13 +24,9 @@ from feedrate.report.rows import Inputs, Results
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
-SVG = "{http://www.w3.org/2000/svg}"
-_MARK = re.compile(r'<g class="mark".*?</g>\n', re.DOTALL)
 _TAG = re.compile(r"<[^<>']*>")
 _CODES = str.maketrans({"%": "%25", "#": "%23", "&": "%26", '"': "%22", "\n": " "})
 """The signs of a picture that an address or an attribute cannot hold."""
-HALF = 0.5
-"""The place in a figure, as a share of its size: words open towards the middle."""
 LISTED_FAILURES = 5
 """Failures that the first page lists one by one."""
 
@@ -173,40 +167,18 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
 
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
-    """A figure as data, with its marks above: no script in it can run, no name in it can clash."""
+    """A figure as data: no script in it can run, and no name in it can clash."""
     content = _file(inputs, paths.FIGURE, study, figure).read_text(encoding="utf-8")
     address = f"data:image/svg+xml,{_in_address(content)}"
     image = Markup(f'<img src="{address}" alt="{html.escape(words)}">')
-    marks = [*_marks(content)]
-    # The box scrolls sideways on a phone, so a key must reach it or something in it.
-    return el("figure", el("div", image, *marks), tabindex="" if marks else "0")
+    # The box scrolls sideways on a phone, so a key must reach it.
+    return el("figure", el("div", image), tabindex="0")
 
 
 def _in_address(picture: str) -> str:
-    """A picture without its marks as a part of an address, inside of double quotes."""
-    drawing = _MARK.sub("", picture[picture.index("<svg") :])
+    """A picture as a part of an address, inside of double quotes."""
+    drawing = picture[picture.index("<svg") :]
     return _TAG.sub(lambda tag: tag[0].replace('"', "'"), drawing).translate(_CODES)
-
-
-def _marks(picture: str) -> Iterator[Markup]:
-    """The marks of a figure, which a pointer or the Tab key finds: words that link to records."""
-    root = ElementTree.fromstring(picture)
-    width, height = map(float, root.get("viewBox", "0 0 1 1").split()[2:])
-    for group in root.iter(f"{SVG}g"):
-        if group.get("class") == "mark":
-            title, circle = group
-            x, y = float(circle.get("cx", 0)) / width, float(circle.get("cy", 0)) / height
-            record, _, more = quote(group.get("data-record", ""), safe=f"{SAFE} ").partition(" ")
-            yield el(
-                "a",
-                aria_label=title.text or "",
-                role="" if record else "img",
-                href=f"#{record}" if record else "",
-                data_more=more,
-                tabindex="" if record else "0",
-                class_=f"mark{' east' * (x > HALF)}{' north' * (y < HALF)}",
-                style=f"left:{x:.2%};top:{y:.2%}",
-            )
 
 
 def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:

@@ -48,16 +48,7 @@ STYLE = """
 .feedrate .caption{color:var(--soft);font-size:.88rem;margin:.3rem 0 .6rem}
 .feedrate .caption p{margin:0 0 .3rem}
 .feedrate figure{max-width:44rem;margin:.6rem 0 1.6rem}
-.feedrate figure>div{position:relative}
 .feedrate img{display:block;width:100%;max-width:44rem;height:auto;margin:0}
-.feedrate .mark{position:absolute;width:14px;height:14px;margin:-7px;border-radius:50%}
-.feedrate .mark:hover,.feedrate .mark:focus{outline:2px solid var(--ink);z-index:2}
-.feedrate .mark:is(:hover,:focus)::after{content:attr(aria-label);position:absolute;bottom:1.2rem;
- left:0;width:max-content;max-width:min(13rem,44vw);padding:.3rem .5rem;font-size:.82rem;
- line-height:1.35;color:var(--ink);background:var(--paper);border:1px solid var(--ink);
- pointer-events:none}
-.feedrate .mark.east::after{left:auto!important;right:0}
-.feedrate .mark.north::after{bottom:auto;top:1.2rem}
 .feedrate .scroll{position:relative;overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%;
  background:linear-gradient(90deg,transparent,var(--paper) 60%) 100% 0/3rem 100% no-repeat local,
  linear-gradient(90deg,transparent,#8888) 100% 0/.8rem 100% no-repeat}
@@ -131,7 +122,7 @@ STYLE = """
  .feedrate :is(thead,tr,figure,.answer,.caption){break-inside:avoid}
  .feedrate :is(h2,h3,.caption,thead,.group){break-after:avoid}
  .feedrate img{width:auto;max-width:30rem;max-height:18cm}
- .feedrate :is(nav,.mark,.filter,dialog),.feedrate thead button::after{display:none}
+ .feedrate :is(nav,.filter,dialog),.feedrate thead button::after{display:none}
  .feedrate thead button{display:contents}
  .feedrate .minute{break-after:page}
 }
@@ -211,22 +202,6 @@ const table = box => {
   input.addEventListener("input", () => filter(groups, input.value, status));
 };
 
-/* Figures: one stop of the Tab key for each, arrow keys between its marks. */
-const figure = whole => {
-  const marks = [...whole.querySelectorAll(".mark")];
-  marks.forEach((mark, place) => { mark.tabIndex = place ? -1 : 0; });
-  whole.addEventListener("keydown", event => {
-    const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
-    const at = marks.indexOf(document.activeElement);
-    if (!step || at < 0) return;
-    event.preventDefault();
-    const next = marks[(at + step + marks.length) % marks.length];
-    marks[at].tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  });
-};
-
 /* Records: packed in the page, unpacked when a number is followed. */
 const unpack = async packed => {
   const bytes = Uint8Array.from(atob(packed.dataset.packed), c => c.charCodeAt(0));
@@ -285,7 +260,6 @@ const go = (root, href, more, event) => {
 const live = root => {
   root.dataset.live = "";
   root.querySelectorAll(".scroll").forEach(table);
-  root.querySelectorAll("figure").forEach(figure);
   root.querySelectorAll("th .record").forEach(link => link.closest("tr").classList.add("of"));
   root.addEventListener("click", event => {
     const cell = `${getSelection()}` ? null : event.target.closest("td");

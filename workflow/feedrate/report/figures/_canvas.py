@@ -1,13 +1,11 @@
-"""The base of all figures: styles, axes, labels, marks, and SVG with reproducible bytes."""
+"""The base of all figures: styles, axes, labels, and SVG with reproducible bytes."""
 
-import html
 import io
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 from matplotlib.axes import Axes as Axes  # figures take both from here
@@ -17,9 +15,8 @@ from matplotlib.textpath import text_to_path
 
 from feedrate.report import text
 from feedrate.report.lines import Line
-from feedrate.report.markup import anchor_of
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellOf, CellRow, Inputs, RunRow
+from feedrate.report.rows import CellRow, Inputs, RunRow
 
 WIDTH_IN = 6.0
 """The width of every figure: a column of a page, and readable on a phone."""
@@ -64,9 +61,6 @@ WAITING: dict[str, Any] = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "
 
 BAR: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.6, "capthick": 1.6, "zorder": 4}
 """An interval as an error bar: options of `errorbar`, without a mark."""
-
-MARK_PT = 7
-"""The radius in which a mark responds to a pointer, in points."""
 
 _RC = {
     "font.family": "DejaVu Sans",
@@ -116,36 +110,6 @@ def bar_panels(
     return figure, panels
 
 
-# Marks: places in a figure that show their value
-
-_MARKS: WeakKeyDictionary[Any, list[tuple[Axes, tuple[float, float], str, str]]]
-_MARKS = WeakKeyDictionary()
-"""Of each figure: axes, a place in their data, the words, and anchors of records with spaces."""
-
-
-def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None) -> None:
-    """Show `words` at the place `at` on an interactive page, as a link to the records of `cells`,
-    which may be runs. Paper does not show marks."""
-    place = axes, at, words, " ".join(dict.fromkeys(anchor_of(one) for one in cells if one))
-    _MARKS.setdefault(axes.get_figure(), []).append(place)
-
-
-def _marks(figure: Figure) -> str:
-    """The marks as SVG: invisible circles with titles. The layout must be final."""
-    marks = ""
-    for axes, at, words, record in _MARKS.get(figure, []):
-        x, y = figure.transFigure.inverted().transform(axes.transData.transform(at))
-        if 0 <= x <= 1 and 0 <= y <= 1:
-            points = 72 * figure.get_figwidth() * x, 72 * figure.get_figheight() * (1 - y)
-            marks += (
-                f'<g class="mark" data-record="{html.escape(record)}">'
-                f"<title>{html.escape(words)}</title>"
-                f'<circle cx="{points[0]:.1f}" cy="{points[1]:.1f}" r="{MARK_PT}"'
-                ' fill-opacity="0"/></g>\n'
-            )
-    return marks
-
-
 _TAG = re.compile(r"(\n *)?(<[^>]+>)")
 _NEEDLESS = re.compile(
     r"; font-family: 'DejaVu Sans'"
@@ -189,7 +153,7 @@ def as_svg(draw: Draw, settings: PageSettings, inputs: Inputs) -> str:
         figure = draw(settings, inputs)
         figure.savefig(stream, format="svg", metadata=metadata)
     drawing, end, rest = _TAG.sub(_shorter, stream.getvalue()).rpartition("</svg>")
-    return drawing + _FONTS + _marks(figure) + end + rest
+    return drawing + _FONTS + end + rest
 
 
 def statement(sentence: str) -> Figure:
@@ -271,10 +235,6 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
     axes.plot([place for place, _ in tried], values, **options)
     bars: list[tuple[float, float, float]] = []
     for place, point in tried:
-        if point.value is not None:
-            name = text.levels_text(point.levels)
-            words = text.with_interval(point.value, point.low, point.high, axes.get_ylabel())
-            mark(axes, (place, point.value), f"{name}: {words}", point.row)
         if point.low is not None and point.high is not None:
             bars.append((place, point.low, point.high - point.low))
     if bars:
@@ -293,9 +253,6 @@ def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
     ]
     places, rates = [x for x, _ in dotted], [run.samples_per_s for _, run in dotted]
     axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
-    for x, run in dotted:
-        words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
-        mark(axes, (x, run.samples_per_s), words, run)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:

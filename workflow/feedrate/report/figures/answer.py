@@ -73,8 +73,8 @@ def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> N
         ticks = ["\n".join(pair).rstrip() for pair in zip(ticks, remarks, strict=True)]
     canvas.level_axis(axes, ticks)
     labels = [
-        *_ceiling(axes, line, "loader only", LOADER, loader, top),
-        *_ceiling(axes, line, "model only", MODEL, model, top),
+        *_ceiling(axes, "loader only", LOADER, loader, top),
+        *_ceiling(axes, "model only", MODEL, model, top),
         (line.valid[-1].value or 0.0, "training", TRAINING["color"]),
     ]
     canvas.series(axes, line, linewidth=2.4, markersize=8, zorder=5, **TRAINING)
@@ -109,7 +109,7 @@ def _alone(line: Line, part: str) -> Rates:
 
 
 def _ceiling(
-    axes: canvas.Axes, line: Line, name: str, look: canvas.Style, rates: Rates, top: float
+    axes: canvas.Axes, name: str, look: canvas.Style, rates: Rates, top: float
 ) -> list[tuple[float, str, str]]:
     """Draw a ceiling; where it leaves the panel, its value is written at the upper edge."""
     if not rates:
@@ -121,9 +121,6 @@ def _ceiling(
         axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
     options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
     for place, rate in rates.items():
-        words = text.with_interval(rate.value, rate.low, rate.high, "samples/s")
-        row = line.points[place].row
-        canvas.mark(axes, (place, min(rate.value, top)), f"{name}: {words}", row)
         if rate.value > top and len(rates) <= canvas.FEW:
             words = f"↑ {text.number(rate.value, 3)}"
             canvas.label(axes, words, (place, top), (0, -2), fontsize=9, **options)

@@ -35,9 +35,6 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         error = 100 * row.residual
         axes.plot([0, error], [place, place], color=color, linewidth=2)
         axes.plot(error, place, marker, color=color, markersize=7)
-        predicted = f"predicted {text.rate(row.predicted)}, {text.signed_share(row.residual)}"
-        label = f"{row.cell}: {text.rate(row.samples_per_s)}, {predicted}"
-        canvas.mark(axes, (error, place), label, row if row.ours else None)
         words = f"{text.number(row.samples_per_s)} → {text.number(row.predicted)}"
         canvas.label(axes, words, (1, place), **margin)
     short = short_names(rows)

@@ -4,7 +4,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.scores import MATCHING, MOMENTS, SPLITS, Score, cells_of, pick, score_text
+from feedrate.report.scores import MATCHING, MOMENTS, SPLITS, Score, cells_of, pick
 
 NEEDS = ("scores",)
 ORDER = 20
@@ -30,15 +30,12 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         axes.set_title(split)
         if chance is not None:
             axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
-        for place, (cell, name) in enumerate(zip(cells, names, strict=True)):
+        for place, cell in enumerate(cells):
             for number, moment in enumerate(MOMENTS):
                 if score := pick(found, cell, split, MATCHING, moment):
                     label = f"{moment} training" if place == 0 else None
                     y = place + 0.22 * (number - 0.5)
                     _point(axes, y, score, canvas.style(1 - number), label)
-                    words = ", ".join(filter(None, score_text(score, MATCHING)))
-                    words = f"{name}, {moment} training: {words}"
-                    canvas.mark(axes, (100 * score.value, y), words, cell)
         canvas.row_axis(axes, names)
         axes.set_xlim(0, 100)
     panels[-1].set_xlabel("right caption of five chosen (%)")

@@ -35,7 +35,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         canvas.row_axis(speed, names)
         canvas.row_axis(memory, names)
         memory.set_yticks([])
-        _speedups(speed, settings, line.points, names)
+        _speedups(speed, settings, line.points)
         sizes = [point.row.peak_memory_gib if point.row else None for point in line.points]
         memory.set_xlim(0, 1.35 * max(filter(None, sizes), default=1.0))
         for place, gib in enumerate(sizes):
@@ -48,9 +48,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     return figure
 
 
-def _speedups(
-    axes: canvas.Axes, settings: PageSettings, points: Sequence[Point], names: Sequence[str]
-) -> None:
+def _speedups(axes: canvas.Axes, settings: PageSettings, points: Sequence[Point]) -> None:
     axes.axvline(1, color=canvas.GREY, linewidth=1)
     gains = [_gain(point.row) for point in points]
     reach = max((abs(end - 1) for gain in gains if gain for end in gain), default=0.1)
@@ -66,9 +64,6 @@ def _speedups(
         if low < high:
             axes.errorbar(low, place, xerr=[[0.0], [high - low]], ecolor=canvas.BLACK, **canvas.BAR)
         canvas.label(axes, text.ratio(value), (max(1.0, high), place), (4, 0))
-        ends = (low, high) if low < high else (None, None)
-        words = text.with_interval(value, ends[0], ends[1], "times")
-        canvas.mark(axes, (value, place), f"{names[place]}: {words} the baseline", point.row)
 
 
 def _gain(row: CellRow | None) -> tuple[float, float, float] | None:

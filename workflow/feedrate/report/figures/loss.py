@@ -37,10 +37,6 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     for trace in found:
         key = trace.run.key
         _curve(axes, trace, keys.index(key), names[key] if trace is first[key] else "")
-        last = [step for step in trace.steps if step.loss is not None][-1]
-        words = f"loss {text.number(last.loss)} after {text.counted(last.step, 'step')}"
-        name = f"{names[key]}, repeat {trace.run.repeat}"
-        canvas.mark(axes, (last.step, last.loss or 0.0), f"{name}: {words}", trace.run)
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     axes.set_ylabel("training loss")

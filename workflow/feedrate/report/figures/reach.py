@@ -84,21 +84,18 @@ def _marks(axes: canvas.Axes, mine: Sequence[Line], height: Height) -> None:
     for index, name in enumerate(series):
         look = canvas.style(index)
         points = [
-            (groups.index(group) + (index + 0.5) * width - 0.4, value, line)
+            (groups.index(group) + (index + 0.5) * width - 0.4, value)
             for line, (group, own) in zip(mine, split, strict=True)
             if own == name and (value := height(line))
         ]
-        places, values = [place for place, _, _ in points], [value for _, value, _ in points]
+        places, values = [place for place, _ in points], [value for _, value in points]
         label = name or "all"
         axes.plot(places, values, **look | {"linestyle": ""}, markersize=7, label=label)
         rotation = 90 if len(mine) > canvas.FEW else 0
         above: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": rotation}
-        for place, value, line in points:
+        for place, value in points:
             number = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
             canvas.label(axes, number, (place, value), (0, 6), fontsize=8, **above)
-            words = f"{text.levels_text(line.others)}: {text.number(value)} {axes.get_ylabel()}"
-            cell = next((p.row for p in line.valid if p.value == value), line.valid[-1].row)
-            canvas.mark(axes, (place, value), words, cell)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_xlim(-0.6, max(len(groups) - 0.4, 1.6))
     low, high = axes.get_ylim()  # with room above the highest mark for its number

@@ -34,14 +34,11 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     reach = max(0.1, *(abs(value - 1) for value in values))
     size = min(10.5, 70 / len(levels))
     norm = TwoSlopeNorm(1.0, 1 - reach, 1 + reach)
-    for row, (name, line) in enumerate(lines.items()):
+    for row, line in enumerate(lines.values()):
         for column, speedup in enumerate(line):
             look: dict[str, Any] = {"facecolor": "white", "hatch": "///"}
             if speedup.value:
                 look = {"facecolor": COLORS(norm(speedup.value))}
-                words = text.with_interval(speedup.value, speedup.low, speedup.high, "times")
-                about = f"{name}, {levels[column]}: {words}"
-                canvas.mark(axes, (column, row), about, *speedup.cells)
             place = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, edgecolor=canvas.LIGHT, **look))
             if size > TOO_SMALL:

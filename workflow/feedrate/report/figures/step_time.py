@@ -58,7 +58,6 @@ def _panel(
             axes.plot(scale * p95, place, markeredgewidth=2, **canvas.TICK)
         words = f"{text.seconds(step)}, waits {text.share(waits)}"
         canvas.label(axes, words, (scale * max(step, p95), place), fontsize=9)
-        canvas.mark(axes, (0, place), f"{names[cell.cell]}: {words}", cell)
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
     names_in = LETTER_IN * max(len(names[cell.cell]) for cell in cells)
     share = max(0.2, 1 - LABEL_IN / max(LABEL_IN, canvas.WIDTH_IN - names_in))

@@ -15,9 +15,6 @@ ORDER = 220
 PANELS = 8
 """The number of cells shown; the axis label gives the number of all cells."""
 
-MOST = 100
-"""The number of steps of a run that show their times; more would be too close to point at."""
-
 
 def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each cell: its first valid run."""
@@ -46,10 +43,6 @@ def _panel(axes: canvas.Axes, trace: Trace) -> None:
     waits = [1000 * step.data_wait_s for step in trace.steps]
     axes.bar(steps, waits, 0.8, label="waiting for data", linewidth=0, **canvas.WAITING)
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
-    for step, time, wait in zip(trace.steps, times, waits, strict=True):
-        if len(steps) <= MOST:
-            words = f"{text.number(time, 3)} ms, waiting {text.number(wait, 3)} ms"
-            canvas.mark(axes, (step.step, time), f"step {step.step}: {words}", trace.run)
     warm = [step.step for step in trace.steps if step.warmup]
     if warm:
         look: dict[str, Any] = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}
