@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedrate import __main__ as entry
-from feedrate.cli import plan, run
+from feedrate.cli import run
 from feedrate.flow import driver
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,8 +47,7 @@ def snakemake(monkeypatch):
             driver.STARTED.touch()
         return 1
 
-    for command in (run, plan):
-        monkeypatch.setattr(command, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(run, "run_snakemake", run_snakemake)
     return answers
 
 
@@ -58,7 +57,7 @@ def test_no_command_starts_with_a_wrong_configuration(root, snakemake, capsys, c
     assert entry.main([*command.split(), "--configfile", "mine.yaml"]) == 1
     said = capsys.readouterr()
     assert said.err == (
-        "feedrate: mine.yaml: repeats: 'three' is not allowed; expected a whole number or null\n"
+        "feedrate: mine.yaml: repeats: 'three' is not allowed; expected int | null\n"
     )
     assert (said.out, len(snakemake)) == ("", 0)
 
@@ -86,13 +85,9 @@ def test_a_wrong_choice_is_one_sentence(root, snakemake, capsys, arguments, mess
 
 
 @pytest.mark.parametrize("text", ["- cpu\n", "word\n"])
-@pytest.mark.parametrize(
-    "command",
-    ["fits", "import logs --study vit-speedups --device h100"],
-)
-def test_a_configuration_without_keys_is_one_sentence(root, capsys, command, text):
+def test_a_configuration_without_keys_is_one_sentence(root, capsys, text):
     (root / "config/config.yaml").write_text(text)
-    assert entry.main(command.split()) == 1
+    assert entry.main(["fits"]) == 1
     assert "config/config.yaml: " in (said := capsys.readouterr().err)
     assert said.endswith(" is not allowed; expected keys with values\n")
 
@@ -116,8 +111,8 @@ def test_an_error_of_a_profiles_choices_names_them(root, snakemake, capsys):
     [
         ("- cpu\n", "['cpu'] is not allowed; expected keys with values"),
         ("word\n", "'word' is not allowed; expected keys with values"),
-        ("configfile: 5\n", "configfile: 5 is not allowed; expected a list"),
-        ("configfile: [5]\n", "configfile[0]: 5 is not allowed; expected text"),
+        ("configfile: 5\n", "configfile: 5 is not allowed; expected list"),
+        ("configfile: [5]\n", "configfile[0]: 5 is not allowed; expected str"),
         (f"configfiles: {'x' * 300}\n", "configfiles: 'xxx"),
     ],
 )
