@@ -58,9 +58,12 @@ class Results(NamedTuple):
 
 
 def read_results(place: Path) -> Results:
-    """Read the runs of what `results_csv` takes. Raises OSError if the file cannot be read, and
-    ValueError if it is missing or has no runs."""
-    path = results_csv(place)
+    """Read the runs of a results.csv, or of that in a folder or in its `results/`. Raises OSError
+    if the file cannot be read, and ValueError if it is missing or has no runs."""
+    name = Path(RESULTS_CSV).name
+    path = next(filter(Path.is_file, (place, place / name, place / RESULTS / name)), None)
+    if path is None:
+        raise ValueError(f"{place}: there is no {name} in this folder, nor in a {RESULTS}/ of it")
     rows = read_csv(path, RUNS)
     if not rows:
         raise ValueError(f"{path}: there are no runs in it")
@@ -71,15 +74,6 @@ def read_results(place: Path) -> Results:
             raise ValueError(f"{path}: {' '.join(_key(row))}, repeat {row['repeat']}: {fault}")
         row[SOFTWARE] = _software(row, path)
     return Results(path, rows)
-
-
-def results_csv(place: Path) -> Path:
-    """A results.csv, or that in a folder or in its `results/`. Raises ValueError without one."""
-    name = Path(RESULTS_CSV).name
-    for file in (place, place / name, place / RESULTS / name):
-        if file.is_file():
-            return file
-    raise ValueError(f"{place}: there is no {name} in this folder, nor in a {RESULTS}/ of it")
 
 
 def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
@@ -234,9 +228,9 @@ def _fault(row: Row) -> str:
 
 def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
     """The software of a run, from its record near `results_csv`; None if that is missing."""
-    if (record := record_of(run, results_csv)) is None:
+    provenance = _provenance(run, results_csv)
+    if provenance is None:
         return None
-    provenance: dict[str, Any] = record["provenance"]
     if not provenance.get("packages"):
         return {}
     found = {name: provenance.get(name.lower()) for name in ("driver", "Python", "platform")}
@@ -247,10 +241,10 @@ def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
     return {name: version for name, version in found.items() if version}
 
 
-def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
-    """The record of a run near `results_csv`, as it is in the file; None if that is missing. A copy
-    of the results has a copy of the record, while the clone, from whose root the row has the path,
-    may have a newer one. A record with another start is not this run's."""
+def _provenance(run: Row, results_csv: Path) -> dict[str, Any] | None:
+    """The provenance in a run's record near `results_csv`; None if that is missing. A copy of the
+    results has a copy of the record, while the clone, from whose root the row has the path, may
+    have a newer one. A record with another start is not this run's."""
     path = Path(run.get("record") or "")
     if not path.is_relative_to(RESULTS):
         return None
@@ -258,11 +252,12 @@ def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
     for folder in (results_csv.parent, results_csv.absolute().parent.parent):
         try:
             # Not as a `Record`: records of other versions can be read too.
-            found = dict(json.loads((folder / path.relative_to(RESULTS)).read_bytes()))
-            if found["provenance"].get("started_at") == run.get("started_at"):
-                return found
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            record = json.loads((folder / path.relative_to(RESULTS)).read_bytes())
+            provenance = dict(record["provenance"])
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
+        if provenance.get("started_at") == run.get("started_at"):
+            return provenance
     return None
 
 
