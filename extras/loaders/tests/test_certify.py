@@ -8,7 +8,7 @@ import pytest
 from record_builder import make_record
 
 from feed_builder import CACHE, HOST, answer
-from feedrate.config.project import load_project, with_all_studies
+from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import UsageError
@@ -25,7 +25,7 @@ CALL = ["certify", "--device", "h100", "--model", "bridgetower-large"]
 @pytest.fixture(scope="module")
 def project():
     values = read_yaml(ROOT / "config/config.yaml") | {"devices": ["h100"]}
-    return with_all_studies(ROOT, load_project(ROOT, values))
+    return certify.with_all_studies(ROOT, load_project(ROOT, values))
 
 
 def test_the_fastest_headline_row_is_the_pace(project):

@@ -121,13 +121,6 @@ def study_names(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
 
 
-def with_all_studies(root: Path, project: Project) -> Project:
-    """The project with all studies under `root`, on the registry's first device. Raises ConfigError
-    for an error in one of them."""
-    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
-    return load_project(root, msgspec.to_builtins(project.config) | chosen)
-
-
 def check_study(
     origin: str, study: Study, devices: Mapping[str, Device], files: Sequence[str]
 ) -> list[str]:

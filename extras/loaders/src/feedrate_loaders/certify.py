@@ -17,7 +17,7 @@ from feedrate.cli.ranks import run_ranks
 from feedrate.config.devices import default_launcher
 from feedrate.config.errors import not_one_of
 from feedrate.config.plan import published_settings
-from feedrate.config.project import Project, with_all_studies
+from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.settings import Settings
 from feedrate.config.spec import LIBRARIES, Protocol, RunSpec, missing_packages
 from feedrate.core import paths, plugins
@@ -74,6 +74,13 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     write_json(out, msgspec.to_builtins(made))
     print(f"\n{text}\nWritten: {out}")
     return 0
+
+
+def with_all_studies(root: Path, project: Project) -> Project:
+    """The project with all studies under `root`, on the registry's first device. Raises ConfigError
+    for an error in one of them."""
+    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
+    return load_project(root, msgspec.to_builtins(project.config) | chosen)
 
 
 def choose(project: Project, device: str, model: str, named: str | None) -> tuple[Pace, Settings]:
