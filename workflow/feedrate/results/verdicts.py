@@ -27,7 +27,7 @@ CORES_FULL = 0.90
 """Share of its cores' time from which a job lacks cores."""
 CORES_WAITED = 0.15
 """The same for its threads' wait for a core. Clean runs show 2 to 11%, a worker
-that takes 80% of a core from the model 18% (docs/measurement.md)."""
+that takes 80% of a core from the model 18%."""
 DEVICE_BUSY = 0.90
 """Share of the time with a kernel from which a device that never waits for data is busy."""
 
