@@ -37,7 +37,7 @@ ONE = {"count": 1, "launcher": "single", "capabilities": ["fp32", "bf16", "ddp"]
 TWO_NODES = {"count": 2, "nodes": 2, "launcher": "srun", "capabilities": ["fp32", "bf16", "ddp"]}
 DEVICES = ("gaudi2", "h100")
 SHORT = {
-    *("parse_logs", "collect_results", "check_claims", "fit_loader_model", "merge_results"),
+    *("parse_logs", "collect_results", "check_claims", "merge_results"),
     *("tabulate_cells", "plot_answer", "write_overview", "confirm_results"),
 }
 

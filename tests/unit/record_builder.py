@@ -13,7 +13,6 @@ from feedrate.results.params import (
     CollectSettings,
     CollectStudy,
     PublishedFacts,
-    PublishedStudy,
 )
 from feedrate.results.record import Record, write_record
 from feedrate.results.schema import Ceilings, Measurement, Provenance
@@ -166,11 +165,6 @@ POST = [
     published("a100", 188.6, workers=0, edition="2023-06", headline=False),
 ]
 """The published table of three devices, and two rows of an older edition."""
-
-
-def published_study(**changes: Any) -> PublishedStudy:
-    values: dict[str, Any] = {"factors": FACTORS, "baseline": BASELINE, "published": POST}
-    return PublishedStudy(**(values | changes))
 
 
 def claim_study(*claims: Claim, **changes: Any) -> ClaimStudy:

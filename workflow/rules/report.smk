@@ -42,12 +42,7 @@ rule write_overview:
     input:
         results=[
             paths.of_all_studies(path)
-            for path in (
-                paths.RESULTS_CSV,
-                paths.CELLS_CSV,
-                paths.CLAIMS_CSV,
-                paths.FIT_CSV,
-            )
+            for path in (paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV)
         ],
         scores=[page for study in STUDIES for page in VIEW.score_table(study)],
         pages=[page for study in STUDIES for page in VIEW.pages(study)],

@@ -1,4 +1,4 @@
-"""Results: logs become records; records become results, claims and fits."""
+"""Results: logs become records; records become results and claims."""
 
 
 rule parse_logs:
@@ -60,37 +60,17 @@ rule check_claims:
         "--settings {params.claims[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
-rule fit_loader_model:
-    """Fit the loader model to the published numbers and to ours, and report its error."""
-    input:
-        paths.CELLS_CSV,
-    output:
-        paths.FIT_CSV,
-    log:
-        f"{paths.LOGS}/fit_loader_model/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
-    conda:
-        "../../envs/report.yaml"
-    params:
-        fit=lambda wc: VIEW.fit(wc.study),
-    shell:
-        "python -m feedrate fit-loader-model --cells {input:q} "
-        "--settings {params.fit[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
-
-
 rule merge_results:
     """Merge the results of all studies."""
     input:
         runs=expand(paths.RESULTS_CSV, study=STUDIES),
         cells=expand(paths.CELLS_CSV, study=STUDIES),
         claims=expand(paths.CLAIMS_CSV, study=STUDIES),
-        fit=expand(paths.FIT_CSV, study=STUDIES),
     output:
         runs=paths.of_all_studies(paths.RESULTS_CSV),
         parquet=paths.of_all_studies(paths.RESULTS_PARQUET),
         cells=paths.of_all_studies(paths.CELLS_CSV),
         claims=paths.of_all_studies(paths.CLAIMS_CSV),
-        fit=paths.of_all_studies(paths.FIT_CSV),
     log:
         f"{paths.LOGS}/merge_results.log",
     localrule: SHORT_IS_LOCAL
@@ -100,4 +80,4 @@ rule merge_results:
         merge=VIEW.code_of("merged"),
     shell:
         "python -m feedrate merge-results --runs {input.runs:q} --cells {input.cells:q} "
-        "--claims {input.claims:q} --fit {input.fit:q} --out results 2> >(tee {log:q} >&2)"
+        "--claims {input.claims:q} --out results 2> >(tee {log:q} >&2)"

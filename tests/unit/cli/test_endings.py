@@ -23,8 +23,7 @@ PROGRAMS = {
     "write-card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
     "judge-claims": ("--results", ABSENT, *NO_MAPPING),
     "confirm-results": ("--results", ABSENT),
-    "fit-loader-model": ("--cells", ABSENT, *NO_MAPPING),
-    "merge-results": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
+    "merge-results": ("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT),
     "collect-quality": NO_MAPPING,
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),
 }

@@ -220,7 +220,7 @@ def test_a_key_with_dots_on_the_command_line_is_one_of_the_command_line(root):
     assert found.startswith("command line: datasets.folder.path: unknown key")
 
 
-@pytest.mark.parametrize("name", ["all", "plan", "train_cpu", "collect_results", "plot_fit"])
+@pytest.mark.parametrize("name", ["all", "plan", "train_cpu", "collect_results", "plot_loss"])
 def test_a_study_must_not_be_named_like_a_rule(root, name):
     Path(STUDY).rename(Path(STUDY).with_stem(name))
     write("mine.yaml", f"studies: [vit-speedups, {name}]\n")

@@ -4,7 +4,6 @@ import json
 
 import msgspec
 
-from feedrate.config.values import cell_name
 from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.results.record import Record
@@ -273,32 +272,3 @@ DATA_REPORT = {
     "rows_left_out": 2,
     "left_out": [{"path": f"images/{EVIL}.jpg", "reason": "truncated", "rows": 2}],
 }
-
-
-def fit_rows(study, levels):
-    ours = [("here", "cpu", workers, RATES[workers], 1.02 * RATES[workers]) for workers in levels]
-    theirs = [
-        ("published 2023-08", "h100", 0, 336.5, 336.5),
-        ("published 2023-08", "h100", 2, 602.1, 591.0),
-    ]
-    return [
-        {
-            "study": study,
-            "origin": origin,
-            "device": device,
-            "cell": cell_name({"workers": workers, "decode": "host"}),
-            "workers": workers,
-            "loader_workers": workers,
-            "decode": "host",
-            "world_size": 1,
-            "samples_per_s": value,
-            "predicted": predicted,
-            "residual": predicted / value - 1,
-            "tc_s": 0.0133,
-            "td_s": 0.0105,
-            "max_error": 0.02,
-            "bound": "serial" if workers == 0 else "compute",
-            "reading": f"{device}: a worker hides 10.5 ms of loading.",
-        }
-        for origin, device, workers, value, predicted in ours + theirs
-    ]

@@ -9,7 +9,6 @@ from report_rows import (
     EVIL,
     STUDY,
     cell_row,
-    fit_rows,
     run_row,
     score_rows,
     status_of,
@@ -219,17 +218,14 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     for run in runs:
         by_cell.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
     cells = [cell_row(group, recommended) for group in by_cell.values()] + lacking
-    claims, fits = [], []
-    for name, study in project.studies.items():
+    claims = []
+    for name in project.studies:
         claims += [{"study": name, **claim} for claim in CLAIMS]
-        if any(cell["status"] == "ok" for cell in cells):
-            fits += fit_rows(name, study.factors["workers"].levels)
     files = []
     for path, kinds, rows in (
         (paths.RESULTS_CSV, columns.RUNS, runs + lacking),
         (paths.CELLS_CSV, columns.CELLS, cells),
         (paths.CLAIMS_CSV, columns.CLAIMS, claims),
-        (paths.FIT_CSV, columns.FIT, fits),
         (paths.QUALITY_CSV, columns.QUALITY, scores),
     ):
         files.append(root / paths.of_all_studies(path))

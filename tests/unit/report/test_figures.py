@@ -238,10 +238,6 @@ def test_speedups_are_labelled_with_their_numbers(project, inputs):
     assert "1.23 to 1.28" in words
 
 
-def test_the_fit_shows_number_and_prediction(project, inputs):
-    assert "602.1 → 591.0" in said(figure(project, inputs, "fit"))
-
-
 def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs):
     words = said(figure(project, inputs, "steps"))
     assert "warm-up, left out" in words

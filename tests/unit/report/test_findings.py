@@ -11,21 +11,20 @@ from feedrate.config.study import Factor
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
-from feedrate.report.rows import ClaimRow, FitRow, Inputs, Results
+from feedrate.report.rows import ClaimRow, Inputs, Results
 from feedrate.results.record import read_record, write_record
 from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
-NO_RUNS = {"Published numbers", "Printed ratios", "Claims of the source"}
+NO_RUNS = {"Printed ratios", "Claims of the source"}
 """What rests on no run here: the source's numbers, and claims without a measurement."""
 
 
-def found_in(project, inputs, *, cells=None, runs=None, fits=None, claims=None):
+def found_in(project, inputs, *, cells=None, runs=None, claims=None):
     """The findings' sentences, by subject."""
     cells = inputs.cells(STUDY) if cells is None else cells
-    fits = inputs.rows("fit.csv", FitRow, STUDY) if fits is None else fits
     claims = inputs.rows("claims.csv", ClaimRow, STUDY) if claims is None else claims
     runs = inputs.runs(STUDY) if runs is None else runs
-    found = findings(study_of(project), Results(cells, runs, fits, claims))
+    found = findings(study_of(project), Results(cells, runs, claims))
     return {one.lead: one.text for one in found}
 
 
@@ -42,7 +41,6 @@ def test_each_finding_comes_from_the_rows(project, inputs):
     assert f"{TIMES}1.28 on Gaudi2 and {TIMES}1.79 on H100" in published
     assert "model: bridgetower-large in the source, bridgetower-tiny here" in published
     assert "devices: 8 in the source, 1 here" in published
-    assert "H100 looks compute-bound with 2 or more workers." in found["Published numbers"]
 
 
 def test_each_finding_names_the_cells_that_it_rests_on(project, inputs):
@@ -56,7 +54,6 @@ def test_each_finding_names_the_cells_that_it_rests_on(project, inputs):
     assert on("What limits each setting") == [f"workers={n}" for n in (0, 1, 2, 16)]
     assert on("Compared with published numbers") == ["workers=0", "workers=2"]
     assert on("Our own questions") == ["workers=2", "workers=0"]
-    assert on("Measured numbers")
     assert {one.lead for one in found if not one.cells} == NO_RUNS
 
 
@@ -344,19 +341,7 @@ def test_a_setting_whose_ok_runs_had_other_software_is_named(project, inputs, se
 
 
 def test_without_rows_there_are_no_findings(project, inputs):
-    assert found_in(project, inputs, cells=[], fits=[], claims=[]) == {}
-
-
-def test_only_the_first_fit_of_a_device_is_shown(project, inputs):
-    fits = inputs.rows("fit.csv", FitRow, STUDY)
-    other = [
-        msgspec.structs.replace(fit, series="decode = device", reading="Of another one.")
-        for fit in fits
-    ]
-    found = found_in(project, inputs, fits=fits + other)
-    assert found["Measured numbers"] == "cpu: a worker hides 10.5 ms of loading."
-    said = "H100 and H100 (decode = device) look compute-bound with 2 or more workers."
-    assert said in found["Published numbers"]
+    assert found_in(project, inputs, cells=[], claims=[]) == {}
 
 
 def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):

@@ -50,7 +50,9 @@ def test_page_settings_survive_as_a_param(project, page):
 
 def test_without_a_factor_of_its_own_a_page_takes_the_studys_first(project):
     figures = [msgspec.structs.replace(f, x=None) for f in project.studies[STUDY].figures]
-    assert settings_of(with_study(project, figures=figures), "figure", "fit").factor == "workers"
+    assert (
+        settings_of(with_study(project, figures=figures), "figure", "speedup").factor == "workers"
+    )
 
 
 def test_overview_settings_have_the_setup_of_each_device(project):

@@ -32,7 +32,7 @@ def render(settings, inputs):
 TABLE = """
 from feedrate.report.markup import el
 
-NEEDS = ("fit",)
+NEEDS = ("claims",)
 ORDER = 5
 
 
@@ -130,7 +130,7 @@ def test_a_new_figure_and_a_new_table_are_planned(added, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     view = PlanView(added, tmp_path)
     assert view.inputs_of(STUDY, "figure", "mine") == [f"results/{STUDY}/cells.csv"]
-    assert view.inputs_of(STUDY, "table", "mine") == [f"results/{STUDY}/fit.csv"]
+    assert view.inputs_of(STUDY, "table", "mine") == [f"results/{STUDY}/claims.csv"]
     assert f"results/{STUDY}/figures/mine.svg" in view.pages(STUDY)
     shown = view.rendering(STUDY, "figure", "mine")["settings"]["published"]
     assert shown == view.rendering(STUDY, "figure", "reach")["settings"]["published"] != []
@@ -178,7 +178,7 @@ def test_an_edit_of_one_kind_reruns_that_kind_alone(project, tmp_path, monkeypat
         after = sources()
         return {page for page in pages if before[page] != after[page]}
 
-    assert changed_by("figures/fit.py") == {("figure", "fit")}
-    assert changed_by("tables/fit.py") == {("table", "fit")}
+    assert changed_by("figures/loss.py") == {("figure", "loss")}
+    assert changed_by("tables/claims.py") == {("table", "claims")}
     shared = {page for page in pages if page[0] == "figure"}
     assert changed_by("figures/_canvas.py") == shared

@@ -3,7 +3,7 @@ import pytest
 from report_samples import STUDY
 
 from feedrate.config.errors import ConfigError
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, RunRow
+from feedrate.report.rows import CellRow, ClaimRow, Inputs, RunRow
 from feedrate.results import columns
 
 
@@ -13,7 +13,6 @@ from feedrate.results import columns
         (CellRow, columns.CELLS),
         (RunRow, columns.RUNS),
         (ClaimRow, columns.CLAIMS),
-        (FitRow, columns.FIT),
     ],
 )
 def test_every_field_is_a_column_of_its_file(kind, known):
@@ -47,8 +46,8 @@ def test_only_the_rows_of_the_study(inputs):
 
 
 def test_a_missing_input_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"cells\.csv is needed.*\(fit\.csv\)"):
-        Inputs([tmp_path / "fit.csv"]).cells(STUDY)
+    with pytest.raises(ConfigError, match=r"cells\.csv is needed.*\(claims\.csv\)"):
+        Inputs([tmp_path / "claims.csv"]).cells(STUDY)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

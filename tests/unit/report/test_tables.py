@@ -17,8 +17,6 @@ from report_samples import (
 
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.report.tables import training
-from feedrate.results.columns import FIT, with_factors
-from feedrate.results.files import read_csv, write_csv
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -223,39 +221,6 @@ def test_only_downloaded_data_are_said_not_to_have_changed_since(project, inputs
     assert "hanged since" in page(source="hub")
     assert "a.jpg" in page(changed_since_fetch=["a.jpg"])
     assert "generated (hub)" in page(source="hub")
-
-
-def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
-    page = table(project, inputs, "fit")
-    assert "CPU, here, Tc 13.3 ms, Td 10.5 ms" in page
-    assert page.index("CPU, here") < page.index("H100, published 2023-08")
-    assert "<td>-1.8%</td>" in page
-
-
-def test_a_fit_that_does_not_stand_says_so(project, inputs):
-    path = inputs.path("fit.csv")
-    rows = [row | {"reading": ""} for row in read_csv(path, FIT) if row["device"] == "h100"]
-    write_csv(path, with_factors(FIT, {"workers": [1], "decode": ["host"]}), rows)
-    assert "Nothing is concluded from this fit" in table(project, inputs, "fit")
-
-
-def test_each_fit_of_a_device_is_the_heading_of_its_own_cells(project, inputs):
-    path = inputs.path("fit.csv")
-    rows = read_csv(path, FIT)
-    other = [
-        row | {"series": "decode = device", "tc_s": 0.02, "reading": "It is another one."}
-        for row in rows
-        if row["device"] == "h100"
-    ]
-    alone = [row | {"series": "decode = host"} if row["device"] == "h100" else row for row in rows]
-    write_csv(path, with_factors(FIT, {"workers": [1], "decode": ["host"]}), alone + other)
-    page = table(project, inputs, "fit")
-    first, second = page.split("H100 (decode = host), published")[1].split(
-        "H100 (decode = device), published 2023-08, Tc 20.0 ms"
-    )
-    assert "h100: a worker hides" in first
-    assert "It is another one." in second
-    assert "It is another one." not in first
 
 
 def test_editions_are_in_order_with_their_ratios(project, inputs):

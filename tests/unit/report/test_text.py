@@ -45,7 +45,6 @@ def test_shares_times_ratios_and_intervals():
     assert text.interval(None, 1.0) == ""
     assert text.ratio_interval(1.228, 1.3) == "1.23 to 1.30"
     assert text.ratio_interval(12.66, 1248.27) == "12.7 to 1,248"
-    assert text.signed_share(-0.0184) == "-1.8%"
     assert text.with_interval(14.1, 13.96, 14.24, "samples/s") == "14.10 samples/s (13.96 to 14.24)"
     assert text.with_interval(14.1, None, 14.24) == "14.10"
 

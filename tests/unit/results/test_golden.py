@@ -21,7 +21,7 @@ from feedrate.flow.view import PlanView
 from feedrate.report import overview
 from feedrate.report.page import render
 from feedrate.report.params import OverviewSettings, PageSettings, from_param
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
+from feedrate.report.rows import CellRow, ClaimRow, Inputs, QualityRow, RunRow
 from golden.freeze import REMOVED_COLUMNS, same
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,7 +59,7 @@ def make_all(root: Path) -> PlanView:
 
 
 def merge_names() -> tuple[str, ...]:
-    return "results", "cells", "claims", "fit"
+    return "results", "cells", "claims"
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,6 @@ def write_again(root: Path) -> None:
         ("cells.csv", CellRow),
         ("results.csv", RunRow),
         ("claims.csv", ClaimRow),
-        ("fit.csv", FitRow),
         ("quality.csv", QualityRow),
     ],
 )

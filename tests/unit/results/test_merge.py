@@ -1,11 +1,10 @@
 import pyarrow.parquet as pq
 
 from feedrate.cli.jobs import run
-from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, with_factors
+from feedrate.results.columns import CELLS, CLAIMS, QUALITY, RUNS, with_factors
 from feedrate.results.files import read_csv, write_csv
 
 FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
-FILES["fit"] = ("fit", FIT)
 
 
 def write_study(folder, study, factors, **levels):
@@ -36,7 +35,7 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
     table = pq.read_table(tmp_path / "results.parquet")
     assert table.column("workers").to_pylist() == ["2", "many"]
     assert {p.name for p in tmp_path.glob("*.csv")} == {
-        "results.csv", "cells.csv", "claims.csv", "fit.csv",
+        "results.csv", "cells.csv", "claims.csv",
     }  # fmt: skip
 
 

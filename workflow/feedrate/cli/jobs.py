@@ -30,7 +30,6 @@ JOBS = {
     "collect-results": "results.collect:collect_results",
     "collect-quality": "results.collect:collect_quality",
     "judge-claims": "results.claims:judge_claims",
-    "fit-loader-model": "results.loader_model:fit_loader_model",
     "merge-results": "results.merge:merge_results",
     "confirm-results": "results.files:confirm_results",
     "selftest-device": "cli.selftest:selftest_device",

@@ -14,12 +14,7 @@ from feedrate.report.params import Part
 from feedrate.results.record import read_record, write_record
 
 PAGES: dict[Part, str] = {"table": paths.TABLE, "figure": paths.FIGURE}
-MERGED = {
-    "runs": paths.RESULTS_CSV,
-    "cells": paths.CELLS_CSV,
-    "claims": paths.CLAIMS_CSV,
-    "fit": paths.FIT_CSV,
-}
+MERGED = {"runs": paths.RESULTS_CSV, "cells": paths.CELLS_CSV, "claims": paths.CLAIMS_CSV}
 """The files that `merge-results` merges, by its options."""
 
 
@@ -57,14 +52,12 @@ def make_results(view: PlanView) -> None:
         for key in view.plan.runs if view.project.sites else ():
             record = read_record(paths.run_dir(*key) / paths.RECORD_NAME)
             write_record(paths.run_dir(*key) / paths.RECORD_NAME, replace(record, device=key[1]))
-        runs, cells, claims, fit = [path.format(study=study) for path in MERGED.values()]
+        runs, cells, claims = [path.format(study=study) for path in MERGED.values()]
         parquet = paths.RESULTS_PARQUET.format(study=study)
         out = ("--out-csv", runs, "--out-parquet", parquet, "--cells", cells)
         _run("collect-results", f"@{view.collect_arguments(study)}", *out)
         settings = repr(view.claims(study)["settings"])
         _run("judge-claims", "--results", runs, "--settings", settings, "--out", claims)
-        settings = repr(view.fit(study)["settings"])
-        _run("fit-loader-model", "--cells", cells, "--settings", settings, "--out", fit)
         scores = view.scores(study)
         if scores and all(Path(file).is_file() for file in scores):
             table = paths.QUALITY_CSV.format(study=study)

@@ -24,7 +24,7 @@ from feedrate.data.tables import check_examples
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder
-from feedrate.results.columns import CELLS, FIT, QUALITY, RUNS, for_studies
+from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
 from feedrate.results.expression import check_expressions
 
 CONFIG = Path("config/config.yaml")
@@ -120,7 +120,7 @@ def load(root: Path, layers: Layers) -> Project:
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
         scored = [QUALITY] * (study.task == "training")
-        for columns in (RUNS, CELLS, FIT, *scored):
+        for columns in (RUNS, CELLS, *scored):
             for_studies(columns, {name: study})  # a factor has a column there too
         found = Findings(f"config/studies/{name}.yaml")
         for part, pages in (("tables", study.tables), ("figures", study.figures)):

@@ -52,7 +52,6 @@ CODE = {
     "parsed": Code(("results/assemble.py",)),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
-    "fitted": Code(("results/loader_model.py",)),
     "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/page.py",)),

@@ -249,10 +249,6 @@ class PlanView:
         """A study's claims and published numbers."""
         return self._params(results.claim_settings(self._only(study)), "claimed")
 
-    def fit(self, study: str) -> Params:
-        """A study's published numbers, for the loader model."""
-        return self._params(results.fit_settings(self._only(study)), "fitted")
-
     def code_of(self, code: str) -> Params:
         """Only the code, of a job for which everything else is an input."""
         return self._params({}, code)

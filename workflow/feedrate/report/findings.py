@@ -12,7 +12,7 @@ from feedrate.report.answers import is_about_quality, name_of
 from feedrate.report.limits import Said, several
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, Results, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, QualityRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.params import trains_the_same
@@ -41,7 +41,7 @@ def findings(study: StudySettings, results: Results) -> list[Finding]:
         if is_about_quality(study):
             sentences |= _of_quality(study, results, device)
         found += [Finding(lead + where, *said) for lead, said in sentences.items()]
-    found += [*_fits(study, results.fits), *_claims(results.claims)]
+    found += _claims(results.claims)
     return [finding for finding in found if finding.text]
 
 
@@ -193,7 +193,7 @@ def _other_recommendations(
     return f"{'; '.join(named)}." * bool(others), others
 
 
-# Published numbers, the loader model, and claims
+# Published numbers and claims
 
 
 def _published(
@@ -257,28 +257,6 @@ def _same_change(
         f"{ratio} on {study.label(device)} here. Published: {theirs}."
         + (f" {because(wrong)}" if wrong else "")
     ), [ours[k] for k in (base, key) if k in ours]
-
-
-def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
-    """The loader model's reading of the published numbers, and of ours."""
-    fewest: dict[str, int] = {}
-    for fit in fits:
-        if not fit.ours and fit.bound == "compute" and fit.loader_workers is not None:
-            name = fit.called(study.label(fit.device))
-            fewest[name] = min(fit.loader_workers, fewest.get(name, fit.loader_workers))
-    parts = [
-        f"{text.listed(group)} {'look' if len(group) > 1 else 'looks'} compute-bound "
-        f"with {workers} or more workers."
-        for workers, group in text.grouped(fewest, fewest.__getitem__).items()
-    ]
-    here = (fit for fit in fits if fit.ours and fit.reading)
-    ours: dict[str, list[FitRow]] = {}  # by device its first fit: of cells like the baseline
-    for group in text.grouped(here, lambda fit: fit.fit).values():
-        ours.setdefault(group[0].device, group)
-    return [
-        Finding("Published numbers", " ".join(parts)),
-        *(Finding("Measured numbers", group[0].reading, group) for group in ours.values()),
-    ]
 
 
 def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:

@@ -44,7 +44,6 @@ FILES = {
     "cells": paths.CELLS_CSV,
     "runs": paths.RESULTS_CSV,
     "claims": paths.CLAIMS_CSV,
-    "fit": paths.FIT_CSV,
     "scores": paths.QUALITY_CSV,
     "data": paths.DATA_REPORT,
 }

@@ -12,7 +12,6 @@ from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
-from feedrate.report import text
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
 from feedrate.results.files import read_csv
@@ -139,28 +138,6 @@ class ClaimRow(Row, frozen=True, kw_only=True):
         return "Our own questions" if self.of == "ours" else "Claims of the source"
 
 
-@with_columns(columns.FIT)
-class FitRow(CellOf, frozen=True, kw_only=True):
-    """A row of fit.csv: a cell and the loader model's prediction for it."""
-
-    origin: str
-    series: str = ""  # the name of one of several fits of a device
-
-    @property
-    def fit(self) -> tuple[str, str, str]:
-        """The key that the cells of one fit share."""
-        return self.origin, self.device, self.series
-
-    @property
-    def ours(self) -> bool:
-        """Whether the number was measured here, and not published."""
-        return self.origin == "here"
-
-    def called(self, label: str) -> str:
-        """The fit's display name, from its device's `label`."""
-        return text.with_remark(label, self.series)
-
-
 @with_columns(columns.QUALITY)
 class QualityRow(CellOf, frozen=True, kw_only=True):
     """A row of quality.csv: one score of a run's model, before or after training."""
@@ -175,7 +152,6 @@ class Results(NamedTuple):
 
     cells: Sequence[CellRow]
     runs: Sequence[RunRow] = ()
-    fits: Sequence[FitRow] = ()
     claims: Sequence[ClaimRow] = ()
     scores: Sequence[QualityRow] = ()
 
@@ -247,7 +223,6 @@ class Inputs:
         return Results(
             self.cells(study),
             self.runs(study),
-            self.rows("fit.csv", FitRow, study),
             self.rows("claims.csv", ClaimRow, study),
             self.scores(study) if self.find("quality.csv") else (),
         )

@@ -126,8 +126,3 @@ def counted(value: int, noun: str) -> str:
 def values_text(levels: Mapping[str, Level]) -> str:
     """Levels without factor names, for tables whose heading names the factors: `2, host, ddp`."""
     return ", ".join(level_text(level) for level in levels.values())
-
-
-def signed_share(value: float | None) -> str:
-    """A deviation as `+2.1%` or `-0.4%`."""
-    return DASH if value is None else f"{100 * value:+.1f}%"

@@ -175,28 +175,6 @@ CLAIMS = (
     _text("why", "The verdict's reason in a sentence."),
 )
 
-FIT = (
-    _text("study", "The study."),
-    _text("origin", "Origin of the rates: `here`, or `published` and the edition."),
-    *_CELL[1:],
-    _text("series", "What distinguishes the device's fits. The cells of one fit share Tc and Td."),
-    _integer("loader_workers", "Loader processes per rank in this cell."),
-    _integer("world_size", "Devices in the job."),
-    _number("samples_per_s", "samples/s", "Rate of the job that the model is fitted to."),
-    _number("predicted", "samples/s", "Rate according to the fitted model."),
-    _number("residual", "share", "predicted / samples_per_s - 1."),
-    _number("tc_s", "s", "Tc, fitted: the device's time for one sample, per device."),
-    _number("td_s", "s", "Td, fitted: one worker's time to load one sample."),
-    _number("r2", "Share of the variance between its cells that the fit explains."),
-    _number("max_error", "share", "Largest absolute residual of the fit."),
-    _text("bound", "What limits this cell: serial, compute or loader; empty: fit not accepted."),
-    _number("tc_measured_s", "s", "Model-only time per sample and device (median of cells)."),
-    _number("td_measured_s", "s", "Loader-only time without workers, per sample and rank."),
-    _number("predicted_from_ceilings", "samples/s", "The loader model with measured ceilings."),
-    _number("ceiling_residual", "share", "predicted_from_ceilings / samples_per_s - 1."),
-    _text("reading", "Meaning of the fit for this device, in a sentence."),
-)
-
 QUALITY = (
     *_CELL,
     _integer("repeat", "Number of the repeat, from 1."),
@@ -288,7 +266,6 @@ FILES = {
     "results.csv": RUNS,
     "cells.csv": CELLS,
     "claims.csv": CLAIMS,
-    "fit.csv": FIT,
     "quality.csv": QUALITY,
     "changes.csv": COMPARISON,
 }

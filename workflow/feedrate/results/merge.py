@@ -6,13 +6,11 @@ from feedrate.results.columns import FILES, with_factors
 from feedrate.results.files import frame_of, read_csv, rows_of, write_parquet, write_result
 
 
-def merge_results(
-    runs: list[Path], cells: list[Path], claims: list[Path], fit: list[Path], out: Path
-) -> None:
+def merge_results(runs: list[Path], cells: list[Path], claims: list[Path], out: Path) -> None:
     """Merge the files of all studies, each kind into a file of its name in the folder `out`."""
     import pandas as pd
 
-    kinds = {"results.csv": runs, "cells.csv": cells, "claims.csv": claims, "fit.csv": fit}
+    kinds = {"results.csv": runs, "cells.csv": cells, "claims.csv": claims}
     for name, files in kinds.items():
         known = FILES[name]
         tables = [pd.DataFrame(read_csv(file, known), dtype=object) for file in files]

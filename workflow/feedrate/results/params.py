@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.devices import Peak
-from feedrate.config.plan import Plan, Shared, Unsupported, study_settings
+from feedrate.config.plan import Plan, Shared, Unsupported
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
@@ -19,7 +19,7 @@ from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, 
 from feedrate.config.workflow import Hub
 
 WORKERS = "loader.workers"
-"""The setting that a recommendation and the loader model are about."""
+"""The setting that a recommendation is about."""
 
 DECODE = "loader.decode"
 """The setting that chooses where and how images are decoded."""
@@ -130,7 +130,7 @@ class QualitySettings(Strict, kw_only=True):
 
 
 class PublishedFacts(Strict, kw_only=True):
-    """A published number, as far as claims and fits use it."""
+    """A published number, as far as claims use it."""
 
     device: Name
     count: Count
@@ -144,29 +144,10 @@ class PublishedFacts(Strict, kw_only=True):
     sheet: str = ""
 
 
-class PublishedStudy(StudyFacts, kw_only=True):
-    """A study with its published numbers."""
+class ClaimStudy(StudyFacts, kw_only=True):
+    """A study with its published numbers, for its claims."""
 
     published: list[PublishedFacts]
-    noise_share: Positive = Thresholds().noise_share
-    """By which two single runs of ours are taken to differ."""
-    decoding: list[Name] = []
-    """Devices that decode themselves, where no factor says otherwise."""
-
-    def levels_of(self, row: PublishedFacts) -> dict[str, Level]:
-        """All levels of a published number's cell: the baseline's where it names none."""
-        levels = self.baseline | row.levels
-        return {factor: levels[factor] for factor in self.factors}
-
-    def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
-        """Whether the device decodes in this cell. Then at least one thread loads in parallel."""
-        decode = _every_setting(self.factors, levels).get(DECODE)
-        return device in self.decoding if decode is None else decode == "device"
-
-
-class ClaimStudy(PublishedStudy, kw_only=True):
-    """A study, for its claims."""
-
     source: str
     claims: list[Claim]
     within: list[Name] = []
@@ -179,19 +160,16 @@ class ClaimStudy(PublishedStudy, kw_only=True):
     smallest_effect: Share
     sources: Sources = Sources()
 
+    def levels_of(self, row: PublishedFacts) -> dict[str, Level]:
+        """All levels of a published number's cell: the baseline's where it names none."""
+        levels = self.baseline | row.levels
+        return {factor: levels[factor] for factor in self.factors}
+
 
 class ClaimSettings(Strict, kw_only=True):
     """`--settings` of judge-claims."""
 
     studies: dict[Name, ClaimStudy]
-
-
-class FitSettings(Strict, kw_only=True):
-    """`--settings` of fit-loader-model."""
-
-    studies: dict[Name, PublishedStudy]
-    labels: dict[Name, str] = {}
-    """Devices as sentences call them; without one by their name in the registry."""
 
 
 def collect_settings(project: Project, plan: Plan) -> CollectSettings:
@@ -232,26 +210,6 @@ def claim_settings(project: Project) -> ClaimSettings:
         for name, study in project.studies.items()
     }
     return ClaimSettings(studies=studies)
-
-
-def fit_settings(project: Project) -> FitSettings:
-    """`--settings` of fit-loader-model."""
-    studies = {
-        name: subset(
-            PublishedStudy,
-            study,
-            published=[subset(PublishedFacts, row) for row in project.published[name]],
-            noise_share=study.thresholds.noise_share,
-            decoding=[
-                device
-                for device in project.devices
-                if study_settings(project, name, device).loader.decode == "device"
-            ],
-        )
-        for name, study in project.studies.items()
-    }
-    labels = {name: device.label for name, device in project.devices.items()}
-    return FitSettings(studies=studies, labels=labels)
 
 
 def sources_of(project: Project, study: str) -> Sources:
