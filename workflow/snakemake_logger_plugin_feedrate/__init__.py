@@ -1,8 +1,9 @@
-"""Snakemake's `--logger feedrate`: progress by job and by training step, the time left, errors."""
+"""Snakemake's `--logger feedrate`: progress by job, the time left, errors."""
 
 import logging
 import os
 import re
+import sys
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -51,12 +52,11 @@ class LogHandler(LogHandlerBase):
 
         quiet = bool(self.common_settings.quiet)
         self._plain = bool(self.common_settings.dryrun or self.common_settings.verbose)
-        self._progress = Progress(enabled=not (quiet or self._plain))
+        self._progress = Progress(quiet=quiet or self._plain)
         self._said: set[str] = set()
         self._failures = Failures()
         self._failed: dict[int, Job] = {}
-        # Training jobs print their steps only if no picture shows them.
-        if quiet or self._progress.live:
+        if quiet:
             os.environ[variables.QUIET] = "1"
 
     def filter(self, record: logging.LogRecord) -> "bool | logging.LogRecord":
@@ -80,7 +80,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             job = progress.running.pop(values.get("jobid", -1), None)
             if line := self._failures.line(values, job.label if job else ""):
-                progress.message(line)
+                self._say(line)
                 if job:
                     self._failed[values["jobid"]] = job
         elif event in ("", LogEvent.ERROR) and record.levelno >= logging.WARNING:
@@ -88,13 +88,12 @@ class LogHandler(LogHandlerBase):
         elif submitted := SUBMITTED.match(text):
             progress.submit(int(submitted[1]), submitted[2])
         elif (again := AGAIN.match(text)) and (job := self._failed.pop(int(again[1]), None)):
-            progress.message(f"{job.rule} {job.label}: trying again")
+            self._say(f"{job.rule} {job.label}: trying again")
 
     def close(self) -> None:
-        """Take the picture down."""
+        """Show the failures that no job reported."""
         for line in self._failures.rest():
             self._tell(line)
-        self._progress.close()
         super().close()
 
     def _tell(self, text: str) -> None:
@@ -110,7 +109,7 @@ class LogHandler(LogHandlerBase):
         text = PLACE.sub("", text)
         if BROKEN.match(text):
             text = configuration.fault_of_files(configuration.call().configfiles) or text
-        self._progress.message(text)
+        print(text, file=sys.stderr, flush=True)
 
 
 __all__ = ["LogHandler"]

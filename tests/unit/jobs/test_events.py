@@ -62,19 +62,6 @@ def undated(events):
     return [msgspec.structs.replace(event, at_s=None) for event in events]
 
 
-def test_a_tail_of_the_last_bytes_begins_with_a_whole_event(tmp_path):
-    log = EventLog(tmp_path, 0)
-    steps = [Step(rank=0, step=number, step_s=0.5) for number in range(1, 100)]
-    for step in steps[:-1]:
-        log.write(step)
-    tail = EventTail(tmp_path / "events.jsonl", last_bytes=1000)
-    read = tail.read()
-    assert 0 < len(read) < 10
-    assert undated(read) == steps[-1 - len(read) : -1]
-    log.write(steps[-1])
-    assert undated(tail.read()) == steps[-1:]
-
-
 def test_torn_lines_and_unknown_events_are_left_out(tmp_path):
     path = tmp_path / "events.jsonl"
     torn = b'{"event": "note", "x\n[1]\n\xff\xfe\n{"event": "new"}\n{"event": "step"}\n'

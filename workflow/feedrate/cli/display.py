@@ -1,32 +1,22 @@
-"""The output: tables on stdout; progress on stderr, on a terminal as one picture that changes, and
-elsewhere as lines."""
+"""The output: tables on stdout, progress on stderr."""
 
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.core.paths import TRAIN_RULE
-from feedrate.jobs.event_tail import EventTail
-from feedrate.jobs.events import Step
 from feedrate.report.text import counted
 from feedrate.results.files import Row
 
 FILE_WIDTH = 1000
 """Columns of output to a file or a pipe, so that no line is broken."""
-SHOWN = 8
-"""At most this many running jobs have a line of their own."""
-TAIL_BYTES = 4096
 
 
 def output() -> Console:
@@ -96,7 +86,6 @@ class Job:
 
     rule: str
     wildcards: Mapping[str, Any]
-    output: Sequence[str]
     started_s: float
     slurm_id: str = ""
 
@@ -113,27 +102,13 @@ class Job:
         levels = self.wildcards["cell"].replace(BETWEEN_LEVELS, ", ")
         return f"{levels}, repeat {self.wildcards.get('repeat', '?')}"
 
-    def step(self) -> str:
-        """The last step in the events of the newest attempt; empty before the first event."""
-        found = []
-        for path in Path(self.output[0]).parent.glob("attempt-*/events.jsonl"):
-            with suppress(OSError):
-                found.append((path.stat().st_mtime, path))
-        events = EventTail(max(found)[1], last_bytes=TAIL_BYTES).read() if found else []
-        if not events or not isinstance(step := events[-1], Step):
-            return events[-1].event_name if events else ""
-        rate = (step.samples or 0) / step.step_s if step.step_s else 0.0
-        return f"step {step.step}, {rate:.1f} samples/s per rank"
-
 
 class Progress:
-    """The progress of the workflow: a picture on a terminal, elsewhere a line for each event."""
+    """The progress of the workflow on stderr: a line for each job that ends. The steps between are
+    printed by the training jobs themselves."""
 
-    def __init__(self, *, enabled: bool) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self.live = enabled and self._console.is_terminal
-        self._lines = enabled and not self.live
-        self._picture: Live | None = None
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
         self._total: dict[str, int] = {}
         self._done: Counter[str] = Counter()
         self.running: dict[int, Job] = {}
@@ -146,22 +121,10 @@ class Progress:
         rules = ", ".join(f"{rule} {n}" for rule, n in self._total.items())
         total = counted(sum(self._total.values()), "job")
         self._print(f"{total}: {rules}" if rules else "nothing to do")
-        if self.live and rules:
-            # A picture reads a file for each training job, on a cluster over the network.
-            self._picture = Live(
-                get_renderable=self._draw,
-                console=self._console,
-                refresh_per_second=1,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._picture.start()
 
     def start(self, record: Mapping[str, Any]) -> None:
         """Take a job that starts."""
-        wildcards, output = record.get("wildcards") or {}, list(record.get("output") or [])
-        job = Job(record["rule_name"], wildcards, output, started_s=time.monotonic())
+        job = Job(record["rule_name"], record.get("wildcards") or {}, time.monotonic())
         self.running[record["jobid"]] = job
         if job.is_training and self._training_since_s is None:
             self._training_since_s = job.started_s
@@ -185,17 +148,8 @@ class Progress:
         count = f"{self._done[job.rule]}/{self._total.get(job.rule, '?')}"
         self._print(f"{job.rule} {count}  {job.label}".rstrip() + took)
 
-    def message(self, text: str) -> None:
-        """Print a message above the picture."""
-        self._console.print(Text.from_ansi(text), soft_wrap=True)
-
-    def close(self) -> None:
-        """Remove the picture."""
-        if self._picture:
-            self._picture.stop()
-
     def _print(self, text: str) -> None:
-        if self._lines:
+        if not self._quiet:
             clock = duration(time.monotonic() - self._started_s)
             print(f"[{clock:>6}] {text}", file=sys.stderr, flush=True)
 
@@ -207,17 +161,3 @@ class Progress:
             return ""
         mean_s = (time.monotonic() - self._training_since_s) / done
         return f"; about {duration(mean_s * (total - done))} left"
-
-    def _draw(self) -> Group:
-        """A line for each running job, and one for the whole."""
-        jobs = list(self.running.values())
-        steps = {id(job): job.step() if job.is_training else "" for job in jobs}
-        shown = [
-            Text(f"{job.rule} {job.label}: {steps[id(job)] or 'running'}", "cyan")
-            for job in jobs
-            if steps[id(job)] or not job.slurm_id
-        ]
-        queue = f", {len(jobs) - len(shown)} submitted" if len(jobs) > len(shown) else ""
-        done = f"{sum(self._done.values())}/{sum(self._total.values())} jobs{queue}"
-        clock = f"{duration(time.monotonic() - self._started_s)} so far{self._left()}"
-        return Group(*shown[:SHOWN], Text(f"{done}, {clock}", "dim"))
