@@ -15,6 +15,7 @@ from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.columns import FILES
+from feedrate.results.schema import VALUES
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 ROOT = FOLDER.parents[1]
@@ -85,10 +86,19 @@ def _table(name: str) -> str:
     if name == "checks":
         about = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
         lines = [("check", "passes if"), *(about | ONLY_IF_FAILED).items()]
+    elif name == "results.csv":
+        lines = [("column", "kind", "unit", "meaning", "in cells.csv")]
+        lines += [(*column, _over_repeats(column.name)) for column in FILES[name]]
     else:
-        lines = [("column", "kind", "unit", "meaning"), *FILES[name]]
+        columns = [c for c in FILES[name] if name != "cells.csv" or not _over_repeats(c.name)]
+        lines = [("column", "kind", "unit", "meaning"), *columns]
     head, *rows = (f"| {' | '.join(line)} |\n" for line in lines)
     return f"{head}|{'---|' * len(lines[0])}\n{''.join(rows)}"
+
+
+def _over_repeats(column: str) -> str:
+    """How cells.csv combines the repeats' values of a column; empty: it does not."""
+    return VALUES[column].repeats or "" if column in VALUES else ""
 
 
 def generated() -> dict[Path, str]:

@@ -9,13 +9,6 @@ from feedrate.results.schema import VALUES, Kind
 
 FACTORS = "<factor>"
 """Placeholder in a list of columns for one column per factor of the studies."""
-OVER_REPEATS = {
-    "median": "Median over the ok runs",
-    "largest": "Largest over the ok runs",
-    "smallest": "Smallest over the ok runs",
-    "same": "If it is the same in all ok runs",
-    "pooled": "Over the ok runs, with the pooled noise between runs",
-}
 
 
 class Column(NamedTuple):
@@ -50,9 +43,7 @@ def _of_runs(first: str, last: str) -> Iterator[Column]:
 
 def _of_cells(first: str, last: str) -> Iterator[Column]:
     """Those among them that have a value for a cell."""
-    for column in _of_runs(first, last):
-        if repeats := VALUES[column.name].repeats:
-            yield column._replace(description=f"{OVER_REPEATS[repeats]}: {column.description}")
+    return (column for column in _of_runs(first, last) if VALUES[column.name].repeats)
 
 
 _CELL = (
