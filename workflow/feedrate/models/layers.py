@@ -123,18 +123,6 @@ MULTIPLE = 16
 """The fp8 kernels accept matrices whose sides are multiples of this."""
 
 
-def float8_parts(model: Module, layers: Kinds) -> dict[int, str]:
-    """The linear parts of `layers` that the fp8 kernels accept: their names by `id`."""
-    return {
-        id(part): name
-        for place, layer in model.named_modules()
-        if isinstance(layer, layers)
-        for name, part in layer.named_modules(prefix=place)
-        if isinstance(part, torch.nn.Linear)
-        and not (part.in_features % MULTIPLE or part.out_features % MULTIPLE)
-    }
-
-
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     """Let the linear parts of `layers` multiply in float8 with torchao; return their number.
 
@@ -145,7 +133,14 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    wanted = float8_parts(model, layers)
+    wanted = {
+        id(part)
+        for layer in model.modules()
+        if isinstance(layer, layers)
+        for part in layer.modules()
+        if isinstance(part, torch.nn.Linear)
+        and not (part.in_features % MULTIPLE or part.out_features % MULTIPLE)
+    }
     if not wanted:
         raise ValueError(f"no linear part of the layers has sides that are multiples of {MULTIPLE}")
     # The sum over samples and tokens in a weight gradient can have any length.

@@ -30,8 +30,6 @@ TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 TOKENS = "loader.max_tokens"
 """The setting of the loader that changes what a device computes."""
 
-BATCH = "train.batch_size"
-
 
 def trains_the_same(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]

@@ -41,9 +41,9 @@ def ratio_text(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:,.{int(value < 99.95)}f}"
 
 
-def rate_text(samples_per_s: float, digits: int = 4) -> str:
+def rate_text(samples_per_s: float) -> str:
     """Samples/s in a sentence, never as a power of ten: 14.3, 602.1, 15,234."""
-    return f"{samples_per_s:.{digits}g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
+    return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
 
 
 class Noise(NamedTuple):
