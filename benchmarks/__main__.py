@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from benchmarks import coverage, faults, full_run, loading, meter, overhead, planning
+from benchmarks import coverage, faults, loading, meter, overhead, planning
 from benchmarks.figure import Figure, keep, show
 
 # A process started here starts with this one's memory as its peak: torch comes last.
@@ -12,7 +12,6 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "coverage": coverage.measure,
     "planning": planning.measure,
     "overhead": overhead.measure,
-    "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
     "faults": faults.measure,

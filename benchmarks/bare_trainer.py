@@ -30,9 +30,8 @@ def main(spec_path: str, prepared: str, out: str) -> None:
         mean=built.mean,
         std=built.std,
     )
-    arguments = transformers.TrainingArguments(
-        **shared_arguments(spec, Path(out)), use_cpu=True, bf16=False
-    )
+    given = shared_arguments(spec, Path(out))
+    arguments = transformers.TrainingArguments(**given, use_cpu=True, bf16=False)
     trainer = transformers.Trainer(
         model=built.model, args=arguments, train_dataset=dataset, data_collator=collate
     )

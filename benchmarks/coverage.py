@@ -32,8 +32,13 @@ LOWEST, HIGHEST = 93, 97
 """Coverage that is asked for, %."""
 SEED = 20
 PLACE = ("simulated", "cpu")
+QUIET = 0.2
+TWO_LEVELS = CollectStudy(
+    factors={"workers": Factor(sets="loader.workers", levels=[0, 1])},
+    baseline={"workers": 0},
+    thresholds=Thresholds(),
+)
 
-Rates = list[list[float]]
 Row = dict[str, Any]
 
 
@@ -102,7 +107,7 @@ def study(rng: random.Random, trouble: Trouble, cells: int, repeats: int) -> lis
     ]
 
 
-def rates_of(runs: list[Row]) -> Rates:
+def rates_of(runs: list[Row]) -> list[list[float]]:
     """The rates of each cell."""
     cells = 1 + max(row["cell"] for row in runs)
     return [[row["samples_per_s"] for row in runs if row["cell"] == n] for n in range(cells)]
@@ -149,31 +154,24 @@ def winners() -> tuple[float, float, float]:
     return 100 * fmean(faster), 100 * fmean(above), 100 * fmean(told)
 
 
-def choices(gain: float, repeats: int, levels: int = 2, quiet: float = 0.2) -> dict[str, float]:
+def choices(gain: float, repeats: int) -> dict[str, float]:
     """Share of studies, %, that recommend the simplest setting, another one, or none yet.
 
-    The last level is faster by `gain`; `quiet` is the noise over the recorded one.
+    The last of two levels is faster by `gain`. The noise is QUIET times the recorded one.
     """
     rng, told = random.Random(SEED), {"simplest": 0, "other": 0, "undecided": 0}
-    for _ in range(STUDIES // (4 if levels == 2 else 40)):
-        runs = study(rng, Trouble(), levels, repeats)
+    for _ in range(STUDIES // 4):
+        runs = study(rng, Trouble(), 2, repeats)
         for row in runs:
-            row["samples_per_s"] = 100 * (row["samples_per_s"] / 100) ** quiet
-            row["block_noise"] *= quiet
-            if row["cell"] == levels - 1:
+            row["samples_per_s"] = 100 * (row["samples_per_s"] / 100) ** QUIET
+            row["block_noise"] *= QUIET
+            if row["cell"] == 1:
                 row["samples_per_s"] *= 1 + gain
         cells = [_cell(number, rates) for number, rates in enumerate(rates_of(runs))]
-        recommend(cells, _study(levels), noise_by_device(runs))
+        recommend(cells, TWO_LEVELS, noise_by_device(runs))
         use = next((cell["workers"] for cell in cells if cell["recommended"]), None)
         told["undecided" if use is None else "other" if use else "simplest"] += 1
     return {word: 100 * count / sum(told.values()) for word, count in told.items()}
-
-
-def _study(levels: int) -> CollectStudy:
-    workers = Factor(sets="loader.workers", levels=list(range(levels)))
-    return CollectStudy(
-        factors={"workers": workers}, baseline={"workers": 0}, thresholds=Thresholds()
-    )
 
 
 def _cell(workers: int, rates: list[float]) -> Row:

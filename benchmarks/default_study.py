@@ -1,6 +1,8 @@
-"""The default study's data and its baseline cell, for benchmarks."""
+"""The project, the default study's data and its baseline cell, for benchmarks."""
 
+import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from feedrate.config.workflow import find_dataset
 from feedrate.devices.launch import launch_environment
 
 ROOT = Path(__file__).resolve().parents[1]
+FEEDRATE = [sys.executable, "-m", "feedrate"]
 
 
 def default_spec() -> dict[str, Any]:
@@ -36,15 +39,25 @@ def prepare_default(folder: Path) -> Path:
     config = load_project(ROOT, yaml.safe_load((ROOT / "config/config.yaml").read_text())).config
     settings = repr(msgspec.to_builtins(find_dataset(config, config.dataset)))
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
-    module = [sys.executable, "-m"]
-    run(
-        [*module, "feedrate", "fetch-dataset", "--name", config.dataset]
-        + ["--settings", settings, "--out", str(index)],
-        folder,
-    )
-    run(
-        [*module, "feedrate", "preprocess-dataset", "--index", str(index)]
-        + ["--settings", settings, "--out", str(manifest)],
-        folder,
-    )
+    fetch = [*FEEDRATE, "fetch-dataset", "--name", config.dataset, "--settings", settings]
+    run([*fetch, "--out", str(index)], folder)
+    prepare = [*FEEDRATE, "preprocess-dataset", "--index", str(index), "--settings", settings]
+    run([*prepare, "--out", str(manifest)], folder)
     return manifest.parent
+
+
+def run_worker(spec: dict[str, Any], prepared: Path, folder: Path) -> list[dict[str, Any]]:
+    """The step events of a rank with this spec, without the job's other processes."""
+    folder.mkdir()
+    (folder / "spec.json").write_text(json.dumps(spec))
+    command = [*FEEDRATE, "worker", "--run", str(folder), "--data", str(prepared)]
+    run(command, folder, job_environment())
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [event for event in events if event["event"] == "step"]
+
+
+def copy_project(folder: Path) -> None:
+    """What planning and running need of the project, without data and results."""
+    for part in ("Snakefile", "config", "workflow", "report", "envs", "profiles"):
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, folder / part)

@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.default_study import ROOT, prepare_default
 from benchmarks.figure import Figure
-from benchmarks.loading import make_store
+from benchmarks.loading import make_store_for
 from benchmarks.planted_worker import VARIABLE
 from feedrate.config.settings import Settings
 from feedrate.config.spec import Protocol, RunSpec, Software
@@ -26,7 +26,7 @@ from feedrate.config.study import Factor, Thresholds
 from feedrate.config.values import convert
 from feedrate.core import paths, variables
 from feedrate.core.files import write_json
-from feedrate.data.manifest import MANIFEST, STORE_INDEX, store_folder
+from feedrate.data.manifest import MANIFEST
 from feedrate.devices.host import memory_gib
 from feedrate.results.assemble import current_record
 from feedrate.results.collect import cell_rows, run_table
@@ -64,14 +64,14 @@ class Fault(NamedTuple):
 
 
 FAULTS = {
-    "the storage answers late": Fault("slow_read", "serial", ("input-bound",), 0.4),
-    "a worker cannot keep up": Fault("slow_read", "workers", ("input-bound",), 2.0),
-    "one rank computes longer": Fault("slow_backward", "ranks", ("rank-bound",), 0.4, only_rank=1),
-    "the network is slow": Fault("slow_exchange", "ranks", ("communication-bound",), 0.4),
-    "memory is too small": Fault(
+    "slow-storage": Fault("slow_read", "serial", ("input-bound",), 0.4),
+    "slow-worker": Fault("slow_read", "workers", ("input-bound",), 2.0),
+    "slow-rank": Fault("slow_backward", "ranks", ("rank-bound",), 0.4, only_rank=1),
+    "slow-network": Fault("slow_exchange", "ranks", ("communication-bound",), 0.4),
+    "little-memory": Fault(
         "limited_memory", "serial", ("memory-limited", "out_of_memory"), memory=0.95
     ),
-    "a foreign process takes a core": Fault("", "ranks", ("disturbed",), busy_cores=1),
+    "foreign-process": Fault("", "ranks", ("disturbed",), busy_cores=1),
 }
 CLEAN = ("compute-bound", "launch-bound", "mixed", "undecided")
 """Right answers to a clean run: a tiny model's kernels are short; the last two name no limit."""
@@ -81,10 +81,12 @@ def measure() -> Iterator[Figure]:
     """How many faults are named, and how many clean runs have a false alarm."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        data, interpreter = prepare(folder), write_interpreter(folder)
-        records = {setup: run(folder, data, interpreter, setup, setup) for setup in SETUPS}
-        clean = {setup: record.measurement for setup, record in records.items()}
-        for title, fault in FAULTS.items():
+        data, interpreter = prepare_default(folder), write_interpreter(folder)
+        make_store_for(settings_of("serial"), data, folder)
+        clean = {
+            setup: run(folder, data, interpreter, setup, setup).measurement for setup in SETUPS
+        }
+        for name, fault in FAULTS.items():
             measurement = clean[fault.setup]
             assert measurement, f"the clean run of {fault.setup} failed"
             planted: dict[str, Any] = {"kind": fault.kind} if fault.kind else {}
@@ -96,14 +98,11 @@ def measure() -> Iterator[Figure]:
                 planted["only_rank"] = fault.only_rank
             if fault.memory:
                 planted["limit_gib"] = fault.memory * (measurement.peak_memory_gib or 0.0)
-            cell = title.replace(" ", "-")
-            records[title] = run(
-                folder, data, interpreter, cell, fault.setup, planted, fault.busy_cores
-            )
-        answers = answers_of(folder, list(records))
-    named = {title: answers[title] in fault.verdicts for title, fault in FAULTS.items()}
-    note = "; ".join(f"{title}: {answers[title]}" for title in FAULTS)
-    yield Figure("planted faults named", sum(named.values()), len(named), "runs", note, False)
+            run(folder, data, interpreter, name, fault.setup, planted, fault.busy_cores)
+        answers = answers_of(folder)
+    named = [name for name, fault in FAULTS.items() if answers[name] in fault.verdicts]
+    note = "; ".join(f"{name}: {answers[name]}" for name in FAULTS)
+    yield Figure("planted faults named", len(named), len(FAULTS), "runs", note, at_most=False)
     alarms = [setup for setup in SETUPS if answers[setup] not in CLEAN]
     note = "; ".join(f"{setup}: {answers[setup]}" for setup in SETUPS)
     yield Figure("false alarms in clean runs", len(alarms), 0, "runs", note)
@@ -120,16 +119,6 @@ def settings_of(setup: str) -> Settings:
         "train": {"precision": "fp32", "batch_size": batch},
     }
     return convert(values, Settings, setup)
-
-
-def prepare(folder: Path) -> Path:
-    """The default study's pictures, and their store; returns the prepared folder."""
-    prepared = prepare_default(folder)
-    settings = settings_of("serial")
-    store = store_folder(settings, prepared)
-    assert store
-    make_store(store / STORE_INDEX, prepared, folder, settings)
-    return prepared
 
 
 def write_interpreter(folder: Path) -> Path:
@@ -196,12 +185,12 @@ def run(
     return current_record(out, DeviceFacts())[0]
 
 
-def answers_of(folder: Path, cells: list[str]) -> dict[str, str]:
+def answers_of(folder: Path) -> dict[str, str]:
     """What cells.csv says of each run: disturbed, its verdict, or its status."""
-    names = {cell.replace(" ", "-"): cell for cell in cells}
+    names = [*SETUPS, *FAULTS]
     study = CollectStudy(
         factors={"run": Factor(levels=list(names))},
-        baseline={"run": cells[0]},
+        baseline={"run": names[0]},
         thresholds=Thresholds(),
     )
     devices: dict[str, float | None] = dict.fromkeys(("cpu", "cpu-x2"), memory_gib())
@@ -211,5 +200,5 @@ def answers_of(folder: Path, cells: list[str]) -> dict[str, str]:
     for row in cell_rows(run_table(files, settings), settings):
         answer = row["verdict"] or ("undecided" if row["status"] == "ok" else row["status"])
         disturbed = row["noisy"] or row["disturbed"] or row["status"] == "invalid"
-        answers[names[row["run"]]] = "disturbed" if disturbed else str(answer)
+        answers[row["run"]] = "disturbed" if disturbed else str(answer)
     return answers

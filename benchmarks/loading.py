@@ -13,7 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.default_study import ROOT, default_spec, job_environment, prepare_default
+from benchmarks.default_study import (
+    FEEDRATE,
+    ROOT,
+    default_spec,
+    job_environment,
+    prepare_default,
+    run_worker,
+)
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
@@ -32,8 +39,6 @@ PER_CPU_GOALS = {"host": 3.0, "host scaled": 4.0}
 """Samples per CPU second relative to the reference."""
 CACHE_GOALS = {0: 100.0, 1: 20.0, 2: 20.0}
 """Samples per second relative to the reference, by workers."""
-MOST_DIFFERENCE = 1.2
-"""Mean difference of the host path's pixels from the reference's, of 255."""
 
 
 class Order:
@@ -72,9 +77,6 @@ def figures(rows: list[dict[str, Any]]) -> Iterator[Figure]:
         note = f"{median(ours):.3g}, reference {median(reference):.3g}"
         return median(a / b for a, b in zip(ours, reference, strict=True)), note
 
-    (difference,) = (row["difference"] for row in rows if "difference" in row)
-    name = "host: pixels against the reference, mean abs diff"
-    yield Figure(name, difference, MOST_DIFFERENCE, "of 255")
     for level, goal in PER_CPU_GOALS.items():
         for workers in WORKERS:
             value, note = ratio(level, workers, "per_cpu_s")
@@ -94,35 +96,28 @@ def data_wait(folder: Path, prepared: Path) -> Figure:
     """Data wait in a job of the default study at the best setting: the cache without workers."""
     from feedrate.config.spec import RunSpec
     from feedrate.config.values import convert
-    from feedrate.data.manifest import STORE_INDEX, store_folder
 
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
     settings = convert(spec, RunSpec, "default study").settings
-    store = store_folder(settings, prepared)
-    assert store is not None
-    make_store(store / STORE_INDEX, prepared, folder, settings)
-    job = folder / "cached"
-    job.mkdir()
-    (job / "spec.json").write_text(json.dumps(spec))
-    command = [sys.executable, "-m", "feedrate", "worker", "--run", str(job)]
-    run([*command, "--data", str(prepared)], folder, job_environment())
-    events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
-    steps = [e for e in events if e["event"] == "step" and not e["warmup"]]
+    make_store_for(settings, prepared, folder)
+    steps = [step for step in run_worker(spec, prepared, folder / "cached") if not step["warmup"]]
     waits = median(e["data_wait_s"] / e["step_s"] for e in steps)
     note = f"of {median(e['step_s'] for e in steps) * 1e3:.0f} ms a step"
     return Figure("cache: waiting for data, default study", 100 * waits, 1, "% of step", note)
 
 
-def make_store(out: Path, prepared: Path, folder: Path, settings: Any) -> None:
-    """Make the store of decoded pictures with its rule's command."""
+def make_store_for(settings: Any, prepared: Path, folder: Path) -> None:
+    """Make the store of decoded pictures that these settings need, with its rule's command."""
     import msgspec
 
-    from feedrate.data.manifest import store_spec
+    from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 
+    store = store_folder(settings, prepared)
+    assert store is not None
     spec = repr(msgspec.to_builtins(store_spec(settings)))
-    command = [sys.executable, "-m", "feedrate", "store-dataset", "--data"]
-    command += [str(prepared / "manifest.json"), "--settings", spec, "--out", str(out)]
+    command = [*FEEDRATE, "store-dataset", "--data", str(prepared / "manifest.json")]
+    command += ["--settings", spec, "--out", str(store / STORE_INDEX)]
     run(command, folder, job_environment())
 
 
@@ -131,12 +126,10 @@ def drain_all(prepared: Path) -> None:
     import torch
 
     from feedrate.config.settings import LoaderSettings
-    from feedrate.loading.path import HostPath, distance
+    from feedrate.loading.path import HostPath
 
     torch.set_num_threads(1)
     datasets = {level: open_level(prepared, settings) for level, (settings, _) in LEVELS.items()}
-    path = HostPath(LoaderSettings(decode="host"), pin_memory=False)
-    print(json.dumps({"difference": distance(datasets["host"], path).mean_abs_diff}))
     for round_ in range(ROUNDS):
         for workers in WORKERS:
             for level, (settings, batches) in LEVELS.items():

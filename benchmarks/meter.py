@@ -1,17 +1,14 @@
 """The cost of the meter: its calls as a share of a step of the default study."""
 
-import json
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.default_study import default_spec, job_environment, prepare_default
+from benchmarks.default_study import default_spec, prepare_default, run_worker
 from benchmarks.figure import Figure
-from benchmarks.process import run
 
 STEPS = 2_000
 ROUNDS = 5
@@ -25,22 +22,11 @@ def measure() -> Iterator[Figure]:
     so the calls themselves are timed.
     """
     with tempfile.TemporaryDirectory() as name:
-        step_s = median_step_s(Path(name))
+        steps = run_worker(default_spec(), prepare_default(Path(name)), Path(name) / "job")
+        step_s = statistics.median(step["step_s"] for step in steps)
         call_s = statistics.median(calls_s(Path(name)) for _ in range(ROUNDS))
     note = f"{call_s * 1e6:.0f} us of {step_s * 1e3:.0f} ms"
     yield Figure("meter on against off", 100 * call_s / step_s, GOAL, "% of step", note)
-
-
-def median_step_s(folder: Path) -> float:
-    """Median step of a real job of the default study."""
-    prepared = prepare_default(folder)
-    job = folder / "job"
-    job.mkdir()
-    (job / "spec.json").write_text(json.dumps(default_spec()))
-    command = [sys.executable, "-m", "feedrate", "worker"]
-    run([*command, "--run", str(job), "--data", str(prepared)], folder, job_environment())
-    events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
-    return statistics.median(e["step_s"] for e in events if e["event"] == "step")
 
 
 def calls_s(folder: Path) -> float:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.default_study import ROOT, default_spec, job_environment, prepare_default
+from benchmarks.default_study import FEEDRATE, ROOT, default_spec, job_environment, prepare_default
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
@@ -24,15 +24,8 @@ def measure() -> Iterator[Figure]:
         spec = default_spec()
         spec_path = folder / "spec.json"
         spec_path.write_text(json.dumps(spec))
-        suite = [sys.executable, "-m", "feedrate", "train", "--spec", str(spec_path), "--quiet"]
-        suite += [
-            "--data",
-            str(prepared / "manifest.json"),
-            "--source-digest",
-            "",
-            "--attempt",
-            "1",
-        ]
+        suite = [*FEEDRATE, "train", "--spec", str(spec_path), "--quiet", "--attempt", "1"]
+        suite += ["--data", str(prepared / "manifest.json"), "--source-digest", ""]
         bare = [sys.executable, "-m", "benchmarks.bare_trainer", str(spec_path), str(prepared)]
         root = {**job_environment(), "PYTHONPATH": str(ROOT)}
         extra_s, walls = [], []

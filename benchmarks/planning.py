@@ -5,18 +5,18 @@ Without a param, Snakemake would not compare params, and would not load pandas f
 """
 
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import yaml
 
+from benchmarks.default_study import copy_project
 from benchmarks.figure import Figure
-from benchmarks.process import Usage, median_ratio, run
+from benchmarks.process import run
 
-ROOT = Path(__file__).resolve().parents[1]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 SIZES = (100, 1_000, 10_000)
 PAIRS = {100: 5, 1_000: 3, 10_000: 1}
@@ -80,18 +80,16 @@ def measure() -> Iterator[Figure]:
 
 def _compare(name: str, ours: Path, bare: Path, cells: int) -> Iterator[Figure]:
     arguments = ["--dry-run", "--quiet", "all", "--cores", "2", "--scheduler", "greedy"]
-    pairs = [(_plan(ours, arguments), _plan(bare, arguments)) for _ in range(PAIRS[cells])]
-    times = median_ratio([a.wall_s for a, _ in pairs], [b.wall_s for _, b in pairs])
-    memory = median_ratio([a.peak_mib for a, _ in pairs], [b.peak_mib for _, b in pairs])
+    command, pairs = [*SNAKEMAKE, *arguments], []
+    for _ in range(PAIRS[cells]):
+        pairs.append([run(command, project, _env(project)) for project in (ours, bare)])
+    times = median(a.wall_s / b.wall_s for a, b in pairs)
+    memory = median(a.peak_mib / b.peak_mib for a, b in pairs)
     last, plain = pairs[-1]
     note = f"{last.wall_s:.1f} s, {plain.wall_s:.1f} s"
     yield Figure(f"{name}: time", times, GOAL, "x bare", note)
     note = f"{last.peak_mib:.0f} MiB, {plain.peak_mib:.0f} MiB"
     yield Figure(f"{name}: memory", memory, GOAL, "x bare", note)
-
-
-def _plan(project: Path, arguments: list[str]) -> Usage:
-    return run([*SNAKEMAKE, *arguments], project, _env(project))
 
 
 def _env(project: Path) -> dict[str, str]:
@@ -101,10 +99,7 @@ def _env(project: Path) -> dict[str, str]:
 def _make_ours(folder: Path, cells: int) -> None:
     """The project with one study of `cells` cells."""
     folder.mkdir()
-    for part in ("Snakefile", "config", "workflow", "report", "envs", "profiles"):
-        source = ROOT / part
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, folder / part)
+    copy_project(folder)
     study = {
         "title": "Scale",
         "question": "How long does planning take?",

@@ -1,7 +1,6 @@
 """Timing of whole processes, interleaved, with the operating system's own accounting."""
 
 import os
-import statistics
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -33,8 +32,3 @@ def run(command: Sequence[str], folder: Path, env: Mapping[str, str] | None = No
             output.seek(0)
             raise RuntimeError(f"{' '.join(command)} failed:\n{output.read()[-3000:]}")
     return Usage(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
-def median_ratio(ours: Sequence[float], others: Sequence[float]) -> float:
-    """Median of the pairwise ratios of interleaved runs."""
-    return statistics.median(a / b for a, b in zip(ours, others, strict=True))
