@@ -44,8 +44,6 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/selftest.smk"
 include: "workflow/rules/results.smk"
-include: "workflow/rules/quality.smk"
-include: "workflow/rules/cards.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -77,8 +75,6 @@ rule all:
         paths.of_all_studies(paths.CLAIMS_CSV),
         paths.OVERVIEW,
         paths.CONFIRMED,
-        [path for study in STUDIES for path in VIEW.kept(study)],
-        [path for study in STUDIES for path in VIEW.score_table(study)],
 
 
 # Each study is a target with its own name: only its runs, results, claims, tables and figures.
@@ -90,8 +86,6 @@ for study in STUDIES:
         input:
             VIEW.pages(study),
             paths.CLAIMS_CSV.format(study=study),
-            VIEW.kept(study),
-            VIEW.score_table(study),
 
 
 rule plan:

@@ -59,7 +59,7 @@ ELSEWHERE = {
     "do_predict": "protocol.evaluate",
     "num_train_epochs": "protocol.steps",
     "max_steps": "protocol.steps",
-    "push_to_hub": "a rule of its own, when the model has been scored",
+    "push_to_hub": "config.yaml, after all measurements",
     "hub_model_id": "the same",
     "bf16": "train.precision: the published configuration on the hub turns it on, and this flag",
     "gaudi_config_name": "a file of the run's own, from train.precision and hpu",

@@ -1,38 +1,24 @@
-"""A kept model is scored on the stand-in, in the Gaudi software that trained it."""
+"""A model is evaluated before and after training on the stand-in, also on Winoground."""
 
-import msgspec
-from gaudi_software import in_warm_processes, make_spec, run_inside
+from gaudi_software import Job, make_spec
 
-from feedrate.cli import jobs
 from feedrate.config.workflow import GeneratedExamples
-from feedrate.core.files import write_json
 from feedrate.data.winoground import fetch_winoground
-from feedrate.results.record import read_quality
 
 
-def test_untrained_weights_score_the_same_before_and_after(prepared, tmp_path):
-    spec = in_warm_processes(make_spec(save_checkpoints=True))
-    built, run = msgspec.to_builtins(spec), tmp_path / "rep1"
-    run_inside("keep_model.py", str(prepared), str(run / "trainer/model"), lines=[built])
-    write_json(run / "outcome.json", {"status": "ok", "cause": ""})
+def test_a_model_is_scored_before_and_after_training(prepared, tmp_path):
     examples = tmp_path / "winoground/examples.json"
     fetch_winoground("generated", GeneratedExamples(examples=2), examples, workers=1)
-    files = {
-        "--outcome": run / "outcome.json",
-        "--model": run / "trainer/model",
-        "--data": prepared / "manifest.json",
-        "--winoground": examples,
-        "--out": run / "quality.json",
-    }
-    given = [str(word) for pair in files.items() for word in pair]
-    assert jobs.run("score", ["--spec", repr(built), *given]) == 0
-    quality = read_quality(run / "quality.json")
-    assert (quality.status, quality.cause, quality.winoground) == ("ok", "", "generated")
-    before, after = (
-        {(s.on, s.metric, s.head): s.value for s in quality.scores if s.moment == moment}
-        for moment in ("before", "after")
-    )
-    assert before == after
-    assert before["test", "contrastive_loss", ""] is not None
-    assert before["winoground", "group_score", "contrastive"] is not None
-    assert {on for on, _, _ in before} == {"validation", "test", "winoground"}
+    spec = make_spec(evaluate=True)
+    job = Job(spec, prepared, tmp_path / "rep1", "--winoground", str(examples))
+    assert job.exit_code == 0, job.stderr
+    before, after = job.events("evaluation")
+    assert (before["moment"], after["moment"]) == ("before", "after")
+    scores = {(one.on, one.metric): one for one in job.record().scores}
+    assert {on for on, _ in scores} == {"validation", "test", "winoground"}
+    for one in scores.values():
+        assert 0 <= one.before <= 1
+        assert 0 <= one.after <= 1
+    assert scores["winoground", "group_score"].n == 2
+    assert job.record().winoground == "generated"
+    assert not [note for note in job.events("note") if "evaluation" in note["about"]]

@@ -86,9 +86,8 @@ def test_the_gaudi_config_of_the_run_is_kept(full_job):
 
 
 def test_weights_are_saved_as_safetensors(full_job):
-    model = full_job.out / "trainer/model"
+    model = full_job.out / "trainer/checkpoint-4"
     assert (model / "model.safetensors").stat().st_size > 10**6
-    assert (model / "tokenizer.json").is_file()
     assert json.loads((model / "config.json").read_text())["model_type"] == "bridgetower"
 
 

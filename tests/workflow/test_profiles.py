@@ -283,7 +283,7 @@ def test_every_device_of_a_profile_asks_for_what_profile_and_registry_say(projec
 def test_every_rule_that_a_profile_sets_exists(profile):
     rules = set(settings_of(profile)["set-resources"])
     registry = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
-    kinds = ("train_", "selftest_", "evaluate_")
+    kinds = ("train_", "selftest_")
     of_devices = {rule for rule in rules if rule.startswith(kinds)}
     trained = {rule_of(name) for name in registry}
     assert of_devices <= {name.replace("train_", kind) for name in trained for kind in kinds}
@@ -327,27 +327,6 @@ def test_where_downloads_and_short_rules_run_is_a_choice(project, on_driver, sen
     places = {job.rule: job.runs_here for job in found.jobs}
     assert {rule for rule in sent if places[rule]} == set()
     assert {rule for rule in here if not places[rule]} == set()
-
-
-@pytest.mark.parametrize("profile", CLUSTERS)
-@pytest.mark.parametrize("local", [False, True])
-def test_models_are_scored_where_they_are_trained_and_pushed_from_the_network(
-    project, profile, local
-):
-    chosen = ["--config", "studies=[bridgetower-quality]", "push_to_hub=me/models"]
-    here = ["on_driver=[short,downloads]"] if local else []
-    found = plan(project, "--profile", profile, *chosen, *here)
-    device = DEVICES[profile]
-    trained = found.resources(rule_of(device))
-    scored = found.resources(rule_of(device).replace("train_", "evaluate_"))
-    asked = ("slurm_partition", "gres", "mem_mb", "cpus_per_task", "slurm_extra")
-    assert [scored.get(key) for key in asked] == [trained.get(key) for key in asked]
-    places = {job.rule: job.runs_here for job in found.jobs}
-    assert (places["fetch_winoground"], places["push_model"]) == (local, local)
-    assert places["write_card"]
-    if not local:
-        assert found.resources("push_model")["slurm_partition"] == "network"
-        assert found.resources("fetch_winoground")["slurm_partition"] == "network"
 
 
 @pytest.mark.parametrize("form", GPU_FORMS)
@@ -403,12 +382,11 @@ def test_the_worked_example_of_the_readme_is_what_it_says(project):
         file.write_text(yaml.safe_dump(new, sort_keys=False))
     found = plan(project, "--profile", "gaudi")
     asked = {"--gres=hpu:8", "--cpus-per-task=152", "--exclusive", "960000", "300", "ai"}
-    for rule in ("train_gaudi2", "evaluate_gaudi2"):
-        assert asked <= set(found.sbatch(rule)), rule
+    assert asked <= set(found.sbatch("train_gaudi2"))
     assert found.resources("preprocess_dataset")["slurm_account"] == "proj042"
     assert found.resources("preprocess_dataset")["slurm_partition"] == "batch"
     sent = found.sent()
-    assert sent - {"all"} == {"preprocess_dataset", "train_gaudi2", "evaluate_gaudi2"}
+    assert sent - {"all"} == {"preprocess_dataset", "train_gaudi2"}
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)

@@ -44,7 +44,6 @@ rule write_overview:
             paths.of_all_studies(path)
             for path in (paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV)
         ],
-        scores=[page for study in STUDIES for page in VIEW.score_table(study)],
         pages=[page for study in STUDIES for page in VIEW.pages(study)],
         data=paths.DATA_REPORT.format(dataset=VIEW.dataset(STUDIES[0])),
         captions=[
@@ -70,7 +69,6 @@ rule confirm_results:
     """Fail with a short list if a run failed; runs last, so that the report exists."""
     input:
         results=paths.of_all_studies(paths.RESULTS_CSV),
-        quality=[page for study in STUDIES for page in VIEW.score_table(study)],
         after=paths.OVERVIEW,
     output:
         paths.CONFIRMED,
@@ -82,5 +80,5 @@ rule confirm_results:
     conda:
         "../../envs/report.yaml"
     shell:
-        "python -m feedrate confirm-results --results {input.results:q} "
-        "--quality {input.quality:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate confirm-results --results {input.results:q} --out {output:q} "
+        "2> >(tee {log:q} >&2)"

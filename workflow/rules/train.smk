@@ -34,4 +34,4 @@ for device, entry in VIEW.devices():
         shell:
             "python -m feedrate train --spec {params.train[settings]:q} --data {input.data:q} "
             "--out $(dirname {output:q}) --source-digest {params.train[source]} "
-            "--attempt {params.train[attempt]} --try {resources.tries}"
+            "--attempt {params.train[attempt]} --try {resources.tries} {params.train[winoground]}"

@@ -16,15 +16,9 @@ PROGRAMS = {
     "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
     "parse-logs": ("--runs-list", ABSENT, "--device", "[", "--parser", "x"),
     "train": ("--spec", "[", "--data", ABSENT),
-    "score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
-    "push-model": (
-        *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
-    ),
-    "write-card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
     "judge-claims": ("--results", ABSENT, *NO_MAPPING),
     "confirm-results": ("--results", ABSENT),
     "merge-results": ("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT),
-    "collect-quality": NO_MAPPING,
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),
 }
 """Jobs, and arguments that each refuses."""
@@ -71,12 +65,3 @@ def test_tokens_are_masked(capsys, monkeypatch):
 def test_errors_of_the_system_are_sentences(error, said):
     assert explain_os_error(error).startswith(said)
     assert "Errno" not in explain_os_error(error)
-
-
-def test_scores_that_cannot_be_told_of_are_a_sentence(tmp_path, capsys):
-    (tmp_path / "quality.json").write_text('{"status": "failed", "cause": "it broke"}')
-    (tmp_path / "file").write_text("")
-    arguments = ["--model", ABSENT, "--quality", str(tmp_path / "quality.json")]
-    arguments += ["--repository", "me/models", "--place", "x"]
-    assert jobs.run("push-model", [*arguments, "--out", str(tmp_path / "file/pushed.json")]) == 1
-    assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))

@@ -149,7 +149,7 @@ def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
     assert not {p for p in seen if p.startswith(("report/", "results/"))}
 
 
-@pytest.mark.parametrize("code", ["measured", "inferred", "scored", "stored"])
+@pytest.mark.parametrize("code", ["measured", "inferred", "stored"])
 def test_the_models_that_a_job_builds_count_and_a_count_of_memory_does_not(tmp_path, code):
     """`fits` and the search for a batch count it; no job does."""
     seen = seen_by(CODE[code], "models/builders/vit.py", tmp_path=tmp_path)
@@ -189,7 +189,7 @@ def test_a_runs_code_holds_its_own_plugins_only(tmp_path, code, run, own):
     assert found - imported_by_all == own
 
 
-@pytest.mark.parametrize("code", ["measured", "inferred", "scored", "stored"])
+@pytest.mark.parametrize("code", ["measured", "inferred", "stored"])
 def test_an_edit_of_the_checks_of_a_machine_repeats_no_run(tmp_path, code):
     read = []
 

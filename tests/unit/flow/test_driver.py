@@ -136,7 +136,7 @@ def environment(monkeypatch):
     for word in (
         "DRIVER_PID",
         "DRIVER_SINCE",
-        "KEEP_WEIGHTS",
+        "PUSH_TO_HUB",
         "REPORT_TO",
         "MODEL_PATTERNS",
         "RETRIES",
@@ -160,13 +160,13 @@ def test_jobs_find_this_python_and_the_package_first(folder, environment):
         driver.equip_jobs(folder / "workflow", project(push_to_hub="me/models"))
     assert environment["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
     assert environment["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
-    assert environment["FEEDRATE_KEEP_WEIGHTS"] == "1"
+    assert environment["FEEDRATE_PUSH_TO_HUB"] == "me/models"
 
 
 def test_jobs_are_told_the_driver_and_its_host(folder, environment):
     driver.equip_jobs(folder, project())
     assert environment["FEEDRATE_DRIVER_PID"] == f"{os.getpid()}@{socket.gethostname()}"
-    assert environment["FEEDRATE_KEEP_WEIGHTS"] == ""
+    assert environment["FEEDRATE_PUSH_TO_HUB"] == ""
 
 
 def test_jobs_are_told_the_integrations_without_a_param(folder, environment):

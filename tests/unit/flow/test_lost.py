@@ -41,10 +41,6 @@ def test_a_training_job_without_an_outcome_is_lost():
     assert lost.find_lost(scheduler(job())) == {OUTCOME}
 
 
-def test_scoring_that_left_nothing_is_lost_too():
-    assert lost.find_lost(scheduler(job("evaluate_cpu", "quality.json"))) == {"quality.json"}
-
-
 def test_jobs_in_groups_count_too():
     parse = job("parse_logs", "record.json")
     assert lost.find_lost(scheduler(group(job(), job(output="b")))) == {OUTCOME, "b"}

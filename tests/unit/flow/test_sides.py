@@ -11,7 +11,7 @@ def test_the_parent_side_is_all_there():
     assert [name for name in PARENT if not (PACKAGE / f"jobs/{name}.py").is_file()] == []
 
 
-@pytest.mark.parametrize("kind", ["measured", "inferred", "scored", "stored"])
+@pytest.mark.parametrize("kind", ["measured", "inferred", "stored"])
 def test_what_runs_in_a_job_imports_nothing_of_the_parent_side(kind, tmp_path):
     cache = DigestCache(tmp_path / "cache.json")
     source_digest(cache, CODE[kind])

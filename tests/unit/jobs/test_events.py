@@ -80,7 +80,7 @@ def test_a_full_disk_is_not_swallowed(tmp_path):
 @given(values=st.dictionaries(st.text(min_size=1), st.text() | st.integers() | st.booleans()))
 def test_what_is_written_is_read(values, tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
-    event = Evaluation(rank=0, split="test", metrics=values)
+    event = Trainer(rank=0, metrics=values)
     EventLog(folder, 0).write(event)
     assert undated(EventTail(folder / "events.jsonl").read()) == [event]
 
@@ -167,7 +167,7 @@ def test_the_events_of_a_rank_are_sorted_by_kind(tmp_path):
     start, trainer = Start(rank=0, world_size=1, cores_granted=8), Trainer(rank=0, library="x")
     steps = [Step(rank=0, step=number, step_s=0.5) for number in (1, 2, 3)]
     ceilings = [Ceiling(rank=0, kind=kind, samples=8, wall_s=1.0) for kind in ("loader", "model")]
-    splits = [Evaluation(rank=0, split=split) for split in ("validation", "test")]
+    splits = [Evaluation(rank=0, moment=moment) for moment in ("before", "after")]
     for event in [start, *steps, window(), trainer, *ceilings, *splits, End(rank=0, ok=True)]:
         log.write(event)
     events = read_events(tmp_path / "events.jsonl", 0)

@@ -68,7 +68,7 @@ def test_a_crash_on_the_way_out_takes_no_results_back(tmp_path):
 
 
 def test_an_evaluation_that_was_asked_for_belongs_to_the_results(tmp_path):
-    write(tmp_path, [*GOOD[:2], Evaluation(rank=0, split="validation"), error("no labels")])
+    write(tmp_path, [*GOOD[:2], Evaluation(rank=0, moment="before"), error("no labels")])
     result = classify_exit(make_spec(evaluate=True), tmp_path, ProcessExit(exit_code=1))
     assert (result.status, result.cause) == ("failed", "RuntimeError: no labels")
 

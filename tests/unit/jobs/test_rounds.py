@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import torch
-from safetensors.torch import load_file
 from training_jobs import make_spec, named, read_events
 
 from feedrate.core.paths import TRACE_NAME
@@ -67,22 +66,14 @@ def test_each_round_has_a_block_of_each_kind_in_another_order(events):
     assert order.index("window") < order.index("computation") < order.index("ceiling")
 
 
-def test_what_is_kept_and_scored_is_not_changed(job, monkeypatch):
+def test_neither_weights_nor_scores_depend_on_the_measurement(job, monkeypatch):
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
-    saved = []
-    for name, options in (
-        ("measured", Options(keep_weights=True)),
-        ("bare", Options(measured=False, keep_weights=True)),
-    ):
-        run, events = job(name, options, evaluate=True)
-        saved.append(load_file(run / "trainer/model/model.safetensors"))
-        saved.append({e["split"]: e["metrics"] for e in named(events, "evaluation")})
-        saved.append(named(events, "computation")[0]["weights"])
-    kept, scores, digest, bare, bare_scores, bare_digest = saved
-    assert all(torch.equal(kept[name], bare[name]) for name in bare)
-    assert digest == bare_digest
-    losses = [s["validation"]["eval_loss"] for s in (scores, bare_scores)]
-    assert losses[0] == losses[1]
+    seen = []
+    for name, options in (("measured", Options()), ("bare", Options(measured=False))):
+        _, events = job(name, options, evaluate=True)
+        scores = [one["scores"] for one in named(events, "evaluation")]
+        seen.append((scores, named(events, "computation")[0]["weights"]))
+    assert seen[0] == seen[1]
 
 
 def test_stages_of_a_step_are_named_and_take_time(events):

@@ -10,7 +10,6 @@ from report_rows import (
     STUDY,
     cell_row,
     run_row,
-    score_rows,
     status_of,
     unsupported_rows,
     write_events,
@@ -202,11 +201,10 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     """
     plan = make_plan(project)
     factors = {"workers": [1], "decode": ["host"]}
-    runs, scores = [], []
+    runs = []
     for spec in plan.runs.values():
         status = status_of(bad or {}, spec)
         runs.append(run_row(spec, status, cause))
-        scores += score_rows(spec, status)
         if status == "ok":
             write_events(root, spec)
             write_record(root, spec)
@@ -226,7 +224,6 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
         (paths.RESULTS_CSV, columns.RUNS, runs + lacking),
         (paths.CELLS_CSV, columns.CELLS, cells),
         (paths.CLAIMS_CSV, columns.CLAIMS, claims),
-        (paths.QUALITY_CSV, columns.QUALITY, scores),
     ):
         files.append(root / paths.of_all_studies(path))
         write_csv(files[-1], columns.with_factors(kinds, factors), rows)

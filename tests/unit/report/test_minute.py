@@ -148,16 +148,19 @@ def test_quality_that_rose_is_a_reason_to_use_the_weights(project, inputs):
     figures = [one for one in project.studies[STUDY].figures if one.kind == "gain"]
     quality = replace(study_of(with_study(project, figures=figures)), tables=[])
     words = said(quality, inputs)
-    assert "it is unknown whether training" in words  # the sample has no paired gain
     assert "from random weights on drawn pictures" in words
-    assert "Score the models again, on more examples." in words
-    changed = [replace(one, gain_low=0.1, gain_high=0.4) for one in inputs.scores(STUDY)]
-    inputs.scores = lambda _: changed
-    assert "Use the trained weights." in said(quality, inputs)
-    changed[:] = [replace(one, gain_low=-0.4, gain_high=-0.1) for one in changed]
-    assert "Do not use the trained weights" in said(quality, inputs)
-    changed[:] = [replace(one, gain_low=-0.1, gain_high=0.1) for one in changed]
-    assert "Undecided: train longer, or score more examples." in said(quality, inputs)
+    assert "Use the trained weights." in words
+    rows = inputs.scores(STUDY)
+
+    def told(low, high):
+        scores = [replace(row.score, gain_low=low, gain_high=high) for row in rows]
+        changed = [replace(row, score=one) for row, one in zip(rows, scores, strict=True)]
+        inputs.scores = lambda _: changed
+        return said(quality, inputs)
+
+    assert "Do not use the trained weights" in told(-0.4, -0.1)
+    assert "Undecided: train longer, or evaluate on more examples." in told(-0.1, 0.1)
+    assert "it is unknown whether training" in told(None, None)
 
 
 def test_failed_cells_are_to_be_run_again(study, tmp_path, project):

@@ -10,30 +10,25 @@ from report_samples import STUDY, figure, make_project, study_of, table, with_st
 from feedrate.config.study import Exclude
 from feedrate.report import findings
 from feedrate.report.answers import answer
-from feedrate.report.rows import CellRow, Inputs, QualityRow, Results, RunRow
-from feedrate.report.scores import over_repeats, score_text
+from feedrate.report.rows import CellRow, Inputs, Results, RunRow, ScoreRow
+from feedrate.report.scores import gain_text, over_repeats
+from feedrate.results.record import Score
 
 
-def score(moment, value, *, repeat=1, low=None, high=None, **changes):
-    return QualityRow(
-        **{
-            "study": STUDY,
-            "device": "cpu",
-            "cell": "workers=0~decode=host",
-            "repeat": repeat,
-            "status": "ok",
-            "moment": moment,
-            "on": "test",
-            "metric": "matching_accuracy",
-            "value": value,
-            "low": low,
-            "high": high,
-            "n": 60,
-            "chance": 0.2,
-            "seconds": 3.0,
-            "job_s": 20.0,
-            **changes,
-        }
+def score(before, after, *, repeat=1, low=None, high=None, **changes):
+    facts = {"study": STUDY, "device": "cpu", "cell": "workers=0~decode=host", "repeat": repeat}
+    return ScoreRow(
+        **{**facts, **changes},
+        score=Score(
+            on="test",
+            metric="matching_accuracy",
+            before=before,
+            after=after,
+            gain_low=low,
+            gain_high=high,
+            n=60,
+            chance=0.2,
+        ),
     )
 
 
@@ -42,13 +37,9 @@ def cell(**changes):
     return CellRow(**{**common, "samples_per_s": 12.0, "ok_runs": 2, **changes})
 
 
-DASH = "\N{EN DASH}"
-GAINS = ({"gain": 0.3, "gain_low": 0.2, "gain_high": 0.4}, {"gain": 0.38, "gain_low": 0.25})
 ROWS = [
-    score("before", 0.2, low=0.1, high=0.3),
-    score("after", 0.5, low=0.4, high=0.6, **GAINS[0]),
-    score("before", 0.22, repeat=2, low=0.12, high=0.32),
-    score("after", 0.6, repeat=2, low=0.45, high=0.7, **GAINS[1], gain_high=0.5),
+    score(0.2, 0.5, low=0.2, high=0.4),
+    score(0.22, 0.6, repeat=2, low=0.25, high=0.5),
 ]
 
 
@@ -68,22 +59,16 @@ def edited(tmp_path, project, file, change):
 
 
 def test_repeats_are_combined_with_the_outermost_ends_of_their_intervals():
-    shown = over_repeats(row for row in ROWS if row.moment == "after")
-    assert shown.value == pytest.approx(0.55)
-    assert (shown.low, shown.high, shown.chance) == (0.4, 0.7, 0.2)
+    shown = over_repeats(ROWS)
+    assert (shown.before, shown.after) == pytest.approx((0.21, 0.55))
+    assert (shown.gain_low, shown.gain_high, shown.chance) == (0.2, 0.5, 0.2)
+    assert gain_text(shown) == ("+34", "+20 to +50")
     assert over_repeats([]) is None
 
 
 def test_a_repeat_without_a_value_is_left_out_of_the_mean():
-    shown = over_repeats([ROWS[1], score("after", None, repeat=2)])
-    assert shown.value == 0.5
-
-
-def test_words_for_shares_and_for_losses():
-    shown = over_repeats(ROWS[:1])
-    assert score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
-    assert score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
-    assert score_text(None, "accuracy")[1] == ""
+    assert over_repeats([ROWS[0], score(None, None, repeat=2)]).after == 0.5
+    assert gain_text(score(None, 0.4).score)[1] == ""
 
 
 @pytest.fixture
@@ -147,34 +132,30 @@ def test_the_gains_of_other_cells_and_what_is_left_out_are_findings(asking, inpu
 
 
 def changed(rows, **changes):
-    return [
-        msgspec.structs.replace(row, **changes) if row.moment == "after" else row for row in rows
-    ]
+    scores = [msgspec.structs.replace(row.score, **changes) for row in rows]
+    return [msgspec.structs.replace(row, score=one) for row, one in zip(rows, scores, strict=True)]
 
 
 def test_a_difference_that_its_paired_interval_does_not_tell_from_none_is_no_change(headline):
-    said = headline(changed(ROWS, value=0.22, gain_low=-0.03, gain_high=0.05))
+    said = headline(changed(ROWS, after=0.22, gain_low=-0.03, gain_high=0.05))
     assert "raises" not in said
     assert "no measurable change" in said
     assert (
         "(21% before, 22% after; paired interval -3 to +5 percentage points; by chance 20%)" in said
     )
-    single = headline(changed(ROWS[:2], gain_low=None, gain_high=None))
+    single = headline(changed(ROWS[:1], gain_low=None, gain_high=None))
     assert "it is unknown whether training changes" in single, "one example has no interval"
     assert "no measurable change" not in single
 
 
 def test_a_score_that_falls_is_said_to_fall(headline):
-    said = headline(changed(ROWS, value=0.1, gain_low=-0.2, gain_high=-0.1))
+    said = headline(changed(ROWS, after=0.1, gain_low=-0.2, gain_high=-0.1))
     assert "training lowers" in said
     assert "from 21% to 10% (paired interval -20 to -10 percentage points" in said
 
 
 def test_the_headline_is_the_baselines_whatever_others_gain(headline):
-    more = [
-        msgspec.structs.replace(row, cell="workers=1~decode=host", value=value)
-        for row, value in zip(ROWS, (0.1, 0.9, 0.1, 0.9), strict=True)
-    ]
+    more = [score(0.1, 0.9, cell="workers=1~decode=host", low=0.7, high=0.9)]
     said = headline([*more, *ROWS])
     assert "to 55%" in said
     assert said.endswith("by chance 20%) with workers = 0, decode = host.")
@@ -182,8 +163,8 @@ def test_the_headline_is_the_baselines_whatever_others_gain(headline):
 
 def test_without_scores_of_the_baseline_the_headline_is_of_the_first_cell_not_of_the_best(headline):
     other = [msgspec.structs.replace(row, cell="model=clip") for row in ROWS]
-    least = [msgspec.structs.replace(row, cell="model=vit", value=0.4) for row in ROWS]
-    for none in ([], [score("before", None), score("after", None)]):
+    least = changed([msgspec.structs.replace(row, cell="model=vit") for row in ROWS], after=0.4)
+    for none in ([], [score(None, None)]):
         said = headline([*none, *least, *other])
         assert "to 40%" in said
         assert said.endswith("with model = vit.")
@@ -191,28 +172,29 @@ def test_without_scores_of_the_baseline_the_headline_is_of_the_first_cell_not_of
 
 @pytest.mark.parametrize(
     "rows",
-    [[], [score("after", 0.4)], [score("before", None), score("after", None)]],
+    [[], [score(None, 0.4)], [score(None, None)]],
     ids=["nothing", "no before", "no value"],
 )
 def test_without_both_scores_the_headline_has_none(headline, rows):
     assert "%" not in headline(rows)
 
 
-def points(project, cells, rows):
-    found = findings.findings(study_of(project), Results(cells, scores=rows))
+def points(project, cells, rows, runs=()):
+    found = findings.findings(study_of(project), Results(cells, runs, scores=rows))
     return {one.lead: one.text for one in found}
 
 
-def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
+def test_findings_name_departing_cells_and_the_cost_of_evaluation(project):
     departing = cell(loss_shift=0.5, loss_seeds=0.1, loss_departs=True)
-    found = points(project, [departing, cell(loss_shift=0.01)], ROWS)
+    runs = [run(evaluation_s=20.0), run(evaluation_s=20.0)]
+    found = points(project, [departing, cell(loss_shift=0.01)], ROWS, runs)
     said = found[findings.LOSSES]
     assert said.startswith("A warning, not a test: the loss of 1, host differs from the baseline's")
     other = cell(cell="workers=2~decode=host", loss_shift=0.4, loss_departs=True)
     two = points(project, [departing, other], ROWS)
     assert "the losses of 1, host; 2, host differ from" in two[findings.LOSSES]
-    assert "20.0 s" in found["Cost of scoring"]
-    assert "2 runs" in found["Cost of scoring"]
+    assert "20.0 s" in found["Cost of evaluation"]
+    assert "2 runs" in found["Cost of evaluation"]
 
 
 def test_a_loss_that_departs_names_its_device_where_there_are_several():
@@ -241,16 +223,12 @@ def test_losses_that_are_equal_by_construction_are_no_equal_quality(project):
     assert "1 setting equal" in found["Equal losses"]
 
 
-def test_the_table_has_both_moments_chance_and_what_was_not_scored(tmp_path):
-    project = make_project()
-    bad = {("cpu", 1): "failed"}
-    page = table(project, Inputs(write_results(tmp_path, project, bad=bad)), "quality")
-    assert "<td>before</td>" in page
-    assert "<td>after</td>" in page
-    assert ">by chance</th>" in page
-    assert "Right caption of five" in page
-    assert "not scored" in page
-    assert "text_score" not in page
+def test_the_table_has_shares_gain_and_chance(project, inputs):
+    page = table(project, inputs, "quality")
+    line = next(line for line in page.split("<tr") if "Right caption of five" in line)
+    fields = [re.sub("<[^>]+>", " ", one).split() for one in re.findall(r"<td.*?</td>", line)]
+    assert fields[1:] == [["22%"], ["52%"], ["+30", "+20", "to", "+40"], ["20%"], ["100"]]
+    assert "Text score" not in page
 
 
 def test_a_setting_that_departs_is_flagged_next_to_its_speed_in_every_table(tmp_path):
@@ -318,9 +296,7 @@ def test_each_level_of_a_factor_in_within_has_its_own_baseline(project, inputs):
     assert set(verdicts(table(held, inputs, "equal")).values()) == {"the baseline"}
 
 
-def test_the_figure_says_where_nothing_was_scored(tmp_path):
-    project = make_project()
-    inputs = edited(tmp_path, project, "quality.csv", lambda row: row.update(value=""))
-    drawn = figure(project, inputs, "gain")
-    whole = figure(project, Inputs(write_results(tmp_path / "whole", project)), "gain")
-    assert len(drawn) < len(whole) / 2
+def test_the_figure_says_where_nothing_was_scored(tmp_path, project, inputs):
+    assert "No model was asked" not in figure(project, inputs, "gain")
+    none = edited(tmp_path, project, "results.csv", lambda row: row.update(evaluation_s=""))
+    assert "No model was asked" in figure(project, none, "gain")

@@ -21,7 +21,7 @@ from feedrate.flow.view import PlanView
 from feedrate.report import overview
 from feedrate.report.page import render
 from feedrate.report.params import OverviewSettings, PageSettings, from_param
-from feedrate.report.rows import CellRow, ClaimRow, Inputs, QualityRow, RunRow
+from feedrate.report.rows import CellRow, ClaimRow, Inputs, RunRow
 from golden.freeze import REMOVED_COLUMNS, same
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -157,7 +157,6 @@ def page_of(view: PlanView, root: Path, study: str, table: str) -> str:
 def overview_of(view: PlanView, root: Path, pages: list[Path]) -> str:
     """The first page, with empty pictures."""
     files = [*pages, *(root / f"results/{name}.csv" for name in merge_names())]
-    files.append(root / f"results/{STUDIES[1]}/quality.csv")
     for study in STUDIES:
         for figure in view.project.studies[study].figures:
             picture = root / f"results/{study}/figures/{figure.name}.svg"
@@ -199,7 +198,6 @@ def write_again(root: Path) -> None:
         ("cells.csv", CellRow),
         ("results.csv", RunRow),
         ("claims.csv", ClaimRow),
-        ("quality.csv", QualityRow),
     ],
 )
 @pytest.mark.parametrize("study", STUDIES)

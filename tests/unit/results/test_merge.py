@@ -1,7 +1,7 @@
 import pyarrow.parquet as pq
 
 from feedrate.cli.jobs import run
-from feedrate.results.columns import CELLS, CLAIMS, QUALITY, RUNS, with_factors
+from feedrate.results.columns import CELLS, CLAIMS, RUNS, with_factors
 from feedrate.results.files import read_csv, write_csv
 
 FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
@@ -71,25 +71,6 @@ def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
     assert "a cpu x rep 2: failed: Why." in told
     assert "rep 1" not in told
     assert not (tmp_path / "confirmed.txt").exists()
-
-
-def test_models_that_were_not_scored_are_counted_apart(tmp_path, capsys):
-    where = {"study": "a", "device": "cpu", "cell": "x", "repeat": 1}
-    write_csv(
-        tmp_path / "quality.csv",
-        with_factors(QUALITY, {}),
-        [{**where, "status": "failed", "cause": "Why."}],
-    )
-    scored = ["--quality", str(tmp_path / "quality.csv")]
-    assert run("confirm-results", [*results(tmp_path, "ok"), *scored]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(
-        "feedrate confirm-results: 1 model could not be scored; the report shows"
-    )
-    assert "a cpu x rep 1: scoring failed: Why." in told
-    assert run("confirm-results", [*results(tmp_path, "failed"), *scored]) == 1
-    said = "1 of 1 runs did not end well and 1 model could not be scored;"
-    assert capsys.readouterr().err.startswith(f"feedrate confirm-results: {said}")
 
 
 def test_disturbed_runs_are_repeated_by_the_same_command_but_not_for_ever(tmp_path, capsys):

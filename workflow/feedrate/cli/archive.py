@@ -18,7 +18,7 @@ PARTS = (
     *(f"{paths.DATASETS}/*/prepared/{name}" for name in ("manifest.json", "data_report.json")),
 )
 LEFT_OUT = (
-    *(paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt"),
+    *("attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt"),
     *("*.parquet", "*.gz", ".*", "local*"),
 )
 """Weights, unfinished attempts, packed files (secrets in them cannot be seen), hidden files."""

@@ -23,12 +23,10 @@ JOBS = {
     "preprocess-dataset": "data.prepare:preprocess_dataset",
     "store-dataset": "jobs.store:store_dataset",
     "train": "jobs.supervisor:train",
-    "score": "jobs.score:score_run",
     "worker": "jobs.worker:run_rank",
     "node": "devices.launchers.srun:run_node",
     "parse-logs": "results.assemble:parse_logs",
     "collect-results": "results.collect:collect_results",
-    "collect-quality": "results.collect:collect_quality",
     "judge-claims": "results.claims:judge_claims",
     "merge-results": "results.merge:merge_results",
     "confirm-results": "results.files:confirm_results",
@@ -36,8 +34,6 @@ JOBS = {
     "probe": "jobs.probe:probe_device",
     "render-page": "report.page:render_page",
     "write-overview": "report.overview:write_overview",
-    "write-card": "report.card:write_card",
-    "push-model": "report.card:push",
     "schemas": "cli.schemas:write_schemas",
 }
 """The function of each job, as MODULE:NAME in this package."""

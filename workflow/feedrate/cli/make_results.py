@@ -31,7 +31,7 @@ def make_report(view: PlanView, folder: Path, root: Path) -> None:
                     settings = repr(view.rendering(study, part, page.name)["settings"])
                     inputs = view.inputs_of(study, part, page.name)
                     _run("render-page", "--settings", settings, "--out", out, "--inputs", *inputs)
-            files += [paths.QUALITY_CSV.format(study=study), *view.pages(study)]
+            files += view.pages(study)
         files.append(
             paths.DATA_REPORT.format(dataset=view.dataset(next(iter(view.project.studies))))
         )
@@ -58,10 +58,6 @@ def make_results(view: PlanView) -> None:
         _run("collect-results", f"@{view.collect_arguments(study)}", *out)
         settings = repr(view.claims(study)["settings"])
         _run("judge-claims", "--results", runs, "--settings", settings, "--out", claims)
-        scores = view.scores(study)
-        if scores and all(Path(file).is_file() for file in scores):
-            table = paths.QUALITY_CSV.format(study=study)
-            _run("collect-quality", f"@{view.quality_arguments(study)}", "--out", table)
     files = []
     for option, path in MERGED.items():
         files += [f"--{option}", *(path.format(study=study) for study in view.project.studies)]

@@ -24,7 +24,7 @@ from feedrate.config.spec import (
 )
 from feedrate.config.study import SETTINGS, Published, adapt_keys, adapted, level_settings
 from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text, subset
-from feedrate.config.workflow import WorkflowConfig, dataset_for
+from feedrate.config.workflow import dataset_for
 
 _replace = msgspec.structs.replace
 
@@ -181,12 +181,6 @@ def published_settings(project: Project, name: str, row: Published) -> Settings:
     found = LevelSettings(project, name, row.device).of(levels)
     size = row.batch_size or found.train.batch_size
     return _replace(found, train=_replace(found.train, batch_size=size))
-
-
-def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
-    """Whether the run keeps its model, which is then scored and gets a card."""
-    pushed = config.push_to_hub is not None and spec.repeat == 1
-    return spec.task == "training" and (spec.protocol.save_checkpoints or pushed)
 
 
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:

@@ -81,7 +81,7 @@ class Protocol(Strict, kw_only=True):
         Count | UnsetType,
         about("Steps to trace with torch.profiler after all that is measured; absent: none."),
     ] = UNSET  # which no spec contains, so that finished runs keep their identity
-    evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
+    evaluate: Annotated[bool, about("Evaluate before and after the timed steps.")] = False
     save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 
 

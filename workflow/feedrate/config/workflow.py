@@ -160,7 +160,7 @@ class WorkflowConfig(Strict, kw_only=True):
     datasets: Annotated[dict[Name, Dataset], about("Datasets by name.")]
     winoground: Annotated[
         Name | None,
-        about("The one of `winoground_sets` that kept models are scored on; null: none."),
+        about("The one of `winoground_sets` that models are evaluated on; null: none."),
     ] = None
     winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = {}
     checkpoint: Annotated[Text | None, about("For all studies; null: as each study says.")] = None

@@ -194,6 +194,10 @@ class Adapter(ABC):
     def reset_peak(self) -> None:
         """Restart the peak."""
 
+    # Empty on purpose: the allocators of most kinds have no figure of what they keep.
+    def release(self) -> None:  # noqa: B027
+        """Give back to the device what its allocator keeps without using it."""
+
     @abstractmethod
     def capacity_gib(self) -> float | None:
         """Memory that this rank can use on the device, GiB; None if it cannot be read."""
@@ -332,7 +336,7 @@ def refusals(spec: RunSpec) -> Iterator[str]:
 
 
 def check_settings(spec: RunSpec) -> None:
-    """Raise UnsupportedError for the first of `refusals`. Scoring and draining need not call it:
-    they follow a training job with the same settings."""
+    """Raise UnsupportedError for the first of `refusals`. Draining need not call it: it follows a
+    training job with the same settings."""
     for sentence in refusals(spec):
         raise UnsupportedError(sentence)

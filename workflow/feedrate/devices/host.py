@@ -35,8 +35,8 @@ PACKAGES = (
 """Packages whose version may change a measurement on any kind of device."""
 
 WORKERS = (("feedrate", "worker"), ("feedrate_loaders", "worker"))
-"""Neighbouring words in the command line of each process that trains or scores, and of those that
-feed emulated accelerators (extras/loaders)."""
+"""Neighbouring words in the command line of each process that trains, and of those that feed
+emulated accelerators (extras/loaders)."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly, with tiles or with vectors."""
@@ -135,7 +135,7 @@ def processor_flags() -> list[str]:
 
 
 def other_training_jobs() -> int:
-    """The number of processes of feedrate on this host that train, score, drain or feed."""
+    """The number of processes of feedrate on this host that train, drain or feed."""
     running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
     return sum(not set(WORKERS).isdisjoint(itertools.pairwise(words)) for words in running)
 
@@ -305,7 +305,7 @@ POLL_S = 0.5
 
 
 def lock_name() -> str:
-    """The name of this user's lock on this host, for jobs that train, score, drain or feed."""
+    """The name of this user's lock on this host, for jobs that train, drain or feed."""
     return os.environ.get(variables.LOCK) or f"feedrate-{os.getuid()}"
 
 

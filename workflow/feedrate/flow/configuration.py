@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, raise_all
-from feedrate.config.plan import Plan, keeps_weights
+from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
@@ -24,7 +24,7 @@ from feedrate.data.tables import check_examples
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder
-from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
+from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.expression import check_expressions
 
 CONFIG = Path("config/config.yaml")
@@ -119,8 +119,7 @@ def load(root: Path, layers: Layers) -> Project:
     raise_all(_rule_faults(project, layers, captions))
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
-        scored = [QUALITY] * (study.task == "training")
-        for columns in (RUNS, CELLS, *scored):
+        for columns in (RUNS, CELLS):
             for_studies(columns, {name: study})  # a factor has a column there too
         found = Findings(f"config/studies/{name}.yaml")
         for part, pages in (("tables", study.tables), ("figures", study.figures)):
@@ -140,7 +139,7 @@ def _rule_faults(project: Project, layers: Layers, captions: Iterable[str]) -> F
     files = (RULES.parents[1] / "Snakefile", *RULES.glob("*.smk"))
     texts = (file.read_text(encoding="utf-8") for file in files if file.is_file())
     rules = {name for text in texts for name in _RULE.findall(text)}
-    kinds = (paths.EVALUATE_RULE, paths.SELFTEST_RULE, paths.TRAIN_RULE)
+    kinds = (paths.SELFTEST_RULE, paths.TRAIN_RULE)
     rules |= {paths.rule_of(kind, name) for kind in kinds for name in devices}
     for part, verb in (("table", "tabulate"), ("figure", "plot")):
         rules |= {caption.replace(part, verb, 1) for caption in captions}
@@ -222,8 +221,8 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     dataset = config.datasets[config.dataset]
     if isinstance(dataset, Folder) and _is_known(dataset.path, here=downloads_here):
         check_folder(found, f"datasets.{config.dataset}", dataset)
-    scored = any(keeps_weights(spec, config) for spec in plan.runs.values())
-    copy = config.winoground_sets.get(config.winoground or "") if scored else None
+    evaluated = any(spec.protocol.evaluate for spec in plan.runs.values())
+    copy = config.winoground_sets.get(config.winoground or "") if evaluated else None
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(found, f"winoground_sets.{config.winoground}", copy)
     found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))

@@ -42,20 +42,17 @@ CODE = {
     # settings are in its spec: neither is a reason to train again.
     "measured": Code(("jobs/worker.py", "jobs/train.py", *SHARED), MEASURED),
     "inferred": Code(("jobs/worker.py", "jobs/infer.py", *SHARED), MEASURED),
-    "scored": Code(("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *SHARED), MEASURED),
     "fetched": Code(("data/fetch.py",), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py",), ("jobs", "models", "loading", "data")),
-    "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py",)),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/page.py",)),
-    "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }
 

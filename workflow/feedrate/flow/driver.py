@@ -91,8 +91,7 @@ def equip_jobs(package: Path, project: Project) -> None:
     shares = {name: one.max_bad_share for name, one in project.config.datasets.items()}
     os.environ[variables.BAD_SHARES] = json.dumps(shares)
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
-    if project.config.push_to_hub:
-        os.environ[variables.KEEP_WEIGHTS] = "1"
+    os.environ[variables.PUSH_TO_HUB] = project.config.push_to_hub or ""
     os.environ[variables.REPORT_TO] = ",".join(project.config.report_to)
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))

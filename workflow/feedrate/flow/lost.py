@@ -146,7 +146,7 @@ class Causes(logging.Handler):
 
 
 def finish(workflow: Any, config: Any, causes: Causes) -> None:
-    """If only runs and scorings failed in all attempts, record them as failed and make the rest."""
+    """If only runs failed in all attempts, record them as failed and make the rest."""
     from snakemake.logging import logger
 
     lost = find_lost(workflow.scheduler)
@@ -179,11 +179,11 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
 
 
 def find_lost(scheduler: Any) -> set[str]:
-    """The missing outputs of failed runs and scorings; none if others failed, or after a stop."""
+    """The missing outputs of failed runs; none if others failed, or after a stop."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
     failed = [one for job in scheduler.failed for one in (job.jobs if job.is_group() else [job])]
-    if any(not job.rule.name.startswith((paths.TRAIN_RULE, paths.EVALUATE_RULE)) for job in failed):
+    if any(not job.rule.name.startswith(paths.TRAIN_RULE) for job in failed):
         return set()
     return {str(path) for job in failed for path in job.output if not Path(path).exists()}
 

@@ -36,11 +36,13 @@ Asked = Callable[[Any], list[str]] | list[str]
 
 
 class Inputs:
-    """The inputs of runs besides their data: hub checkpoints, a user's own checkpoints, and stores
-    of decoded pictures. The rules that make them ask `checkpoint` and `store` for the settings."""
+    """The inputs of runs besides their data: hub checkpoints, a user's own checkpoints, stores of
+    decoded pictures, Winoground. The rules that make them ask `checkpoint` and `store` for the
+    settings."""
 
-    def __init__(self, plan: Plan, cache: DigestCache) -> None:
-        """`cache` keeps the digests of weights."""
+    def __init__(self, plan: Plan, cache: DigestCache, winoground: str | None = None) -> None:
+        """`cache` keeps the digests of weights; `winoground` names the copy in use."""
+        self._winoground = winoground
         self._runs = plan.runs
         self._cache = cache
         self._states: dict[Path, str] = {}
@@ -73,15 +75,24 @@ class Inputs:
         return self._stores[key]
 
     def of_training(self, device: str) -> dict[str, Asked]:
-        """The `weights` and `store` that training on a device needs; an input that none of its runs
-        needs is left out, because each one makes the plan of thousands of runs slower."""
+        """The `weights`, `store` and `winoground` that training on a device needs; an input that
+        none of its runs needs is left out, because each one makes the plan of thousands of runs
+        slower."""
         needed: dict[str, Asked] = {}
         if self._checkpoints:
             needed["weights"] = self.checkpoints(device)
-        specs = (spec for spec in self._runs.values() if spec.device == device)
+        specs = [spec for spec in self._runs.values() if spec.device == device]
         if any(spec.settings.loader.decode == "cache" for spec in specs):
             needed["store"] = lambda wildcards: self._stored(self._run(device, wildcards))
+        if any(self.winoground(spec) for spec in specs):
+            needed["winoground"] = lambda wildcards: self.winoground(self._run(device, wildcards))
         return needed
+
+    def winoground(self, spec: RunSpec) -> list[str]:
+        """The examples that a run is evaluated on."""
+        if self._winoground is None or not spec.protocol.evaluate:
+            return []
+        return [paths.WINOGROUND.format(winoground=self._winoground)]
 
     def data(self, device: str) -> Any:
         """The prepared dataset of each run on a device: a file, where all runs share it."""

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from feedrate.config import workflow
-from feedrate.config.devices import Device, default_launcher
-from feedrate.config.plan import Plan, keeps_weights, make_plan, runnable
+from feedrate.config.devices import Device
+from feedrate.config.plan import Plan, make_plan, runnable
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.values import subset
@@ -47,12 +47,8 @@ class PlanView:
             lambda spec: self._attempts.has_ended(spec, self._measured(spec)["source"]),
         )
         self._order = {key: number for number, key in enumerate(self.plan.runs)}
-        self.inputs = Inputs(self.plan, self._cache)
+        self.inputs = Inputs(self.plan, self._cache, project.config.winoground)
         self.resources = Resources(project)
-        self._kept = {
-            study: [s for s in self.plan.of_study(study) if keeps_weights(s, project.config)]
-            for study in project.studies
-        }
 
     # Targets
 
@@ -132,13 +128,16 @@ class PlanView:
         """A run's spec and code, its weights, and its attempt; its data are an input."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         params = self._measured(spec)
-        attempt = self._attempts.of_run(spec, params["source"])
-        return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
+        params["attempt"] = self._attempts.of_run(spec, params["source"])
+        params["winoground"] = " ".join(f"--winoground {f}" for f in self.inputs.winoground(spec))
+        return params | self.inputs.weights(spec.settings.model)
 
     def _measured(self, spec: RunSpec) -> Params:
         """A run's spec and code."""
+        loader, model = spec.settings.loader, spec.settings.model.name
+        named = spec.kind, spec.launcher, model, loader.decode, library_of(loader)
         code = "inferred" if spec.task == "inference" else "measured"
-        return self._params(_as_text(spec), code, *_plugins(spec, spec.launcher))
+        return self._params(_as_text(spec), code, *digests.plugins_of(*named))
 
     def storing(self, key: str) -> Params:
         """The settings of a store of decoded pictures, and its weights."""
@@ -161,53 +160,6 @@ class PlanView:
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
         return -1 - self._order[study, device, cell, int(repeat)]
-
-    # Kept models: their scores, cards and uploads
-
-    def kept(self, study: str) -> list[str]:
-        """The card of each model that a study's runs keep, and the file that confirms an upload,
-        if `push_to_hub` names a repository: that of repeat 1."""
-        specs, pushes = self._kept[study], self.project.config.push_to_hub
-        pushed = [of_run(paths.PUSHED, spec) for spec in specs if pushes and spec.repeat == 1]
-        return [of_run(paths.CARD, spec) for spec in specs] + pushed
-
-    def scores(self, study: str) -> list[str]:
-        """The scores of each model that a study's runs keep."""
-        return [of_run(paths.QUALITY, spec) for spec in self._kept[study]]
-
-    def score_table(self, study: str) -> list[str]:
-        """The study's table of scores; none if no run keeps a model."""
-        return [paths.QUALITY_CSV.format(study=study)] if self._kept[study] else []
-
-    def scoring(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """A scored run's spec, code, model and attempt; its outcome and data are inputs."""
-        spec = self.plan.runs[study, device, cell, int(repeat)]
-        return {
-            **self._params(_as_text(spec), "scored", *_plugins(spec, default_launcher("process"))),
-            "model": of_run(paths.MODEL, spec),
-            "attempt": self._attempts.next(of_run(paths.QUALITY, spec)),
-        }
-
-    def collecting_scores(self, study: str) -> Params:
-        """The run that each file of scores belongs to."""
-        kept = {of_run(paths.QUALITY, spec): spec for spec in self._kept[study]}
-        return self._params(results.quality_settings(self.project, study, kept), "qualities")
-
-    def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """The content of a model's card besides its record and its scores."""
-        spec = self.plan.runs[study, device, cell, int(repeat)]
-        return {
-            **self._params(report.card_settings(self.project, spec), "card"),
-            "model": of_run(paths.MODEL, spec),
-            "record": of_run(paths.RECORD, spec),
-            "parser": self.parsing(device)["source"],
-        }
-
-    def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """The repository and folder that a model is uploaded to."""
-        spec = self.plan.runs[study, device, cell, int(repeat)]
-        settings = {"repository": self.project.config.push_to_hub, "place": report.place(spec)}
-        return {"settings": settings, "model": of_run(paths.MODEL, spec)}
 
     # Params of results
 
@@ -239,11 +191,6 @@ class PlanView:
         """A file that lists the records of a study."""
         files = [of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
         return self._keep(f"{study}.records", "\n".join(files))
-
-    def quality_arguments(self, study: str) -> str:
-        """A file with the arguments for the table of scores."""
-        settings = self.collecting_scores(study)["settings"]
-        return self._keep(f"{study}.qualities", f"--settings\n{settings}")
 
     def claims(self, study: str) -> Params:
         """A study's claims and published numbers."""
@@ -288,12 +235,6 @@ class PlanView:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
         return str(path)
-
-
-def _plugins(spec: RunSpec, launcher: str) -> tuple[str, ...]:
-    settings = spec.settings
-    loader, model = settings.loader, settings.model.name
-    return digests.plugins_of(spec.kind, launcher, model, loader.decode, library_of(loader))
 
 
 def _as_made(entry: workflow.Dataset | workflow.Examples) -> Params:

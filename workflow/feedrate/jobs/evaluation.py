@@ -1,88 +1,234 @@
-"""Evaluation of a split with the Trainer's model: recall of embeddings, or accuracy of classes.
+"""Scores of a model before and after training, on the splits that it is not trained on and on
+Winoground.
 
 A tie with the right answer counts as wrong, and so does a score that is not a number: a model that
 gives everything the same score knows nothing.
+
+An example of Winoground (Thrush et al. 2022, arXiv 2204.03162, section 3) has two images and two
+captions. With s[c, i] the cosine of caption c and image i, three scores of 0 or 1 are defined:
+
+- text: for either image its own caption scores higher, s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1];
+- image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
+- group: both.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow.parquet
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
 
-from feedrate.jobs.events import Evaluation, EventLog
-from feedrate.loading.dataset import PairDataset
-from feedrate.models.build import Built
+from feedrate.config.spec import RunSpec
+from feedrate.data.manifest import SAMPLES
+from feedrate.data.winoground import read_winoground
+from feedrate.jobs.events import Evaluation, EventLog, Score
+from feedrate.jobs.job_setup import make_dataset
+from feedrate.loading.dataset import PairDataset, Sample, collate, tokenise
+from feedrate.loading.pixels import NOTHING, Finish, crop, decode
+from feedrate.models.build import Built, heads_of
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Hits = NDArray[np.bool_]
+Answers = Callable[[Dataset[Sample]], list[Floats]]
+"""The model's outputs for all rows of a dataset: normalised embeddings of texts and of images, each
+(rows, d), or logits of classes."""
 
 SPLITS = {"validation": "eval", "test": "predict"}
-"""The splits that are evaluated, and the prefix of their metrics."""
+"""The splits that are evaluated, and the prefix of the Trainer's metrics."""
+CHOICES = 5
+"""Captions that the contest lets a model choose from."""
+WINOGROUND_CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+"""By chance: of the 24 orders of four numbers, 6, 6 and 4 are right."""
+_LETTERS = "ABCDE"
 _ROWS = 1024
-"""Number of queries ranked at once; it bounds the memory for their scores."""
+"""Number of queries compared at once; it bounds the memory for their scores."""
 
 
-def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, built: Built) -> None:
-    """Run the model over a split, on every rank; rank 0 writes `<split>_results.json` and an
-    `evaluation` event."""
-    prefix, ignored = SPLITS[split], list(built.other_outputs)
-    output = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix)
-    score = {"retrieval": retrieval, "accuracy": accuracy}[built.scores]
-    scores = {f"{prefix}_{name}": value for name, value in score(output, dataset).items()}
-    metrics = {**output.metrics, f"{prefix}_samples": len(dataset), **scores}
-    trainer.log(dict(metrics))
-    trainer.save_metrics(split, metrics)
-    if log.rank == 0:
-        log.write(Evaluation(rank=log.rank, split=split, metrics=metrics))
+def evaluate(
+    trainer: Any,
+    log: EventLog,
+    spec: RunSpec,
+    prepared: Path,
+    built: Built,
+    winoground: Path | None,
+    moment: Literal["before", "after"],
+) -> None:
+    """Score the Trainer's model; rank 0 writes the `evaluation` event.
 
-
-def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Recall of text and image embeddings, in both directions."""
-    text, image = output.predictions
-    groups = np.unique(np.array(dataset.images), return_inverse=True)[1]
-    return {
-        "image_to_text_recall_at_1": float((ranks(image, text, groups, groups) == 0).mean()),
-        "text_to_image_recall_at_1": float((ranks(text, image, groups, groups) == 0).mean()),
-    }
-
-
-def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Share of hits among the rows whose class was trained on, and the share of such rows."""
-    classes = dataset.input_ids[:, 0].numpy()
-    hits = known_classes(output.predictions, classes)
-    scores = {"accuracy": float(hits.mean())} if hits.size else {}
-    return scores | {"known_classes_share": float((classes >= 0).mean())}
-
-
-def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Numbers:
-    """The rank (n,) of each query's nearest right target: how many wrong ones are as near to it.
-
-    `queries` (n, d) and `targets` (m, d) are normalised; a larger dot product is nearer.
-    `of_query` (n,) and `of_target` (m,) number groups: the targets of a query's group are right, as
-    any caption of an image matches it. A query without a right target has rank m.
+    Before training, only rank 0 calls this, and nothing wraps its model yet. After training, all
+    ranks pass all rows, because those that share the model must keep step, and the Trainer makes
+    its own evaluation of each split, `<split>_results.json`.
     """
-    found = np.empty(len(queries), dtype=np.int64)
-    for start in range(0, len(queries), _ROWS):
-        some = slice(start, start + _ROWS)
-        scores = queries[some] @ targets.T
-        right = of_query[some, None] == of_target[None, :]
-        best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
-        # Not "at least": a score that is not a number compares as false, and counts against it.
-        found[some] = (~right & ~(scores < best)).sum(axis=1)
-    return found
+    began_s, scores = perf_counter(), list[Score]()
+    answers = partial(read_answers, trainer, list(built.other_outputs))
+    datasets = {split: make_dataset(spec, prepared, built, split) for split in SPLITS}
+    with evaluating(trainer.model, trainer.args.device if moment == "before" else None):
+        for dataset in datasets.values():
+            scores += scores_of_split(answers, dataset, built)
+        if winoground and heads_of(spec.settings.model.name):
+            pairs = WinogroundPairs(winoground, built, spec.settings.loader.max_tokens)
+            scores += scores_of_winoground(answers, pairs)
+        for split, dataset in datasets.items() if moment == "after" else ():
+            predict(trainer, built, dataset, [one for one in scores if one.on == split])
+    if log.rank == 0:
+        copy = read_winoground(winoground).described if winoground else ""
+        took_s = round(perf_counter() - began_s, 3)
+        event = Evaluation(rank=0, moment=moment, scores=scores, winoground=copy, seconds=took_s)
+        log.write(event)
 
 
-def choice_hits(scores: Floats, labels: Numbers) -> Hits:
-    """Whether a row of `scores` (n, choices) is largest at its label (n,) alone; NaN never is."""
-    rows = np.arange(len(scores))
-    below = scores < scores[rows, labels][:, None]
-    below[rows, labels] = True
-    return below.all(axis=1) & ~np.isnan(scores[rows, labels])
+@contextmanager
+def evaluating(model: Any, device: torch.device | None) -> Iterator[None]:
+    """Put a model into evaluation, on a device if it is not on one of its kind, and back."""
+    was_training, place = model.training, next(model.parameters()).device
+    moves = device is not None and device.type != place.type  # before it is sharded
+    try:
+        if moves:
+            model.to(device)
+        model.eval()
+        yield
+    finally:
+        model.train(was_training)
+        if moves:
+            model.to(place)
 
 
-def known_classes(logits: Floats, classes: Numbers) -> Hits:
-    """Whether the class (n,) of a row has the largest of its logits (n, classes), without rows
-    whose class was not trained on (< 0)."""
-    known = classes >= 0
-    return choice_hits(logits[known], classes[known])
+def read_answers(trainer: Any, ignored: list[str], dataset: Dataset[Sample]) -> list[Floats]:
+    """The outputs of the Trainer's model for all rows in order, in fp32: rounded ones would tie."""
+    parts: list[list[Floats]] = []
+    for batch in DataLoader(dataset, trainer.args.per_device_eval_batch_size, collate_fn=collate):
+        _, answer, _ = trainer.prediction_step(trainer.model, batch, False, ignore_keys=ignored)
+        outputs = answer if isinstance(answer, tuple) else (answer,)
+        parts.append([output.float().cpu().numpy() for output in outputs])
+    return [np.concatenate(output) for output in zip(*parts, strict=True)]
+
+
+def predict(trainer: Any, built: Built, dataset: PairDataset, scores: list[Score]) -> None:
+    """The Trainer's own evaluation of a split, on all ranks, with its scores."""
+    prefix, ignored = SPLITS[dataset.split], list(built.other_outputs)
+    metrics = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix).metrics
+    shares = {f"{prefix}_{one.metric}": sum(one.right) / sum(one.of) for one in scores if one.of}
+    metrics = {**metrics, f"{prefix}_samples": len(dataset), **shares}
+    trainer.log(dict(metrics))
+    trainer.save_metrics(dataset.split, metrics)
+
+
+def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Iterator[Score]:
+    """The accuracy of a classifier; else recall in both directions, where an image counts once and
+    any of its captions is right, and the choice among the contest's captions."""
+    name, images = dataset.split, np.unique(np.array(dataset.images), return_inverse=True)[1]
+    if built.scores == "accuracy":
+        (logits,), classes = answers(dataset), dataset.input_ids[:, 0].numpy()
+        known = classes >= 0  # the others were not trained on
+        right = classes[known, None] == np.arange(logits.shape[1])
+        hits = choice_hits(logits[known], right)
+        yield score(name, "accuracy", hits, images[known], 1 / len(built.tokenizer.names))
+        return
+    text, image = answers(dataset)
+    of_image, first = np.unique(images, return_index=True)
+    ways = {
+        "image_to_text": (image[first], text, of_image, images),
+        "text_to_image": (text, image[first], images, of_image),
+    }
+    for way, (queries, targets, of_query, of_target) in ways.items():
+        hits = nearest_hits(queries, targets, of_query, of_target)
+        chance = float(np.mean([np.mean(of_target == group) for group in of_query]))
+        yield score(name, f"{way}_recall_at_1", hits, of_query, chance)
+    offered, labels = read_choices(dataset, built)
+    if offered:
+        texts = [answers(dataset.with_tokens(*tokens))[0] for tokens in offered]
+        chosen = np.stack([(one * image).sum(axis=1) for one in texts], axis=1)
+        hits = choice_hits(chosen, labels[:, None] == np.arange(CHOICES))
+        yield score(name, "matching_accuracy", hits, images, 1 / CHOICES)
+
+
+class WinogroundPairs(Dataset[Sample]):
+    """Winoground's images with their captions, two rows an example, read as in the published
+    script."""
+
+    def __init__(self, examples: Path, built: Built, max_tokens: int) -> None:
+        """`examples` is examples.json. Raises DataError if pictures have changed since."""
+        rows = read_winoground(examples).examples
+        self._images = [examples.parent / image for row in rows for image in row.images]
+        captions = [caption for row in rows for caption in row.captions]
+        self._ids, self._mask = tokenise(built.tokenizer, captions, max_tokens)
+        self._px, self._finish = built.image_px, Finish(built.mean, built.std)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, row: int) -> Sample:
+        pixels = crop(decode(self._images[row]), self._px, NOTHING)
+        tokens = {"input_ids": self._ids[row], "attention_mask": self._mask[row]}
+        return {"pixel_values": self._finish.pixels(pixels[None])[0], **tokens}
+
+
+def scores_of_winoground(answers: Answers, pairs: WinogroundPairs) -> Iterator[Score]:
+    """The three scores of Winoground."""
+    text, image = (output.reshape(len(output) // 2, 2, -1) for output in answers(pairs))
+    cosines = np.einsum("ncd,nid->nci", text, image)
+    for metric, hits in winoground_hits(cosines).items():
+        example = np.arange(len(hits))
+        yield score("winoground", metric, hits, example, WINOGROUND_CHANCE[metric])
+
+
+def winoground_hits(scores: Floats) -> dict[str, Hits]:
+    """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
+    own = scores[:, (0, 1), (0, 1)]
+    # The other caption of image 0 is 1, and that of image 1 is 0; the same for images of a caption.
+    text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
+    image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)
+    return {"text_score": text, "image_score": image, "group_score": text & image}
+
+
+def score(on: str, metric: str, hits: Hits, groups: Numbers, chance: float) -> Score:
+    """A score as counts of each group: hits of one image are not independent."""
+    place = np.unique(groups, return_inverse=True)[1]
+    right = np.bincount(place, weights=hits).astype(int).tolist()
+    of = np.bincount(place).tolist()
+    return Score(on=on, metric=metric, right=right, of=of, chance=chance)
+
+
+def nearest_hits(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Hits:
+    """Whether the target nearest to each query is of its group. `queries` (n, d) and `targets`
+    (m, d) are normalised; `of_query` (n,) and `of_target` (m,) number the groups."""
+    parts = np.array_split(np.arange(len(queries)), len(queries) // _ROWS + 1)
+    return np.concatenate(
+        [choice_hits(queries[p] @ targets.T, of_query[p, None] == of_target) for p in parts]
+    )
+
+
+def choice_hits(scores: Floats, right: Hits) -> Hits:
+    """Whether the largest of each row of `scores` (n, m) is at one of its `right` places, and no
+    other is as large."""
+    best = np.where(right, scores, -np.inf).max(axis=1)
+    hits: Hits = best > np.where(right, -np.inf, scores).max(axis=1)
+    return hits
+
+
+def read_choices(
+    data: PairDataset, built: Built
+) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], Numbers]:
+    """input_ids and attention_mask of the first, second, … caption that each row offers, and the
+    number of the right one (rows,); none if a row has no such choice."""
+    path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]
+    none: Numbers = np.zeros(0, dtype=np.int64)
+    if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
+        return [], none
+    split = [("split", "=", data.split)]
+    table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pylist()
+    labels = [row["label"] for row in table]
+    offered = [row["caption_choices"] or [] for row in table]
+    if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
+        return [], none
+    texts = [[str(row[number]) for row in offered] for number in range(CHOICES)]
+    tokens = [tokenise(built.tokenizer, some, data.loader.max_tokens) for some in texts]
+    return tokens, np.array([_LETTERS.index(label) for label in labels])

@@ -192,18 +192,24 @@ class Note(Event, frozen=True, kw_only=True, tag="note"):
     out_of_memory: bool = False
 
 
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """One score of a model: of each image of `on` (validation, test, or an example of winoground),
+    how many of its `of` answers are right, and the share that chance gives."""
+
+    on: str
+    metric: str
+    right: list[int]
+    of: list[int]
+    chance: float | None = None
+
+
 class Evaluation(Event, frozen=True, kw_only=True, tag="evaluation"):
-    """The metrics of a split."""
+    """The scores before or after training. `winoground`: which copy; `seconds`: what it took."""
 
-    split: str
-    metrics: dict[str, Any] = {}
-
-
-class Scores(Event, frozen=True, kw_only=True, tag="scores"):
-    """The scores of a kept model, before and after training, as quality.json lists them."""
-
-    scores: list[dict[str, Any]] = []
+    moment: Literal["before", "after"] = "after"
+    scores: list[Score] = []
     winoground: str = ""
+    seconds: float | None = None
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):
@@ -272,7 +278,6 @@ class RankEvents(msgspec.Struct, kw_only=True):
     stages: Stages | None = None
     notes: list[Note] = []
     evaluations: list[Evaluation] = []
-    scores: Scores | None = None
     error: Error | None = None
     end: End | None = None
 

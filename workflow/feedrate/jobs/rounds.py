@@ -23,7 +23,7 @@ from feedrate.devices.cpu_time import cpu_time_s
 from feedrate.jobs import blocks, events
 from feedrate.jobs.blocks import EndlessBatches, Part, Pipeline, in_turn, needs_more
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.worker import classify
+from feedrate.jobs.worker import note_of
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders import lacks
 from feedrate.loading.pixels import Batch
@@ -112,18 +112,11 @@ class Session:
         try:
             return 0.0 if kind in self._failed else action()
         except Exception as error:
-            failure, about = classify(error), f"ceiling {kind}"
-            note = events.Note(
-                rank=self._log.rank,
-                about=about,
-                type=failure.type,
-                message=failure.message,
-                out_of_memory=failure.out_of_memory,
-            )
+            note = note_of(error, f"ceiling {kind}", self._log.rank)
             self._log.write(note)
             self._failed.add(kind)
             if self._ranks > 1 and kind not in APART:
-                raise CutOffError(f"{about}: {failure.message}") from error
+                raise CutOffError(f"{note.about}: {note.message}") from error
             return 0.0
 
     def _start(self, kind: str, make: Callable[[], Part]) -> None:

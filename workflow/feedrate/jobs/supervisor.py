@@ -59,6 +59,7 @@ class Supervisor:
     try_: int | None
     """Snakemake's count of its tries, from 1; None outside a workflow."""
     resume: bool
+    winoground: Path | None = None
 
     def finish(self) -> None:
         """CHECKING, and WAITING for the lock. Raises one of FAULTS, Interrupted or RunConflict."""
@@ -174,9 +175,14 @@ class Supervisor:
         module = ["feedrate", "worker", "--run", str(attempt), "--data", str(self.data.parent)]
         if self.resume:
             module.append("--resume")
-        if os.environ.get(variables.KEEP_WEIGHTS) and self.spec.repeat == 1:
-            module.append("--keep-weights")
-        launch = prepare(self.spec, module, [attempt, self.data.parent], os.environ)
+        folders = [attempt, self.data.parent]
+        if self.winoground:
+            module += ["--winoground", str(self.winoground)]
+            folders.append(self.winoground.parent)
+        repository = os.environ.get(variables.PUSH_TO_HUB)
+        if repository and self.spec.repeat == 1 and self.spec.task == "training":
+            module += ["--push-to", repository]
+        launch = prepare(self.spec, module, folders, os.environ)
         state, commit = machine_state(), read_commit()
         started, start_s = datetime.now(UTC), time.monotonic()
         end = run_processes(
@@ -256,6 +262,7 @@ def train(
     source_digest: str = "",
     attempt: int = 1,
     try_: int | None = None,
+    winoground: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -266,6 +273,7 @@ def train(
     --source-digest   digest of the measured code
     --attempt         number of the attempt, from 1; each failure of the run adds 1
     --try             Snakemake's count of its tries, from 1; the last records a machine fault
+    --winoground      examples.json, on which the model is evaluated too
     --resume          continue from the newest checkpoint
     --quiet           print no progress
     """
@@ -273,7 +281,9 @@ def train(
     check_protocol(spec)
     me = run_lock.this_holder(identity(spec, data, source_digest, attempt))
     progress = ProgressLine(spec, quiet=quiet)
-    supervisor = Supervisor(spec, data, out, me, requests, progress, try_=try_, resume=resume)
+    supervisor = Supervisor(
+        *(spec, data, out, me, requests, progress), try_=try_, resume=resume, winoground=winoground
+    )
     if lost := os.environ.get(variables.LOST):
         supervisor.record_lost(read_cause(lost, out))
     else:

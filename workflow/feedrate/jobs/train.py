@@ -2,6 +2,8 @@
 
 import hashlib
 import importlib.util
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +11,21 @@ import torch
 import transformers
 
 from feedrate.config.spec import RunSpec
-from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
+from feedrate.core.paths import TRAINER_NAME
 from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.computation import running_graphs, running_precision
-from feedrate.jobs.evaluation import SPLITS, evaluate
+from feedrate.jobs.evaluation import evaluate
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
 from feedrate.jobs.meter import Meter
+from feedrate.jobs.push import push
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
 from feedrate.jobs.trainer import TENSORBOARD, integrations, make_trainer
-from feedrate.jobs.worker import Options
+from feedrate.jobs.worker import Options, note_of
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
@@ -62,16 +65,31 @@ def run_job(
     units = built.layers, built.encoders
     trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
+    scored = partial(evaluate, trainer, log, spec, prepared, built, options.winoground)
+    if protocol.evaluate and log.rank == 0:
+        evaluate_untrained(partial(scored, "before"), log, device)
+    transformers.set_seed(spec.seed)  # an evaluation may have drawn random numbers
     train(trainer, log, resume=options.resume)
     write_strategy(log, spec, trainer, device, built.layers)
-    if protocol.save_checkpoints or options.keep_weights:
-        trainer.save_model(str(folder / MODEL_NAME))
-        if log.rank == 0:  # as `model.checkpoint` reads them
-            built.tokenizer.save_pretrained(folder / MODEL_NAME)
-    for split in SPLITS if protocol.evaluate else ():
-        evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
+    if protocol.evaluate:
+        scored("after")
     if options.measured and protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
+    if options.push_to:
+        push(trainer, log, spec, options.push_to, built.tokenizer)
+
+
+def evaluate_untrained(scored: Callable[[], None], log: EventLog, device: Adapter) -> None:
+    """Score the model before training. One that ranks share may not fit on one device: a note says
+    so. What the evaluation took of the device's memory does not count as training's."""
+    try:
+        scored()
+    except Exception as error:
+        note = note_of(error, "evaluation before training", log.rank)
+        if not note.out_of_memory:
+            raise
+        log.write(note)
+    device.release()
 
 
 def write_strategy(

@@ -231,9 +231,11 @@ class MeteredTrainer(_TRAINER):
         state.fsdp_plugin = self.plugin
         if state.device.type == "cpu":
             # On CPUs every later view of the state would name MULTI_CPU again, and ranks of the
-            # first FSDP would clip gradients by the norms of their own shards.
+            # first FSDP would clip gradients by the norms of their own shards. It also refuses
+            # accelerate's "cpu:0".
+            state.device = torch.device("cpu")
             PartialState._shared_state["distributed_type"] = DistributedType.FSDP
-            state.device = torch.device("cpu")  # PyTorch's first FSDP refuses accelerate's "cpu:0"
+            PartialState._shared_state["device"] = state.device
         self.is_fsdp_enabled = True
 
     def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> Any:

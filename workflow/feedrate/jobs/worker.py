@@ -1,7 +1,7 @@
 """One process of a job: `python -m feedrate worker --run DIR --data PREPARED`.
 
-The supervisor starts one for every rank, and `python -m feedrate score` one that scores weights. If
-it fails, it writes an `error` event, which marks lack of memory and faults of the machine.
+The supervisor starts one for every rank. If it fails, it writes an `error` event, which marks lack
+of memory and faults of the machine.
 """
 
 import contextlib
@@ -26,13 +26,12 @@ from feedrate.data.manifest import DataError
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement, bind_rank
-from feedrate.jobs.events import End, Error, EventLog
+from feedrate.jobs.events import End, Error, EventLog, Note
 from feedrate.loading.watchdog import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
 """The module of each task, by name: each imports libraries that the other does not need, and torch,
 whose threads start then, so the process must be bound before."""
-SCORING = "feedrate.jobs.score_model"
 
 OUT_OF_MEMORY = re.compile(
     r"out of memory"  # torch.OutOfMemoryError of CUDA
@@ -85,11 +84,10 @@ class Options(NamedTuple):
     """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
 
     resume: bool = False
-    keep_weights: bool = False
     measured: bool = True
     """False: the same training without meter and ceilings (`bare`)."""
-    score: Path | None = None
     winoground: Path | None = None
+    push_to: str = ""
 
 
 def run_rank(
@@ -97,27 +95,26 @@ def run_rank(
     data: Path,
     *,
     resume: bool = False,
-    keep_weights: bool = False,
     bare: bool = False,
-    score: Path | None = None,
     winoground: Path | None = None,
+    push_to: str = "",
 ) -> int:
     """Run one rank of a job. If it fails, its events say why and its process ends with 1, at once:
     the launcher then stops the other ranks, which wait for this one.
 
-    --run            folder with spec.json, for events and the Trainer's files
-    --data           folder of the prepared dataset
-    --resume         continue from the newest checkpoint in --run
-    --keep-weights   save the model even if the protocol does not
-    --bare           run without meter and ceilings
-    --score          score the weights in this folder, and on the examples of --winoground
+    --run          folder with spec.json, for events and the Trainer's files
+    --data         folder of the prepared dataset
+    --resume       continue from the newest checkpoint in --run
+    --bare         run without meter and ceilings
+    --winoground   examples.json, on which the model is evaluated too
+    --push-to      repository on the hub for the model
     """
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
-    options = Options(resume, keep_weights, not bare, score, winoground)
+    options = Options(resume, not bare, winoground, push_to)
     try:
         spec, placement = bind_process(run)
-        job = importlib.import_module(SCORING if score else JOBS[spec.task])
+        job = importlib.import_module(JOBS[spec.task])
         job.run_job(spec, data, run, log, placement, options)
         log.write(End(rank=log.rank, ok=True))
     except Exception as error:
@@ -192,6 +189,18 @@ def classify(error: BaseException) -> Failure:
         or no_backend
         or isinstance(error, DeviceError | DataError)
         or bool(_MACHINE_FAULT.search(text)),
+    )
+
+
+def note_of(error: BaseException, about: str, rank: int) -> Note:
+    """The note of an exception that ends neither the rank nor its results."""
+    failure = classify(error)
+    return Note(
+        rank=rank,
+        about=about,
+        type=failure.type,
+        message=failure.message,
+        out_of_memory=failure.out_of_memory,
     )
 
 

@@ -8,8 +8,9 @@ from feedrate.report import text
 from feedrate.report.limits import named
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
-from feedrate.report.rows import CellOf, CellRow, QualityRow, Results, RunRow
-from feedrate.report.scores import MATCHING, MOMENTS, Score, cells_of, pick
+from feedrate.report.rows import CellOf, CellRow, Results, RunRow, ScoreRow
+from feedrate.report.scores import MATCHING, cells_of, pick
+from feedrate.results.record import Score
 from feedrate.results.verdicts import UNSURE
 
 
@@ -295,17 +296,16 @@ def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:
 
 def training_gains(
     study: StudySettings, results: Results, device: str
-) -> list[tuple[str, str, QualityRow]]:
+) -> list[tuple[str, str, ScoreRow]]:
     """The change of the accuracy on the test split in each cell that has scores, what to do, and
     the cell; that of the baseline comes first."""
     found = []
     cells = cells_of(results.scores, device)
     for cell in sorted(cells, key=lambda one: one.levels != study.baseline):
-        both = (pick(results.scores, cell, "test", MATCHING, one) for one in MOMENTS)
-        before, after = both
-        if before and after:
+        score = pick(results.scores, cell, "test", MATCHING)
+        if score and score.before is not None and score.after is not None:
             where = f" with {text.levels_text(cell.levels)}" if len(cells) > 1 else ""
-            change, to_do = _change(_training(study, cell, results.runs), before, after)
+            change, to_do = _change(_training(study, cell, results.runs), score)
             found.append((change + where, to_do, cell))
     return found
 
@@ -322,20 +322,20 @@ def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str
     return f"training {good[0].model} from {start} on {pictures}{single}"
 
 
-def _change(training: str, before: Score, after: Score) -> tuple[str, str]:
+def _change(training: str, score: Score) -> tuple[str, str]:
     """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
     what to do. A change counts only if its paired interval excludes 0."""
-    low, high, about = after.gain_low, after.gain_high, f"by chance {text.share(after.chance)}"
+    low, high, about = score.gain_low, score.gain_high, f"by chance {text.share(score.chance)}"
     what = "the share of correctly chosen captions (one of five)"
-    ends = text.share(before.value), text.share(after.value)
+    ends = text.share(score.before), text.share(score.after)
     seen = f"{ends[0]} before, {ends[1]} after"
     if low is None or high is None:
         change = f"without a paired interval, it is unknown whether {training} changes {what}"
-        return f"{change} ({seen}; {about})", "Score the models again, on more examples."
+        return f"{change} ({seen}; {about})", "Evaluate on more examples."
     about = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; {about}"
     if low <= 0 <= high:
         change = f"{training} makes no measurable change to {what} ({seen}; {about})"
-        return change, "Undecided: train longer, or score more examples."
+        return change, "Undecided: train longer, or evaluate on more examples."
     verb, to_do = "raises", "Use the trained weights."
     if low < 0:
         verb, to_do = "lowers", "Do not use the trained weights; look for the cause in the loss."

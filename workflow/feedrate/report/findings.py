@@ -12,7 +12,7 @@ from feedrate.report.answers import is_about_quality, name_of
 from feedrate.report.limits import Said, several
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, QualityRow, Results, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.params import trains_the_same
@@ -33,7 +33,7 @@ def findings(study: StudySettings, results: Results) -> list[Finding]:
     found = [
         Finding("Equal losses", *_equal_losses(results.cells)),
         Finding(LOSSES, *_quality(study, results.cells)),
-        Finding("Cost of scoring", *_scoring_cost(results.scores)),
+        Finding("Cost of evaluation", *_evaluation_cost(results.runs)),
     ]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
@@ -169,14 +169,16 @@ def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
     return none if compared else "", compared
 
 
-def _scoring_cost(scores: Iterable[QualityRow]) -> Said:
-    scored = {(*row.key, row.repeat): row for row in scores if row.status == "ok" and row.job_s}
-    if not scored:
+def _evaluation_cost(runs: Iterable[RunRow]) -> Said:
+    evaluated = [run for run in runs if run.evaluation_s and not run.measured_as]
+    if not evaluated:
         return "", ()
-    takes = text.seconds(mean(row.job_s for row in scored.values()))
-    runs = text.counted(len(scored), "run")
-    words = f"Scoring a run's model before and after training takes {takes} on average ({runs})."
-    return words, [*scored.values()]
+    takes = text.seconds(mean(run.evaluation_s for run in evaluated))
+    count = text.counted(len(evaluated), "run")
+    words = (
+        f"Evaluating a run's model before and after training takes {takes} on average ({count})."
+    )
+    return words, evaluated
 
 
 # Cells of a device

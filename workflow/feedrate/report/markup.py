@@ -7,8 +7,7 @@ from urllib.parse import quote
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, QualityRow
-from feedrate.report.scores import Score, score_text
+from feedrate.report.rows import CellOf, CellRow
 from feedrate.results.schema import VALUES, Value
 
 OVERVIEW = "../../overview.html"
@@ -227,20 +226,3 @@ COSTS: dict[str, Field] = {
     **EXTRA,
     "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),
 }
-
-
-# Scores
-
-
-def score_field(score: Score | None, metric: str) -> Markup:
-    """A score with its interval below it."""
-    value, interval = score_text(score, metric)
-    return noted(value, interval)
-
-
-def not_scored_rows(rows: Sequence[QualityRow], width: int) -> Iterator[Markup]:
-    """A row for each run without a model to score."""
-    for one in rows:
-        if one.status != "ok":
-            name = f"{text.values_text(one.levels)}, repeat {one.repeat}"
-            yield wide_row(name, noted(word("not scored"), one.cause), width, of=[one])

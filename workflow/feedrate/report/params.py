@@ -12,7 +12,6 @@ from feedrate.config.plan import Plan, protocols, published_settings, study_sett
 from feedrate.config.project import Project
 from feedrate.config.settings import Task
 from feedrate.config.sheets import Sources
-from feedrate.config.spec import RunSpec
 from feedrate.config.study import (
     BenchmarkAccuracy,
     BenchmarkScore,
@@ -27,14 +26,12 @@ from feedrate.config.values import Level, Name, Positive, Share, Strict, convert
 from feedrate.config.workflow import (
     Generated,
     GeneratedExamples,
-    Hub,
     HubExamples,
     LocalExamples,
     WorkflowConfig,
     find_dataset,
 )
 from feedrate.core import paths, plugins
-from feedrate.models.build import is_on_hub
 from feedrate.results.params import sources_of
 
 T = TypeVar("T")
@@ -44,7 +41,6 @@ FILES = {
     "cells": paths.CELLS_CSV,
     "runs": paths.RESULTS_CSV,
     "claims": paths.CLAIMS_CSV,
-    "scores": paths.QUALITY_CSV,
     "data": paths.DATA_REPORT,
 }
 """The files that tables and figures name in NEEDS. `published`, `peaks` and `winoground` come from
@@ -286,37 +282,3 @@ def _examples(config: WorkflowConfig) -> str:
             return f"a local copy, {config.winoground}"
         case _:
             return ""
-
-
-class CardSettings(Strict, kw_only=True):
-    """Settings of the job `write-card`. `base_model` and `dataset` are repositories on the hub, or
-    null. The model is pushed to the folder `place` of `repository`."""
-
-    title: str
-    device: str
-    base_model: str | None = None
-    dataset: str | None = None
-    dataset_revision: str | None = None
-    repository: str | None = None
-    place: str
-
-
-def card_settings(project: Project, spec: RunSpec) -> dict[str, Any]:
-    """The `--settings` of the card of a run's model."""
-    checkpoint = spec.settings.model.checkpoint
-    data = find_dataset(project.config, spec.dataset)
-    hub = {"dataset": data.name, "dataset_revision": data.revision} if isinstance(data, Hub) else {}
-    settings = CardSettings(
-        title=project.studies[spec.study].title,
-        device=project.devices[spec.device].label,
-        base_model=checkpoint if checkpoint and is_on_hub(checkpoint) else None,
-        repository=project.config.push_to_hub if spec.repeat == 1 else None,
-        place=place(spec),
-        **hub,
-    )
-    return to_param(settings)
-
-
-def place(spec: RunSpec) -> str:
-    """The folder of a cell's model in a hub repository that holds the models of all cells."""
-    return f"{spec.study}/{spec.device}/{spec.cell}"

@@ -1,4 +1,4 @@
-"""The inputs of a page: rows of result files, steps of runs, and scores of models."""
+"""The inputs of a page: rows of result files, and steps and scores of runs."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels, subset
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
 from feedrate.results.files import read_csv
+from feedrate.results.record import RecordError, Score, read_record
 from feedrate.results.statistics import CONFIDENCE, assumed_noise, ratio_interval
 
 # Rows of result files
@@ -138,13 +139,11 @@ class ClaimRow(Row, frozen=True, kw_only=True):
         return "Our own questions" if self.of == "ours" else "Claims of the source"
 
 
-@with_columns(columns.QUALITY)
-class QualityRow(CellOf, frozen=True, kw_only=True):
-    """A row of quality.csv: one score of a run's model, before or after training."""
+class ScoreRow(CellOf, frozen=True, kw_only=True):
+    """One score of a run's model."""
 
     repeat: int
-    status: str
-    n: int = 0
+    score: Score
 
 
 class Results(NamedTuple):
@@ -153,7 +152,7 @@ class Results(NamedTuple):
     cells: Sequence[CellRow]
     runs: Sequence[RunRow] = ()
     claims: Sequence[ClaimRow] = ()
-    scores: Sequence[QualityRow] = ()
+    scores: Sequence[ScoreRow] = ()
 
 
 class Inputs:
@@ -214,17 +213,24 @@ class Inputs:
         """The runs of a study."""
         return self.rows("results.csv", RunRow, study)
 
-    def scores(self, study: str) -> list[QualityRow]:
-        """The scores of a study's models."""
-        return self.rows("quality.csv", QualityRow, study)
+    def scores(self, study: str) -> list[ScoreRow]:
+        """The scores in the records of a study's runs that were evaluated; records that cannot be
+        read are left out."""
+        found: list[ScoreRow] = []
+        for run in self.runs(study):
+            if run.evaluation_s is not None and not run.measured_as:
+                with contextlib.suppress(OSError, RecordError):
+                    scores = read_record(Path(run.record)).scores
+                    found += [subset(ScoreRow, run, score=score) for score in scores]
+        return found
 
     def results(self, study: str) -> Results:
-        """The rows of all files of a study. Without kept models there is no quality.csv."""
+        """The rows of all files of a study."""
         return Results(
             self.cells(study),
             self.runs(study),
             self.rows("claims.csv", ClaimRow, study),
-            self.scores(study) if self.find("quality.csv") else (),
+            self.scores(study),
         )
 
 

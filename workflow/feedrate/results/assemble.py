@@ -23,7 +23,7 @@ from feedrate.results.conformity import (
     disturbances,
     head_starts,
 )
-from feedrate.results.measurement import flops_per_sample, measure
+from feedrate.results.measurement import flops_per_sample, measure, scores
 from feedrate.results.params import DeviceFacts
 from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import (
@@ -39,7 +39,6 @@ from feedrate.results.record import (
 from feedrate.results.schema import BAD, Measurement, PixelDistance, Provenance, Status
 from feedrate.results.trainer_logs import (
     TrainerFigures,
-    evaluation_figures,
     one_line,
     read_evaluations,
     read_log,
@@ -162,9 +161,6 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, ranks, measurement, checks)
     first, alone = ranks.get(0, RankEvents()), ceilings(ranks)
-    evaluation = read_evaluations(run / paths.TRAINER_NAME)
-    for event in first.evaluations:
-        evaluation |= evaluation_figures(event.split, event.metrics)
     return subset(
         Record,
         spec,
@@ -180,7 +176,9 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
             **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
         ),
         trainer=_trainer(first, run),
-        evaluation=evaluation,
+        evaluation=read_evaluations(run / paths.TRAINER_NAME),
+        scores=scores(first.evaluations),
+        winoground=next((one.winoground for one in first.evaluations), ""),
         checks=checks,
         disturbances=[*disturbances(ranks)[1], *head_starts(spec, measurement, alone)],
         provenance=_provenance(outcome, first),

@@ -1,5 +1,5 @@
 """Makes the tables of a study from the documents of its runs: results.csv and results.parquet have
-a row per run, cells.csv a row per cell, quality.csv a row per score of a model."""
+a row per run, cells.csv a row per cell."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -7,7 +7,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pandas as pd
 from msgspec.structs import replace
 
@@ -16,12 +15,12 @@ from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_name
 from feedrate.results.assemble import current_record
-from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
+from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.files import Row, frame_of, rows_of, write_parquet, write_result
-from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
+from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts
 from feedrate.results.parts import PARTS, names_of, over_runs
 from feedrate.results.recommendation import OK_RATES, recommend
-from feedrate.results.record import Record, read_quality
+from feedrate.results.record import Record
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
     Noises,
@@ -322,21 +321,3 @@ def trained_samples(runs: pd.DataFrame) -> pd.Series:
     steps = runs["steps"] + runs["warmup_steps"]
     per_step = runs["batch_size"] * runs["gradient_accumulation"] * runs["world_size"]
     return steps * per_step
-
-
-def collect_quality(settings: QualitySettings, out: Path) -> None:
-    """Collect the scores of a study's models into one table; `out` is quality.csv. It has a row for
-    each score, and one for a run without scores. Raises RecordError."""
-    rows: list[Row] = []
-    for run in settings.runs:
-        quality = read_quality(Path(run.file))
-        common = {
-            "study": settings.study,
-            **{name: getattr(run, name) for name in ("device", "cell", "repeat", "file")},
-            **run.levels,
-            "status": quality.status,
-            "cause": quality.cause,
-            "job_s": quality.seconds,
-        }
-        rows += [common | score for score in msgspec.to_builtins(quality.scores) or [{}]]
-    write_result(out, for_studies(QUALITY, {settings.study: settings}), rows)

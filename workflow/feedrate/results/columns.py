@@ -80,7 +80,7 @@ RUNS = (
     _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
     _text("precision", "fp32, tf32, bf16, fp16, fp8, bf16_full or fp16_full."),
     _text("parallelism", "ddp, fast_ddp, fsdp1 or fsdp2 (PyTorch's first or second FSDP)."),
-    *_of_runs("steps", "slow_rank_ratio_low"),
+    *_of_runs("steps", "evaluation_s"),
     _text("model", "Model and size, for example `bridgetower-tiny`."),
     _text("losses", "own, or all: masked images and texts alone count too (flava)."),
     _text("checkpoint", "Weights that training started from; none: random weights."),
@@ -127,7 +127,7 @@ CELLS = (
     _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
     _text("below_rate", "Parts slower alone than training, so not ceilings; separated by `;`."),
-    *_of_cells("device_busy_share", "slow_rank_ratio_low"),
+    *_of_cells("device_busy_share", "evaluation_s"),
     *_of_cells("steps_per_epoch", "steps_per_epoch"),
     _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
     _integer("world_size", "Devices in the job."),
@@ -164,29 +164,6 @@ CLAIMS = (
     _number("ci_high", "Upper end of the interval."),
     _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
     _text("why", "The verdict's reason in a sentence."),
-)
-
-QUALITY = (
-    *_CELL,
-    _integer("repeat", "Number of the repeat, from 1."),
-    _text("status", "ok, failed (the model was not scored), or no_model (the run left no model)."),
-    _text("cause", "Why it was not scored."),
-    _text("moment", "When it was scored: before or after training."),
-    _text("on", "What it was scored on: validation, test or winoground."),
-    _text("metric", "The score: contrastive_loss, text_to_image_recall_at_1 and so on."),
-    _text("head", "The head that scored a pair, if a model has several."),
-    _number("value", "The score, a mean over n examples."),
-    _number("low", "Lower end of its 95% interval: Wilson's for a share, else a bootstrap's."),
-    _number("high", "Upper end of the interval."),
-    _number("gain", "After training: mean change of the same examples."),
-    _number("gain_low", "Lower end of its 95% paired bootstrap interval."),
-    _number("gain_high", "Upper end of the interval."),
-    _integer("n", "Number of examples in the mean."),
-    _number("chance", "The score that chance would give."),
-    _number("seconds", "s", "Time of the passes that gave this score (and possibly others)."),
-    _text("note", "Why there is no value, or how it was measured."),
-    _number("job_s", "s", "Time of the whole scoring job, including set-up."),
-    _text("file", "Path of the run's quality.json."),
 )
 
 COMPARISON = (
@@ -257,7 +234,6 @@ FILES = {
     "results.csv": RUNS,
     "cells.csv": CELLS,
     "claims.csv": CLAIMS,
-    "quality.csv": QUALITY,
     "changes.csv": COMPARISON,
 }
 """The columns of every file; `changes.csv` is what `compare --out` writes."""

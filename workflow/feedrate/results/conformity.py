@@ -215,7 +215,7 @@ def data_digest(e: Evidence) -> Judgement:
 
 
 def alone_on_host(e: Evidence) -> Judgement:
-    """No other job of feedrate (training, scoring, draining of loaders) ran on the host when this
+    """No other job of feedrate (training, draining of loaders) ran on the host when this
     one began or ended."""
     before = (e.outcome.machine_before if e.outcome else None) or {}
     seen = before.get("other_training_jobs")

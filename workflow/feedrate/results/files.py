@@ -16,7 +16,7 @@ from feedrate.config.values import level_text, parse_level
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
-from feedrate.results.columns import QUALITY, RUNS, Column, FactorColumn
+from feedrate.results.columns import RUNS, Column, FactorColumn
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
 from feedrate.results.schema import BAD, DTYPES, Kind
 
@@ -182,31 +182,23 @@ def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind
     return {name: read(text) if text or read is str else None for name, read, text in cells}
 
 
-def confirm_results(results: Path, out: Path, quality: list[Path] | None = None) -> None:
-    """Write `out` if no run failed and every kept model was scored.
-
-    `results` is results.csv of all studies, `quality` are the studies' quality.csv. Raises
-    ExpectedError with a short list where a run failed, a check rejected its numbers, or a model
-    could not be scored. Cells that are unsupported or ran out of memory are results, not failures.
-    """
+def confirm_results(results: Path, out: Path) -> None:
+    """Write `out` if no run in `results` (results.csv of all studies) failed. Raises ExpectedError
+    with a short list where a run failed, or a check rejected its numbers. Cells that are
+    unsupported or ran out of memory are results, not failures."""
     rows = [row for row in read_csv(results, RUNS) if not row.get("measured_as")]
-    scores = [row for file in quality or [] for row in read_csv(file, QUALITY)]
     tried = sum(row["status"] != "unsupported" for row in rows)
-    runs, scorings = problems(rows), problems(scores, "scoring ")
-    if lines := runs + scorings:
+    if lines := problems(rows):
         more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-        counts = [f"{len(runs)} of {tried} runs did not end well"] if runs else []
-        models = f"{len(scorings)} model{'s' * (len(scorings) > 1)}"
-        counts += [f"{models} could not be scored"] if scorings else []
         first = (
-            f"{' and '.join(counts)}; the report shows them, and the same command repeats those "
-            "that failed or were disturbed:"
+            f"{len(lines)} of {tried} runs did not end well; the report shows them, and the same "
+            "command repeats those that failed or were disturbed:"
         )
         raise ExpectedError("\n  ".join([first, *lines[:LISTED], *more]))
     write_text(out, f"{tried} runs, none failed\n")
 
 
-def problems(rows: list[Row], doing: str = "") -> list[str]:
+def problems(rows: list[Row]) -> list[str]:
     """A line for each failed or invalid run: where, what failed and why, and whether it was
     disturbed in so many attempts that no call repeats it by itself."""
     lines = []
@@ -214,5 +206,5 @@ def problems(rows: list[Row], doing: str = "") -> list[str]:
         disturbed = DISTURBED.intersection(row.get("failed_checks", "").split(";"))
         given_up = bool(disturbed) and (row["attempt"] or 1) >= MOST_ATTEMPTS
         place = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}"
-        lines.append(f"{place}: {doing}{row['status']}: {row['cause']}{UNQUIET * given_up}")
+        lines.append(f"{place}: {row['status']}: {row['cause']}{UNQUIET * given_up}")
     return lines

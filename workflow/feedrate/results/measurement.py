@@ -10,11 +10,15 @@ from typing import Any
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
-from feedrate.jobs.events import Step, Window
+from feedrate.jobs import events
+from feedrate.jobs.events import Evaluation, Step, Window
 from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
+from feedrate.results.record import Score
 from feedrate.results.schema import VALUES, Measurement
-from feedrate.results.statistics import block_noise
+from feedrate.results.statistics import block_noise, paired_interval
 
+ACCURACIES = ("matching_accuracy", "accuracy")
+"""The score that stands for a model: of a pair of images and texts, and of a classifier."""
 QUANTILES = {
     "step_time_min_s": 0.0,
     "step_time_median_s": 0.5,
@@ -62,6 +66,7 @@ def measure(
         **slow_rank(ranks),
         skipped_updates=_skipped_updates(ranks, first),
         **_losses(ranks),
+        **_accuracy(ranks),
         **_utilisation(ranks, samples, wall_s, spec, peaks),
     )
 
@@ -170,6 +175,49 @@ def _losses(ranks: Ranks) -> dict[str, Any]:
         "loss_end": fmean(losses[-max(5, len(losses) // 10) :]),
         "loss_digest": hashlib.sha256(repr(losses).encode()).hexdigest()[:16],
     }
+
+
+def scores(evaluations: Iterable[Evaluation]) -> list[Score]:
+    """The scores of a model before and after training, side by side."""
+    known = {one.moment: {(s.on, s.metric): s for s in one.scores} for one in evaluations}
+    before, after = known.get("before", {}), known.get("after", {})
+    found = []
+    for on, metric in before | after:
+        old, new = before.get((on, metric)), after.get((on, metric))
+        low, high = paired_interval(old.right, new.right, new.of) if old and new else (None, None)
+        counted = new or old
+        assert counted
+        found.append(
+            Score(
+                on=on,
+                metric=metric,
+                before=_share(old),
+                after=_share(new),
+                gain_low=low,
+                gain_high=high,
+                n=sum(counted.of),
+                chance=counted.chance,
+            )
+        )
+    return found
+
+
+def _share(score: events.Score | None) -> float | None:
+    """The share of right answers."""
+    return sum(score.right) / sum(score.of) if score and score.of else None
+
+
+def _accuracy(ranks: Ranks) -> dict[str, Any]:
+    """The accuracy on the test split before and after training, and the time of both."""
+    evaluations = ranks[0].evaluations if 0 in ranks else []
+    if not evaluations:
+        return {}
+    found = {"evaluation_s": sum(one.seconds or 0.0 for one in evaluations)}
+    accuracies = (s for s in scores(evaluations) if s.on == "test" and s.metric in ACCURACIES)
+    if one := next(accuracies, None):
+        names = ("before", "after", "gain_low", "gain_high", "chance")
+        found |= {f"accuracy_{name}": getattr(one, name) for name in names}
+    return found
 
 
 def _utilisation(

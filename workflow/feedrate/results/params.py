@@ -13,7 +13,6 @@ from feedrate.config.devices import Peak
 from feedrate.config.plan import Plan, Shared, Unsupported
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
-from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Exclude, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text, subset
 from feedrate.config.workflow import Hub
@@ -109,24 +108,6 @@ class CollectSettings(Strict, kw_only=True):
     """To make a damaged record again."""
 
 
-class ScoredRun(Strict, kw_only=True):
-    """A run whose model is scored; `file` is its quality.json."""
-
-    file: str
-    device: Name
-    cell: str
-    levels: dict[str, Level]
-    repeat: int
-
-
-class QualitySettings(Strict, kw_only=True):
-    """`--settings` of collect-quality."""
-
-    study: Name
-    factors: dict[Name, Factor]
-    runs: list[ScoredRun]
-
-
 class PublishedFacts(Strict, kw_only=True):
     """A published number, as far as claims use it."""
 
@@ -182,12 +163,6 @@ def collect_settings(project: Project, plan: Plan) -> CollectSettings:
         sites=project.sites,
         devices={name: subset(DeviceFacts, device) for name, device in devices.items()},
     )
-
-
-def quality_settings(project: Project, study: str, kept: Mapping[str, RunSpec]) -> QualitySettings:
-    """`--settings` of collect-quality; `kept` are the runs that keep a model, by quality.json."""
-    runs = [subset(ScoredRun, spec, file=file) for file, spec in kept.items()]
-    return QualitySettings(study=study, factors=project.studies[study].factors, runs=runs)
 
 
 def claim_settings(project: Project) -> ClaimSettings:

@@ -1,4 +1,4 @@
-"""The documents of a run: the supervisor's outcome, the record made from all logs, the scores."""
+"""The documents of a run: the supervisor's outcome, and the record made from all logs."""
 
 import json
 import math
@@ -15,8 +15,8 @@ from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Proven
 from feedrate.results.trainer_logs import TrainerFigures
 
 T = TypeVar("T")
-RECORD_SCHEMA, QUALITY_SCHEMA = 1, 1
-"""Versions of `Record` and `Quality`: raise one when a field changes its meaning."""
+RECORD_SCHEMA = 1
+"""Version of `Record`: raise it when a field changes its meaning."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordError(ExpectedError):
-    """A file that is no record.json or quality.json of this version; the message names it."""
+    """A file that is no record.json of this version; the message names it."""
 
 
 class Check(Strict, kw_only=True):
@@ -56,6 +56,19 @@ class MadeFrom(Strict, kw_only=True):
     parser: Annotated[str, about("Digest of the code that read the logs.")] = ""
     device: Annotated[str, about("Digest of the registry's facts on the device.")] = ""
     files: Annotated[dict[str, str], about("SHA-256 of each log by its path.")] = {}
+
+
+class Score(Strict, kw_only=True):
+    """A score of the model, a share from 0 to 1, before and after training."""
+
+    on: Annotated[str, about("validation, test, or winoground.")]
+    metric: Annotated[str, about("matching_accuracy, text_score, …")]
+    before: Annotated[float | None, about("Null: not evaluated then.")] = None
+    after: float | None = None
+    gain_low: Annotated[float | None, about("Of after minus before, paired, 95%.")] = None
+    gain_high: float | None = None
+    n: Annotated[int, about("Number of answers.")] = 0
+    chance: Annotated[float | None, about("By guessing.")] = None
 
 
 class Record(Strict, kw_only=True):
@@ -80,49 +93,17 @@ class Record(Strict, kw_only=True):
     stages: Stages = Stages()
     pixels: PixelDistance = PixelDistance()
     trainer: TrainerFigures = TrainerFigures()
-    evaluation: Annotated[dict[str, float], about("eval_* and predict_* figures.")] = {}
+    evaluation: Annotated[dict[str, float], about("The Trainer's eval_* and predict_*.")] = {}
+    scores: list[Score] = []
+    winoground: Annotated[
+        str, about("Its copy: generated, folder (NAME) or hub (facebook/winoground at 4d3…).")
+    ] = ""
     checks: list[Check] = []
     disturbances: Annotated[
         list[str], about("What may have disturbed the run; it makes its cell noisy.")
     ] = []
     provenance: Provenance = Provenance()
     made_from: MadeFrom = MadeFrom()
-
-
-class Score(Strict, kw_only=True):
-    """One score of a model."""
-
-    moment: Literal["before", "after"]
-    on: Annotated[str, about("validation, test, or winoground.")]
-    metric: Annotated[str, about("contrastive_loss, matching_accuracy, text_score, …")]
-    head: Annotated[str, about("The head that scored: contrastive, matching.")] = ""
-    value: Annotated[float | None, about("Null: not scored; `note` says why.")]
-    low: Annotated[float | None, about("95%: Wilson's of a share, else a bootstrap.")] = None
-    high: float | None = None
-    gain: Annotated[float | None, about("Of the same examples, since before.")] = None
-    gain_low: Annotated[float | None, about("Its paired bootstrap, 95%.")] = None
-    gain_high: float | None = None
-    n: Annotated[int, about("Number of examples that the figure is a mean over.")] = 0
-    chance: Annotated[float | None, about("By guessing; null: unknown.")] = None
-    seconds: Annotated[float, about("Time that scoring took.")] = 0.0
-    note: str = ""
-
-
-class Quality(Strict, kw_only=True):
-    """quality.json."""
-
-    schema: int = QUALITY_SCHEMA
-    status: Annotated[
-        Literal["ok", "failed", "no_model"],
-        about("no_model: the run left nothing to score; only what failed is retried."),
-    ]
-    attempt: Annotated[int, about("Which attempt at scoring this is, from 1.")] = 1
-    cause: Annotated[str, about("Why nothing was scored.")] = ""
-    winoground: Annotated[
-        str, about("generated, folder (NAME) or hub (facebook/winoground at 4d3…).")
-    ] = ""
-    seconds: Annotated[float, about("The whole job.")] = 0.0
-    scores: list[Score] = []
 
 
 def read_outcome(path: Path) -> Outcome | None:
@@ -143,12 +124,13 @@ def write_record(path: Path, record: Record) -> None:
 
 def read_record(path: Path) -> Record:
     """Read a record. Raises RecordError if it is not one of this version."""
-    return _of_version(path, read_document(path, Record), "schema_version", RECORD_SCHEMA)
-
-
-def read_quality(path: Path) -> Quality:
-    """Read quality.json. Raises RecordError if it is not one of this version."""
-    return _of_version(path, read_document(path, Quality), "schema", QUALITY_SCHEMA)
+    found = read_document(path, Record)
+    if (given := found.schema_version) != RECORD_SCHEMA:
+        raise RecordError(
+            f"{path}: schema_version {given} is not allowed; this version of feedrate reads "
+            f"{RECORD_SCHEMA} (remove the file, and the next run of the workflow makes it again)"
+        )
+    return found
 
 
 def read_document(path: Path, kind: type[T]) -> T:
@@ -159,16 +141,6 @@ def read_document(path: Path, kind: type[T]) -> T:
         raise RecordError(f"{path}: no such file") from None
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: not of this version: {error}") from None
-
-
-def _of_version(path: Path, found: T, key: str, version: int) -> T:
-    """A document of this version, which is in its field `key`. Raises RecordError for another."""
-    if (given := getattr(found, key)) != version:
-        raise RecordError(
-            f"{path}: {key} {given} is not allowed; this version of feedrate reads {version} "
-            "(remove the file, and the next run of the workflow makes it again)"
-        )
-    return found
 
 
 def _finite(value: Any) -> Any:

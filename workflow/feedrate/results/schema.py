@@ -122,7 +122,7 @@ class Measurement(Strict, kw_only=True):
     samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "", "sum")]
     wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "", "largest")]
     paused_s: Annotated[
-        float, value("s", "Time of checkpoints and evaluations, not in wall_s.", "", "largest")
+        float, value("s", "Time of checkpoints and trackers, not in wall_s.", "", "largest")
     ] = 0.0
     device_busy_share: Annotated[
         Number,
@@ -137,6 +137,20 @@ class Measurement(Strict, kw_only=True):
     slow_rank: Annotated[int | None, value("", "Rank that takes longest by itself.", "same")] = None
     slow_rank_ratio_low: Annotated[
         Number, value("", "The slow rank's time over the others' median: lower end.")
+    ] = None
+    accuracy_before: Annotated[
+        Number, value("share", "Right answers on the test split, before training.")
+    ] = None
+    accuracy_after: Annotated[Number, value("share", "The same after training.")] = None
+    accuracy_gain_low: Annotated[
+        Number, value("share", "Gain in right answers: lower end of its 95% interval.", "smallest")
+    ] = None
+    accuracy_gain_high: Annotated[
+        Number, value("share", "Upper end of the interval, paired by answer.", "largest")
+    ] = None
+    accuracy_chance: Annotated[Number, value("share", "The same by guessing.", "same")] = None
+    evaluation_s: Annotated[
+        Number, value("s", "Time of the evaluations before and after training, not in wall_s.")
     ] = None
     # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]

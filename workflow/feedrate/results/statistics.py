@@ -138,6 +138,27 @@ def spread(values: Sequence[float]) -> float | None:
     return REPEATABILITY * stdev(map(math.log, values)) if len(values) > 1 else None
 
 
+def paired_interval(
+    before: Sequence[int], after: Sequence[int], of: Sequence[int]
+) -> tuple[float | None, float | None]:
+    """Interval of the change of a share of right answers to the same questions: of each image, how
+    many of its `of` answers were right `before` and `after`. None for a single image.
+
+    It is Wald's after two pairs are added, one half of each outcome (Agresti and Min 2005,
+    doi:10.1002/sim.1781), so that it has a width if nothing changed. Answers about one image count
+    as a cluster, by the variance of a ratio estimator (Cochran 1977, chapter 6)."""
+    if len(of) < 2:
+        return None, None
+    mean = sum(of) / len(of)
+    changes = [float(new - old) for old, new in zip(before, after, strict=True)]
+    changes += [mean / math.sqrt(2), -mean / math.sqrt(2)]
+    sizes = [*of, mean, mean]
+    middle = sum(changes) / sum(sizes)
+    squares = ((change - middle * n) ** 2 for change, n in zip(changes, sizes, strict=True))
+    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt(sum(squares)) / sum(sizes)
+    return max(middle - half, -1.0), min(middle + half, 1.0)
+
+
 def variance(n: int) -> float:
     """Variance of the median of n values, over the variance of one (normal distribution)."""
     above = math.pi / (2 * n + (0.9 if n % 2 else 2.7))  # within 1% for more values

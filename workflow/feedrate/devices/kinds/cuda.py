@@ -170,6 +170,10 @@ class DeviceAdapter(Adapter):
         self._cuda.reset_peak_memory_stats(self.device)
         self._cuda.reset_accumulated_memory_stats(self.device)
 
+    def release(self) -> None:
+        """Empty the allocator's cache."""
+        self._cuda.empty_cache()
+
     def capacity_gib(self) -> float:
         """The GPU's memory, as the driver reports it."""
         return float(self._cuda.get_device_properties(self.device).total_memory / GIB)

@@ -4,45 +4,25 @@ from collections.abc import Iterator, Sequence
 
 from feedrate.config.study import BenchmarkScore
 from feedrate.report import text
-from feedrate.report.markup import (
-    Markup,
-    el,
-    group_row,
-    not_scored_rows,
-    noted,
-    row,
-    score_field,
-    table,
-    wide_row,
-    word,
-)
+from feedrate.report.markup import Markup, el, group_row, noted, row, table, wide_row
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, QualityRow
-from feedrate.report.scores import over_repeats
+from feedrate.report.rows import Inputs, ScoreRow
+from feedrate.report.scores import WINOGROUND, cells_of, gain_text, pick
 
-NEEDS = ("scores", "winoground")
+NEEDS = ("runs", "winoground")
 ORDER = 170
-
-SCORES = {"text_score": "Text score", "image_score": "Image score", "group_score": "Group score"}
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """Measured scores by device, two rows for each cell and head; then published scores."""
+    """Measured scores by device, two rows for each cell; then published scores."""
     if not settings.examples:
         return el("p", "No model is scored on Winoground (winoground: null in the configuration).")
-    heads = [settings.factor_labels, "Head", "Moment", *SCORES.values(), "Examples"]
+    heads = [settings.factor_labels, "Head", "Moment", *WINOGROUND.values(), "Examples"]
     rows: list[Markup] = []
-    found = inputs.scores(settings.study)
+    scores = inputs.scores(settings.study)
     for device in settings.measured:
         rows.append(group_row(f"{settings.label(device)}: {settings.examples}", len(heads)))
-        mine = [one for one in found if one.device == device]
-        scored = [one for one in mine if one.on == "winoground"]
-        rows += _measured([one for one in scored if one.value is not None])
-        reasons = dict.fromkeys((one.head, one.note) for one in scored if one.value is None)
-        for head, note in reasons:
-            reason = noted(word("not scored"), note)
-            rows.append(wide_row(f"{head} head", reason, len(heads)))
-        rows += not_scored_rows(mine, len(heads))
+        rows += _measured(scores, device)
     for source in dict.fromkeys(score.source for score in settings.scores):
         rows.append(group_row(f"Published, on Winoground itself: {source}", len(heads)))
         rows += [_published(score) for score in settings.scores if score.source == source]
@@ -56,19 +36,23 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _published(score: BenchmarkScore) -> Markup:
-    values = [f"{getattr(score, name):.2f}%" for name in SCORES]
+    values = [f"{getattr(score, name):.2f}%" for name in WINOGROUND]
     head = score.head or text.DASH
     return row(noted(score.model, score.note), head, text.DASH, *values, text.DASH)
 
 
-def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
-    for cell, head, moment in dict.fromkeys((s.cell, s.head, s.moment) for s in scores):
-        these = [s for s in scores if (s.cell, s.head, s.moment) == (cell, head, moment)]
-        first = these[0]
-        values = [score_field(over_repeats(s for s in these if s.metric == m), m) for m in SCORES]
-        fields = [noted(head, first.note), moment, *values, str(first.n)]
-        use = "use" * (moment == "after")
-        yield row(text.values_text(first.levels), *fields, class_=use, of=these)
-    if scores:
-        chance = {s.metric: s.chance for s in scores}
-        yield row("by chance, no ties", "", "", *(text.share(chance.get(m)) for m in SCORES), "")
+def _measured(scores: Sequence[ScoreRow], device: str) -> Iterator[Markup]:
+    """The rows of a device; below a score after training is the interval of its gain."""
+    for cell in cells_of(scores, device):
+        picked = (pick(scores, cell, "winoground", metric) for metric in WINOGROUND)
+        found = [score for score in picked if score]
+        if not found:
+            continue
+        name, examples = text.values_text(cell.levels), str(found[0].n)
+        mine = [one for one in scores if one.key == cell.key]
+        before = [text.share(score.before) for score in found]
+        yield row(name, "contrastive", "before", *before, examples, of=mine)
+        intervals = [f"gain {interval}" * bool(interval) for _, interval in map(gain_text, found)]
+        shares = [text.share(score.after) for score in found]
+        after = [noted(*pair) for pair in zip(shares, intervals, strict=True)]
+        yield row(name, "contrastive", "after", *after, examples, class_="use", of=mine)
