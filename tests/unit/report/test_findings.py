@@ -341,7 +341,7 @@ def test_a_setting_whose_ok_runs_had_other_software_is_named(project, inputs, se
 
 
 def test_without_rows_there_are_no_findings(project, inputs):
-    assert found_in(project, inputs, cells=[], claims=[]) == {}
+    assert found_in(project, inputs, cells=[], runs=[], claims=[]) == {}
 
 
 def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):

@@ -65,25 +65,25 @@ def run_job(
     units = built.layers, built.encoders
     trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
-    scored = partial(evaluate, trainer, log, spec, prepared, built, options.winoground)
+    score = partial(evaluate, trainer, log, spec, prepared, built, options.winoground)
     if protocol.evaluate and log.rank == 0:
-        evaluate_untrained(partial(scored, "before"), log, device)
+        evaluate_untrained(partial(score, "before"), log, device)
     transformers.set_seed(spec.seed)  # an evaluation may have drawn random numbers
     train(trainer, log, resume=options.resume)
     write_strategy(log, spec, trainer, device, built.layers)
     if protocol.evaluate:
-        scored("after")
+        score("after")
     if options.measured and protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
     if options.push_to:
         push(trainer, log, spec, options.push_to, built.tokenizer)
 
 
-def evaluate_untrained(scored: Callable[[], None], log: EventLog, device: Adapter) -> None:
+def evaluate_untrained(score: Callable[[], None], log: EventLog, device: Adapter) -> None:
     """Score the model before training. One that ranks share may not fit on one device: a note says
     so. What the evaluation took of the device's memory does not count as training's."""
     try:
-        scored()
+        score()
     except Exception as error:
         note = note_of(error, "evaluation before training", log.rank)
         if not note.out_of_memory:
