@@ -27,7 +27,7 @@ def cut(study: dict) -> dict:
     study["factors"]["batch"] |= {"levels": BATCHES, "requires": {}}
     study["factors"]["size"]["levels"] = ["tiny"]
     study["factors"]["size"]["requires"] = {}
-    study["factors"]["strategy"] |= {"levels": ["ddp"], "requires": {}}
+    study["factors"]["strategy"] |= {"levels": ["ddp"], "requires": {}, "bundles": {"ddp": {}}}
     study["baseline"] = {"size": "tiny", "strategy": "ddp", "batch": BATCHES[0]}
     study |= {"claims": [], "published": []}
     shown = {"tables": ["largest"], "figures": ["reach"]}
@@ -56,7 +56,7 @@ def test_larger_batches_are_tried_until_one_does_not_fit(laddered):
     assert "allocate memory" in cells[tried]["cause"], "it was tried, and really ran out of memory"
     assert cells[larger]["cause"].startswith(f"Not tried: {tried} ran out of memory")
     page = (laddered.root / "results/overview.html").read_text()
-    assert f"CPU: a batch of {BATCHES[0]} fits." in page
+    assert f"CPU: a batch of {BATCHES[0]} fits (size = tiny, strategy = ddp)." in page
     assert "No level ran out of memory" not in page
     table = (laddered.root / f"results/{STUDY}/tables/largest.html").read_text()
     assert table.index(f"<td>{BATCHES[0]}<") < table.index(f"<td>{BATCHES[1]}<")
