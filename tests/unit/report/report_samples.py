@@ -33,8 +33,14 @@ from feedrate.report.rows import Inputs
 from feedrate.results import columns
 from feedrate.results.files import write_csv
 
-TABLES = plugins.names("feedrate.report.tables")
-FIGURES = plugins.names("feedrate.report.figures")
+
+def own_plugins(package: str) -> list[str]:
+    """The plug-ins of the project itself; other distributions test those that they add."""
+    return [name for name in plugins.names(package) if plugins.home(package, name) == package]
+
+
+TABLES = own_plugins("feedrate.report.tables")
+FIGURES = own_plugins("feedrate.report.figures")
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
