@@ -122,7 +122,7 @@ class Measurement(Strict, kw_only=True):
     samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "", "sum")]
     wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "", "largest")]
     paused_s: Annotated[
-        float, value("s", "Time of checkpoints and trackers, not in wall_s.", "", "largest")
+        float, value("s", "Checkpoints (inference: between passes), not in wall_s.", "", "largest")
     ] = 0.0
     device_busy_share: Annotated[
         Number,

@@ -40,7 +40,7 @@ POWER_SHARE = 0.05
 """NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
 MOST_LEVELS_OFF = 10.0
 """Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
-crop first differ by up to 4.5 (docs/loading.md), another picture by 46."""
+crop first differ by up to 4.5, another picture by 46."""
 
 
 def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
