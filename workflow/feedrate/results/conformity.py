@@ -299,9 +299,9 @@ def head_starts(spec: RunSpec, measured: Measurement | None, parts: Ceilings) ->
 
 
 def undisturbed(e: Evidence) -> Judgement:
-    """In the window nobody else computed on the device, neither heat nor the power supply lowered
-    its clocks, a hypervisor gave less than 10% of the CPU time to others, and other processes used
-    less than 25% of the time of the job's cores, or at least 10% of that time was idle."""
+    """None of these in the window: another process that computes on the device; clocks lowered by
+    heat or power supply; 10% or more of the CPU time for other guests of a hypervisor; other
+    processes on 25% or more of the job's cores while less than 10% is idle."""
     certain, possible = disturbances(e.ranks)
     perhaps = ["The run may have been disturbed.", *possible] if possible else []
     found = " ".join(certain or perhaps)
