@@ -70,13 +70,6 @@ def test_outside_the_project_it_is_told(tmp_path, monkeypatch, capsys):
     assert "there is no Snakefile here" in capsys.readouterr().err
 
 
-def test_each_command_is_listed(capsys):
-    with pytest.raises(SystemExit):
-        entry.main(["--help"])
-    text = capsys.readouterr().out
-    assert [name for name in entry.COMMANDS if name not in text] == []
-
-
 @pytest.fixture
 def measured(root):
     """A project with results and without a report."""
@@ -201,12 +194,6 @@ def test_cancel_says_why_it_could_not(root, capsys):
     assert "Access denied" in capsys.readouterr().err
 
 
-def test_without_jobs_there_is_nothing_to_cancel(root, capsys):
-    queue(root)
-    assert entry.main(["cancel"]) == 0
-    assert capsys.readouterr().out == "This project has no jobs on Slurm.\n"
-
-
 def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
     hold = "from feedrate.flow import driver; driver.hold(); print('held', flush=True); input()"
     other = subprocess.Popen(
@@ -227,11 +214,6 @@ def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
         other.communicate()
 
 
-def test_cancel_takes_nothing_else(root, capsys):
-    assert entry.main(["cancel", "train_h100"]) == 2
-    assert "train_h100" in capsys.readouterr().err
-
-
 def test_configuration_is_passed_on_in_one_word(root, snakemake):
     """Of several --config Snakemake takes the last one alone."""
     (root / "a.yaml").write_text("")
@@ -244,14 +226,7 @@ def test_configuration_is_passed_on_in_one_word(root, snakemake):
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *(["--unknown"], ["--retries", "often"], ["--cores", "abc"], ["--jobs", "q"]),
-        *(["--resources", "foo"], ["--resources", "a=b"], ["--set-threads", "x"]),
-        *(["--set-resources", "a"], ["--groups", "x"]),
-    ],
-)
+@pytest.mark.parametrize("wrong", [["--unknown"], ["--retries", "often"], ["--resources", "a=b"]])
 def test_an_option_that_nobody_takes_is_told_before_anything_starts(
     root, snakemake, command, wrong, capsys
 ):
@@ -261,11 +236,6 @@ def test_an_option_that_nobody_takes_is_told_before_anything_starts(
     assert said[0].startswith("feedrate: ")
     assert wrong[0] in said[0]
     assert snakemake == []
-
-
-def test_options_of_snakemake_pass(root, snakemake):
-    assert entry.main(["run", "--retries", "2", "some_target"]) == 0
-    assert snakemake[0][0][2:5] == ["--retries", "2", "some_target"]
 
 
 @pytest.fixture
@@ -310,10 +280,3 @@ pathlib.Path({str(tmp_path / "handler")!r}).write_text(handler.__name__)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (tmp_path / "handler").read_text() == "default_int_handler"
-
-
-def test_of_what_snakemake_says_the_sentence_is_shown(stand_in, capsys):
-    said = "print('Using profile gaudi for setting\\nwhat is wrong', file=sys.stderr)"
-    stand_in(f"import sys\n{said}\nsys.exit(2)\n")
-    assert run_snakemake(CHOICES, held_back=True) == 2
-    assert capsys.readouterr().err == "what is wrong\n"

@@ -1,8 +1,5 @@
 """`python -m feedrate compare`: what it prints, writes, and ends with."""
 
-import subprocess
-import sys
-
 import pytest
 
 from feedrate import __main__ as entry
@@ -135,17 +132,6 @@ def test_what_is_wrong_is_one_sentence(root, arguments, text, capsys):
     assert shown.err == f"feedrate: {text}\n"
     assert shown.out == ""
     assert (root / "before/results.csv").read_bytes() == kept
-
-
-def test_it_needs_neither_torch_nor_snakemake(root):
-    script = (
-        "import sys; from feedrate.__main__ import main; main(['compare', 'before', 'results'])\n"
-        "print([name for name in ('torch', 'snakemake') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_markdown_has_the_summary_and_a_row_for_each_cell(root, capsys):

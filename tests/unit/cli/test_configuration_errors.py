@@ -84,14 +84,6 @@ def test_a_wrong_choice_is_one_sentence(root, snakemake, capsys, arguments, mess
     assert len(snakemake) == 0
 
 
-@pytest.mark.parametrize("text", ["- cpu\n", "word\n"])
-def test_a_configuration_without_keys_is_one_sentence(root, capsys, text):
-    (root / "config/config.yaml").write_text(text)
-    assert entry.main(["fits"]) == 1
-    assert "config/config.yaml: " in (said := capsys.readouterr().err)
-    assert said.endswith(" is not allowed; expected keys with values\n")
-
-
 @pytest.mark.parametrize(("option", "key"), [("--study", "studies"), ("--device", "devices")])
 def test_a_wrong_word_of_fits_is_one_of_the_command_line(root, capsys, option, key):
     assert entry.main(["fits", option, "zz"]) == 1
@@ -123,12 +115,6 @@ def test_a_profile_that_says_nothing_is_one_sentence(root, capsys, command, text
     assert entry.main([command, "--profile", "profiles/mine"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"feedrate: profiles/mine/config.yaml: {message}")
-
-
-def test_a_profile_that_is_another_file_is_one_sentence(root, capsys):
-    (root / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\nbin:x:1:1:bin:/bin:/bin/sh\n")
-    assert entry.main(["run", "--profile", str(root / "passwd")]) == 1
-    assert "feedrate: passwd: 'root:x:0:0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("profile", ["gaudi", "profiles/slurm"])

@@ -1,7 +1,5 @@
 """The command doctor: what it looks at, shows and returns, and what Slurm offers."""
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -99,8 +97,7 @@ def test_without_accelerators_detected_is_one_sentence(capsys):
     assert "no accelerator was found" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("key", ["studies", "devices"])
-@pytest.mark.parametrize("value", ["[nosuch]", "[]", "[cpu, cpu]", "cpu", "null", "5", "[[cpu]]"])
+@pytest.mark.parametrize(("key", "value"), [("studies", "[nosuch]"), ("devices", "null")])
 def test_what_run_refuses_is_the_one_finding(examined, tmp_path, capsys, key, value):
     (tmp_path / "mine.yaml").write_text(f"{key}: {value}\n")
     chosen = ["--configfile", str(tmp_path / "mine.yaml")]
@@ -109,22 +106,6 @@ def test_what_run_refuses_is_the_one_finding(examined, tmp_path, capsys, key, va
     assert entry.main(["doctor", *chosen]) == 1
     assert f"will fail     configuration: {refusal}\n" in capsys.readouterr().out
     assert examined[0] == []
-
-
-def test_a_configuration_without_a_key_is_the_one_finding(examined, tmp_path, monkeypatch, capsys):
-    for part in ("Snakefile", "profiles", "report"):
-        (tmp_path / part).symlink_to(ROOT / part)
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    file = tmp_path / "config/config.yaml"
-    file.write_text(re.sub("^devices:.*$", "", file.read_text(), flags=re.MULTILINE))
-    monkeypatch.chdir(tmp_path)
-    assert entry.main(["doctor", "--profile", "profiles/local"]) == 1
-    said = capsys.readouterr().out
-    assert "configuration: config/config.yaml: devices: missing, but required" in said
-
-
-def test_other_words_are_refused():
-    assert entry.main(["doctor", "--retries", "2"]) == 2
 
 
 # Slurm

@@ -34,20 +34,6 @@ def test_what_a_user_can_mend_is_one_sentence_of_the_program(program, tmp_path, 
     assert own_words(f"host: n1\n{said}slurmstepd: error: x\n") == said.partition(": ")[2].strip()
 
 
-def test_collecting_says_it_too(tmp_path, capsys):
-    (tmp_path / "records").write_text("")
-    out = str(tmp_path / "x")
-    arguments = ["--records-list", str(tmp_path / "records"), "--settings", "["]
-    arguments += ["--out-csv", out, "--out-parquet", out, "--cells", out]
-    assert jobs.run("collect-results", arguments) == 1
-    assert own_words(capsys.readouterr().err).startswith("--settings")
-
-
-def test_the_end_of_a_list_is_told_by_its_first_line(capsys):
-    assert fail("feedrate confirm-results", "1 run failed:\n  x rep 1: it broke") == 1
-    assert own_words(capsys.readouterr().err) == "1 run failed"
-
-
 def test_tokens_are_masked(capsys, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
     assert fail("feedrate x", ValueError("refused: hf_abcdefghijklmnop"), 3) == 3

@@ -118,23 +118,6 @@ def test_wrong_settings_are_one_sentence_that_names_the_option(run, capsys, text
     assert said.count("\n") == 1
 
 
-def test_a_wrong_json_file_is_named(run, capsys, tmp_path):
-    file = tmp_path / "spec.json"
-    for text in ("{", '{"steps": "many"}'):
-        file.write_text(text)
-        assert run(settings_job, "--spec", file) == 1
-        assert capsys.readouterr().err.startswith(f"feedrate x: {file}: ")
-
-
-def test_help_describes_the_job(run, job, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run(job, "--help")
-    assert ended.value.code == 0
-    text = capsys.readouterr().out
-    assert "Do a job." in text
-    assert "--keep-weights" in text
-
-
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -156,10 +139,6 @@ def test_an_expected_failure_is_one_sentence(run, capsys, error, says):
     assert own_words(f"host: n1\n{said}slurmstepd: error: x\n").startswith(says.rstrip())
 
 
-def test_a_function_sets_the_exit_code(run):
-    assert run(lambda: 3) == 3
-
-
 def test_an_interrupt_ends_quietly(run, capsys):
     def stopped() -> None:
         raise KeyboardInterrupt
@@ -168,19 +147,9 @@ def test_an_interrupt_ends_quietly(run, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_fault_of_the_program_is_not_hidden(run):
-    with pytest.raises(ZeroDivisionError):
-        run(lambda: 1 / 0)
-
-
 @pytest.mark.parametrize("name", jobs.JOBS)
 def test_every_job_is_a_documented_function_with_options(name):
     assert jobs.parser(name, jobs.imported(jobs.JOBS[name])).description
-
-
-@pytest.mark.parametrize("name", entry.COMMANDS)
-def test_every_command_is_a_documented_function(name):
-    assert all(jobs.imported(place).__doc__ for place in entry.FUNCTIONS[name])
 
 
 def test_people_see_only_their_commands(capsys):

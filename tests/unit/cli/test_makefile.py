@@ -39,17 +39,6 @@ def test_several_studies_and_devices_can_be_named(target, names, option):
     assert words[words.index(target) + 1 :] == [*handed, "--dataset", "own"]
 
 
-def test_studies_and_devices_are_counted_without_them():
-    words = dry_run("fits", "STUDY=a b", "DEVICE=c", "ARGS=--csv fits.csv")
-    handed = ["--study", "a", "--study", "b", "--device", "c", "--csv", "fits.csv"]
-    assert words[words.index("fits") + 1 :] == handed
-
-
-def test_two_sets_of_results_are_compared():
-    words = dry_run("compare", "OLD=../before", "NEW=results", "ARGS=--noise 0.05")
-    assert words[words.index("compare") :] == ["compare", "../before", "results", "--noise", "0.05"]
-
-
 def test_compare_without_arguments_shows_its_usage_and_sets_nothing_up(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     done = make("compare", folder=tmp_path)

@@ -1,14 +1,13 @@
 """The runs to do, their time and their cost."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from feedrate.cli import plan as plans
-from feedrate.cli.plan import Runs, count_runs, duration, show
+from feedrate.cli.plan import count_runs, show
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
@@ -95,32 +94,3 @@ def test_a_cost_is_shown_with_what_has_no_price(view, capsys):
     assert "5.40 USD" in text
     assert "without gaudi2." in text
     assert "no price" in text
-
-
-def test_what_is_not_known_is_called_so(capsys):
-    show([Runs(STUDY, "cpu", 1, None, cells=1, to_do=1, bases=Counter({None: 1}))], on_cluster=True)
-    text = capsys.readouterr().out
-    assert "unknown" in text
-    assert "The duration is not known" in text
-
-
-def test_each_basis_is_explained(capsys):
-    bases = Counter(published=3, lowest=3, scaled=3, study=3)
-    show([Runs(STUDY, "h100", 8, None, to_do=12, job_s=9.0, bases=bases)], on_cluster=True)
-    text = capsys.readouterr().out
-    for word in ("similar runs", "lowest rate", "scaled rates"):
-        assert f"Estimated from {word}: " in text
-    assert "2 min for a job's start" in text
-
-
-def test_nothing_to_do_is_said(capsys):
-    show([Runs(STUDY, "cpu", 1, None, cells=1, done=1)], on_cluster=False)
-    assert "There are no runs to do." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0 s"), (99, "99 s"), (120, "2 min"), (7200, "2 h"), (12_000, "3 h 20 min")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text

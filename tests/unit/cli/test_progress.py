@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.cli.display import Progress, duration
+from feedrate.cli.display import Progress
 
 
 @pytest.fixture
@@ -53,17 +53,3 @@ def test_on_a_cluster_the_time_includes_the_queue(progress, start, clock, capsys
         "train_h100  w=1, repeat 1: submitted (Slurm job 701)",
         "train_h100 1/2  w=1, repeat 1  after 1:40; about 1:40 left",
     ]
-
-
-def test_failed_and_unknown_jobs_do_not_confuse_it(progress, capsys):
-    progress.begin({})
-    progress.finish(99)
-    progress.submit(99, "814")
-    assert lines(capsys) == ["nothing to do"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (60, "1:00"), (7384, "2:03:04")]
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text

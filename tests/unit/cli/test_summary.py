@@ -1,7 +1,6 @@
 """The end of a run on the terminal."""
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -72,20 +71,3 @@ def test_what_failed_is_told_with_its_cause_in_one_line(shown):
     row = shown(GOOD, bad)[-1]
     assert " failed " in row
     assert row.endswith(cause)
-
-
-def test_cells_that_a_device_cannot_do_are_counted(shown):
-    lines = shown(
-        GOOD,
-        {
-            "study": "mini",
-            "device": "cpu",
-            "cell": "workers=0~decode=device",
-            "status": "unsupported",
-        },
-    )
-    assert lines[-1] == "and cells that the device does not support: 1"
-
-
-def test_the_report_is_named_with_its_whole_path(shown, tmp_path):
-    assert shown(GOOD, report=Path("report.html"))[-1] == f"The report: {tmp_path}/report.html"

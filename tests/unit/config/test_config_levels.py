@@ -30,28 +30,6 @@ def ladder(copy):
     return ladder
 
 
-def test_a_level_sets_its_bundle_and_nothing_else(ladder):
-    found = ladder("cpu")
-    base = found["baseline"]
-    assert found["bf16"].train.precision == "bf16"
-    assert found["bf16"].loader == base.loader
-    assert found["one-worker"].loader.workers == 1
-    assert found["one-worker"].train == base.train
-    assert found["all"].train.execution == "compiled"
-    assert found["all"].train.optimizer == "adamw_torch_fused"
-
-
-def test_the_same_level_is_another_bundle_on_another_kind(ladder):
-    found = ladder("gaudi2")
-    assert found["compiled"].hpu.mode == "compile"
-    assert found["compiled"].train.execution == "eager"
-    assert found["graphs"].hpu.hpu_graphs_for_training
-    assert found["bf16-lists"].hpu.autocast_fp32_ops == ["embedding", "nll_loss", "log_softmax"]
-    assert found["last-batch-filled"].loader.last_batch == "fill"
-    assert found["non-blocking"].hpu.non_blocking_data_copy
-    assert not found["non-blocking"].loader.non_blocking
-
-
 def test_options_of_exchange_are_for_several_devices(ladder):
     options = {"ddp-large-buckets", "ddp-static-graph", "ddp-bucket-view"}
     assert options <= set(ladder("h100"))
@@ -62,27 +40,6 @@ def test_a_smaller_last_batch_is_for_one_device(ladder):
     """On several, accelerate fills it, and nothing would be left to compare."""
     assert "last-batch-kept" not in ladder("h100")
     assert "last-batch-kept" in ladder("h100", count=1)
-
-
-def test_copies_are_compared_on_the_models_that_the_source_names(ladder):
-    for model in ("vit", "swin"):
-        found = ladder("gaudi2", network=model)
-        assert set(found) == {"baseline", "non-blocking"}
-        plain, copies = found["baseline"], found["non-blocking"]
-        assert plain.model == copies.model
-        assert plain.model.name == model
-        assert plain.train == copies.train
-        assert copies.hpu.non_blocking_data_copy
-        assert not plain.hpu.non_blocking_data_copy
-
-
-def test_first_generation_gaudi_has_what_its_software_has(copy):
-    project = copy.load(studies=["gaudi-accelerations"], devices=["gaudi"])
-    lacking = {u.levels["technique"] for u in make_plan(project).unsupported}
-    assert {"compiled", "stock-trainer"} <= lacking
-    assert {"pipelining", "non-blocking", "fast-ddp", "graphs", "fused-adam"} <= set(
-        cells(project, "gaudi")
-    )
 
 
 def test_every_level_is_run_or_unsupported_on_every_kind(copy):
@@ -99,24 +56,6 @@ def test_every_level_is_run_or_unsupported_on_every_kind(copy):
 def planned_cells(copy, device):
     plan = make_plan(copy.load(studies=["dataloading-levels"], devices=[device]))
     return plan, {spec.cell: spec for spec in plan.runs.values()}
-
-
-def test_all_levels_of_the_host_stand_beside_each_other(copy):
-    plan, found = planned_cells(copy, "cpu")
-    levels = {
-        (spec.settings.loader.decode, spec.settings.loader.scaled_decode) for spec in found.values()
-    }
-    assert levels == {("reference", False), ("host", False), ("host", True), ("cache", False)}
-    assert len(found) == 4 * 3
-    assert {spec.settings.loader.workers for spec in found.values()} == {0, 1, 2}
-    assert {cell.levels["decode"] for cell in plan.unsupported} == {"device"}
-
-
-def test_an_accelerator_decodes_itself_too(copy):
-    for device in ("h100", "a100-80gb", "gaudi2"):
-        plan, found = planned_cells(copy, device)
-        assert not plan.unsupported
-        assert "device" in {spec.settings.loader.decode for spec in found.values()}
 
 
 def test_one_store_serves_all_cells(copy):

@@ -31,24 +31,6 @@ def test_the_baseline_of_every_study_fits_on_every_card(copy, project):
     assert seen == {(study, card) for study in TRAINED for card in cards(project)}
 
 
-@pytest.mark.parametrize(
-    ("device", "batch", "size"),
-    [
-        ("h100", 48, "large"),
-        ("a100-80gb", 48, "large"),
-        ("gaudi2", 48, "large"),
-        ("l40s", 16, "large"),
-        ("rtx-4090", 4, "large"),
-        ("l4", 2, "large"),
-        ("t4", 8, "base"),
-        ("cpu", 6, "tiny"),
-    ],
-)
-def test_the_batch_follows_from_the_memory(project, device, batch, size):
-    settings = study_settings(project, LOADING, device)
-    assert (settings.train.batch_size, settings.model.size) == (batch, size)
-
-
 def test_the_published_batch_of_vit_does_not_fit_into_40_gb_and_half_of_it_twice_does(copy):
     """560 on eight: 70 each, or two micro-steps of 35."""
     project = copy.load(studies=["vit-speedups"], devices=["a100-40gb"])
@@ -67,11 +49,6 @@ def test_the_published_batch_of_vit_does_not_fit_into_40_gb_and_half_of_it_twice
     assert {s.levels["technique"] for s in single} >= {"baseline", "fp32", "image-256px"}
     peaks = [peak_gib(s.settings, card, s.settings.train.batch_size) for s in single]
     assert max(peaks) + CONTEXT_GIB <= USABLE * 40
-
-
-def test_cards_without_bf16_train_in_fp16(project):
-    assert study_settings(project, LOADING, "t4").train.precision == "fp16"
-    assert study_settings(project, LOADING, "v100").train.precision == "fp16"
 
 
 def test_a_study_may_say_more_about_a_card_than_its_memory_does(copy):

@@ -251,12 +251,6 @@ def test_a_study_adapts_to_the_kind_and_then_to_the_device(small):
     assert cpu.settings.loader == LoaderSettings(workers=0), "a level goes over what is adapted"
 
 
-def test_adapting_leaves_the_study_as_it_was(small):
-    before = msgspec.json.encode(small)
-    make_plan(small)
-    assert msgspec.json.encode(small) == before
-
-
 def test_devices_are_launched_as_the_registry_says(small):
     assert [first(small, d).launcher for d in ("gpu", "cpu", "hpu")] == [
         "torchrun",
@@ -345,10 +339,6 @@ def test_more_time_leaves_every_run_as_it_is(copy):
 )
 def test_a_job_knows_its_own(told, minutes):
     assert timeout_min(tiny_spec(), {variables.TIMEOUTS: json.dumps(told)}) == minutes
-
-
-def test_a_job_that_nobody_tells_has_what_a_study_has_by_default():
-    assert timeout_min(tiny_spec(), {}) == TIMEOUT_MIN
 
 
 HEAVY = {

@@ -4,11 +4,11 @@ import pytest
 
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import FULL_EPOCH_STEPS
-from feedrate.config.workflow import Generated, find_dataset
+from feedrate.config.workflow import find_dataset
 from feedrate.flow.view import PlanView
 
 LOADING, LEARNING, VIT = "bridgetower-dataloading", "bridgetower-learning", "vit-speedups"
-INFERENCE, SEARCH = "bridgetower-inference", "flava-batch-search"
+SEARCH = "flava-batch-search"
 
 
 def rows_of(project):
@@ -101,15 +101,3 @@ def test_a_device_with_several_datasets_is_asked_run_by_run(copy, monkeypatch):
         names = {"study": spec.study, "cell": spec.cell, "repeat": str(spec.repeat)}
         wildcards = type("Wildcards", (), names)
         assert data(wildcards) == f"resources/datasets/{spec.dataset}/prepared/manifest.json"
-
-
-def test_a_dataset_of_the_hub_is_nobodys_to_enlarge(copy):
-    plan = make_plan(copy.load(studies=[LOADING], devices=["h100"], dataset="hub"))
-    assert {spec.dataset for spec in plan.runs.values()} == {"hub"}
-
-
-def test_names_find_their_entries(project):
-    config = project.config
-    assert find_dataset(config, "hub") == config.datasets["hub"]
-    assert isinstance(find_dataset(config, "generated-960"), Generated)
-    assert find_dataset(config, "generated-960").seed == config.datasets["generated"].seed

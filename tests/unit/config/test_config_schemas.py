@@ -39,12 +39,6 @@ def test_a_schema_out_of_step_is_told_and_renewed(tmp_path, monkeypatch, capsys)
     assert list(schemas.stale()) == [tmp_path / "study.schema.json"]
 
 
-def test_no_other_file_lies_there():
-    assert {path.name for path in schemas.FOLDER.iterdir()} == {
-        schemas.path(name).name for name in schemas.KINDS
-    }
-
-
 def objects(schema):
     if isinstance(schema, dict):
         if "properties" in schema:

@@ -1,12 +1,10 @@
 """Errors of a configuration as a whole, and of values from other places."""
 
-import datetime
-
 import pytest
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import Protocol
-from feedrate.config.values import convert, convert_text
+from feedrate.config.values import convert_text
 
 PUBLISHED = "published/bridgetower-dataloading.csv"
 
@@ -43,12 +41,3 @@ def test_a_param_that_is_no_mapping():
         convert_text("{'steps': 3}", Protocol, "--settings")
     assert convert_text("{'steps': 3, 'warmup_steps': 1}", Protocol, "x").ceiling_s == 2.0
     assert convert_text('{"steps": 3, "warmup_steps": 1}', Protocol, "x").ceiling_s == 2.0
-
-
-def test_an_error_in_nested_mappings_names_their_keys():
-    with pytest.raises(ConfigError) as caught:
-        convert({"a": {"b": (1, 2)}}, dict[str, dict[str, int]], "file")
-    assert str(caught.value) == "file: a.b: (1, 2) is not allowed; expected int"
-    with pytest.raises(ConfigError) as caught:
-        convert({"a": b"x"}, dict[str, datetime.date], "file")
-    assert str(caught.value).startswith("file: ")

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,29 +67,6 @@ def test_keys_are_text(read):
     }
 
 
-def test_anchors_still_work(read):
-    assert read("a: &x {b: 1}\nc: *x") == {"a": {"b": 1}, "c": {"b": 1}}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: 1\nb: 2\na: 3", "file.yaml, line 3: the key 'a' occurs twice"),
-        ("x:\n  a: 1\n  a: 1", "file.yaml, line 3: the key 'a' occurs twice"),
-        ("{1: a, '1': b}", "file.yaml, line 1: the key '1' occurs twice"),
-        ("a:\n\tb: 1", "file.yaml, line 2: a tab; YAML is indented with spaces"),
-        ("a:\n  \tb: [", "file.yaml, line 2: a tab; YAML is indented with spaces"),
-        ("", "file.yaml: the file is empty"),
-        ("# only a comment\n", "file.yaml: the file is empty"),
-        ("? [1, 2]\n: b", "file.yaml, line 1: a key must be a word"),
-    ],
-)
-def test_errors(read, text, message):
-    with pytest.raises(ConfigError) as caught:
-        read(text)
-    assert str(caught.value) == message
-
-
 @pytest.mark.parametrize(
     "text",
     ["a: [1", "a: b: c", "--- a\n--- b", "a: !!python/object:os.x {}", b"a: \x01", b"a: \xff"],
@@ -132,9 +108,3 @@ def test_a_level_in_a_table_is_read_as_in_yaml(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "level.yaml"
     path.write_text(f"a: {text}", encoding="utf-8")
     assert read_yaml(path) == {"a": parse_level(text)}
-
-
-def test_pyyaml_alone_would_differ():
-    """Why there is a loader of our own; if this fails it may be of no use any more."""
-    assert yaml.safe_load("{a: 1, a: 2}") == {"a": 2}
-    assert yaml.safe_load("[on, 1e-5]") == [True, "1e-5"]

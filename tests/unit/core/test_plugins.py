@@ -35,18 +35,6 @@ def test_a_plugin_is_imported_by_name_only_when_it_is_known(package):
         plugins.load(package, "hexagon")
 
 
-def test_a_folder_added_to_the_package_adds_its_plugins(package, tmp_path, monkeypatch):
-    extra = tmp_path / "extra"
-    extra.mkdir()
-    (extra / "line.py").write_text("ORDER = 3\n")
-    module = __import__(package)
-    monkeypatch.setattr(module, "__path__", [*module.__path__, str(extra)])
-    assert plugins.names(package) == ("circle", "line", "square")
-    assert plugins.load(package, "line").ORDER == 3
-    (extra / "line.py").write_text("ORDER = 40\n")
-    assert plugins.declared(package, "ORDER")["line"] == 40
-
-
 @pytest.fixture
 def distribution(tmp_path, monkeypatch):
     """An installed distribution that adds plug-ins to `shapes_for_tests`; one has a known name."""

@@ -113,12 +113,6 @@ def test_a_failed_job_that_says_nothing_of_memory_has_failed(command, tmp_path, 
     assert find("7").state == "FAILED"
 
 
-def test_no_number_asks_nobody(command):
-    asked = command("squeue", row())
-    assert find("") is None
-    assert not asked.exists()
-
-
 def test_a_job_that_the_controller_forgot_is_in_the_accounting(command):
     command("squeue", error="slurm_load_jobs error: Invalid job id specified", code=1)
     command("sacct", "CANCELLED by 1000|gaudi2-2|00:30:00|00:00:09|64G\n")
@@ -137,18 +131,6 @@ def test_a_job_that_nobody_remembers_is_unknown(command, text, code):
     command("squeue", error="slurm_load_jobs error: Invalid job id specified", code=1)
     command("sacct", text, error="Slurm accounting storage is disabled", code=code)
     assert find("7") is None
-
-
-@pytest.mark.parametrize(
-    ("state", "over"),
-    [
-        *(("PENDING", False), ("RUNNING", False), ("COMPLETING", False), ("SUSPENDED", False)),
-        *(("COMPLETED", True), ("FAILED", True), ("CANCELLED", True), ("NODE_FAIL", True)),
-        *(("OUT_OF_MEMORY", True), ("PREEMPTED", True), ("TIMEOUT", True)),
-    ],
-)
-def test_which_states_are_ends(state, over):
-    assert Job(id="1", state=state).is_over is over
 
 
 def test_own_jobs_are_those_of_this_folder_with_our_name(command, tmp_path, monkeypatch):
@@ -201,14 +183,6 @@ def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeyp
 )
 def test_slurms_times(text, expected):
     assert minutes(text) == expected
-
-
-@given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_every_time_that_slurm_writes_is_read(days, hours, minute, seconds):
-    text = f"{hours}:{minute:02d}:{seconds:02d}"
-    text = f"{days}-{text}" if days else text
-    expected = days * 1440 + hours * 60 + minute + seconds / 60
-    assert minutes(text) == pytest.approx(expected)
 
 
 @given(st.text(max_size=12))

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from feedrate.core.processes import is_alive
-from feedrate.data import isolate
 from feedrate.data.isolate import MEMORY_BYTES, Lost, run_isolated
 
 
@@ -55,37 +54,10 @@ def test_results_come_in_order_and_lost_items_have_reasons():
     assert results[6:] == [2 * number for number in range(20)]
 
 
-def test_each_of_many_crashes_loses_its_own_item():
-    results = run_isolated(work, [1, "crash"] * 4, workers=2, timeout_s=60)
-    assert results[::2] == [2] * 4
-    assert all(isinstance(lost, Lost) for lost in results[1::2])
-
-
-def test_an_item_that_the_task_gives_up_costs_no_new_process():
-    assert len(set(run_isolated(work, ["unusable"] * 3, workers=1, timeout_s=60))) == 1
-
-
 @pytest.mark.parametrize(("item", "error"), [("fault", KeyError), ("timeout", TimeoutError)])
 def test_an_exception_of_the_task_is_raised(item, error):
     with pytest.raises(error, match=r"fault|file server"):
         run_isolated(work, [1, item, 2], workers=1, timeout_s=60)
-
-
-def test_a_lost_process_is_replaced_only_while_items_are_waiting(monkeypatch):
-    started = []
-
-    class Counted(isolate._Worker):
-        def __init__(self, *given):
-            started.append(self)
-            super().__init__(*given)
-
-    monkeypatch.setattr(isolate, "_Worker", Counted)
-    assert run_isolated(work, ["crash", 1, "crash"], workers=1, timeout_s=60)[1] == 2
-    assert len(started) == 2
-
-
-def test_no_items_need_no_process():
-    assert run_isolated(work, [], workers=4, timeout_s=1) == []
 
 
 @pytest.fixture

@@ -5,15 +5,14 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 import warm
 from feedrate.core import variables
 from feedrate.data.manifest import DataError, check_prepared, read_index, read_manifest
-from feedrate.data.prepare import VOCABULARY, count_splits, share_out, train_tokenizer
-from feedrate.data.tables import split_named
+from feedrate.data.prepare import VOCABULARY, share_out, train_tokenizer
 
 
 def report_of(workplace):
@@ -278,23 +277,6 @@ def test_shares_are_met():
     )
 
 
-def test_three_images_are_enough_for_three_splits():
-    assert sorted(share_out("abc", 0.1, 0.1, 20).values()) == ["test", "train", "validation"]
-
-
-def test_the_usual_names_of_splits_are_known():
-    assert split_named(" Training ") == "train"
-    assert split_named("val") == split_named("DEV") == "validation"
-    assert split_named("test") == "test"
-    assert split_named("holdout") is None
-
-
-def test_counts_tell_rows_and_images_of_all_splits():
-    counts = count_splits([{"split": "train", "image": i} for i in "aab"])
-    assert (counts["train"].rows, counts["train"].images) == (3, 2)
-    assert counts["test"].rows == 0
-
-
 CAPTIONS = [f"A witch and {n} penguins on the moon" for n in range(200)]
 
 
@@ -321,16 +303,3 @@ def test_the_same_captions_in_any_order_give_the_same_files(tmp_path):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert json.loads((tmp_path / "a/tokenizer_config.json").read_text())["pad_token"] == "<pad>"
-
-
-@given(st.text(max_size=40))
-@settings(max_examples=50)
-def test_any_text_survives_coding_and_decoding(tmp_path_factory, text):
-    folder = tmp_path_factory.getbasetemp() / "own-tokenizer"
-    if not folder.exists():
-        train_tokenizer(CAPTIONS, folder)
-        any_text = PreTrainedTokenizerFast.from_pretrained(folder)
-        test_any_text_survives_coding_and_decoding.tokenizer = any_text
-    tokenizer = test_any_text_survives_coding_and_decoding.tokenizer
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert 3 not in ids

@@ -6,8 +6,6 @@ import sys
 import pytest
 from drawings import drawing, encoded
 
-from feedrate.core import plugins
-from feedrate.data.fetch import SOURCES
 from feedrate.data.manifest import read_index
 from feedrate.data.tables import read_table
 
@@ -77,9 +75,3 @@ def test_its_settings_are_checked(fetch, changes):
     [line] = done.stderr.strip().splitlines()
     assert next(iter(changes)) in line
     assert not out.exists()
-
-
-def test_every_source_of_the_package_can_fetch():
-    assert plugins.names(SOURCES) == ("folder", "generated", "hub")
-    for name in plugins.names(SOURCES):
-        assert callable(plugins.load(SOURCES, name).fetch)

@@ -88,11 +88,6 @@ def test_columns_get_the_type_that_all_their_values_have():
     assert table["entities"].to_pylist() == [[], []]
 
 
-def test_contest_numbers_may_be_words():
-    rows = [{"contest_number": "A12"}, {"contest_number": "13"}]
-    assert make_table(rows, ())["contest_number"].to_pylist() == ["A12", "13"]
-
-
 def test_lists_stay_lists_and_single_text_becomes_one():
     table = make_table([{"questions": ["a", "b"]}, {"questions": "c"}, {"questions": ""}], ())
     assert table["questions"].to_pylist() == [["a", "b"], ["c"], []]

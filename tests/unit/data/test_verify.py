@@ -13,7 +13,6 @@ from feedrate.core.files import digest_file
 from feedrate.data.isolate import Lost
 from feedrate.data.manifest import RawFile
 from feedrate.data.verify import (
-    MAX_MEGAPIXELS,
     Stored,
     Unusable,
     read_picture,
@@ -245,12 +244,6 @@ def test_a_bad_picture_is_left_out_with_its_reason(bad):
     with pytest.raises(Unusable, match=reason) as error:
         read_picture(data, "a.jpg")
     assert "\n" not in str(error.value)
-
-
-def test_a_bomb_is_told_by_its_header():
-    assert MAX_MEGAPIXELS < 81
-    with pytest.raises(Unusable, match="bomb"):
-        read_picture(encoded(Image.new("1", (9_000, 9_000)), "PNG"), "a.png")
 
 
 def test_damaged_bytes_never_raise_anything_else():

@@ -42,15 +42,6 @@ def test_ranks_on_cpus_share_cpus_under_a_build_for_gpus_too(monkeypatch):
     assert torch._C._get_accelerator(True).type == "cpu"
 
 
-def test_cpu_numbers_are_there_at_once():
-    device = adapter("cpu")
-    number = device.defer(torch.tensor(1.5))
-    assert number.ready()
-    assert number.value() == 1.5
-    assert device.device == torch.device("cpu")
-    assert device.device_model()
-
-
 @pytest.fixture
 def proc(tmp_path, monkeypatch):
     """A folder in place of /proc."""
@@ -258,13 +249,6 @@ def test_hpu_arguments_that_would_train_elsewhere_are_refused(gaudi, tmp_path):
         adapter("hpu").training_arguments({"output_dir": str(tmp_path)}, FP32, 3)
 
 
-def test_hpu_memory_and_synchronisation(gaudi):
-    device = adapter("hpu", 0, 8)
-    assert device.memory() == Memory(1.0, 3.0)
-    device.synchronize()
-    assert gaudi == ["adapt", "mark_step", "synchronize"]
-
-
 def test_the_peak_of_hpu_memory_is_never_below_what_is_in_use(gaudi, monkeypatch):
     """A reset sets the peak to 0, until something is allocated."""
     stats = {"Limit": 96 * 2**30, "InUse": 2**30, "MaxInUse": 0}
@@ -300,34 +284,6 @@ def test_hpu_wants_a_device_a_rank(gaudi):
         adapter("hpu", 0, 16)
 
 
-class Event:
-    """An event of a GPU whose clock the test moves; it is read only once it was waited for."""
-
-    now_ms = 0.0
-
-    def __init__(self, *, enable_timing):
-        assert enable_timing
-        self.waited = False
-
-    def record(self):
-        self.at_ms = Event.now_ms
-
-    def synchronize(self):
-        self.waited = True
-
-    def elapsed_time(self, end):
-        assert end.waited
-        return end.at_ms - self.at_ms
-
-
-def test_marks_of_a_gpu_are_on_its_own_clock(monkeypatch):
-    bare = object.__new__(cuda.DeviceAdapter)
-    bare._cuda = SimpleNamespace(Event=Event)
-    start = bare.mark()
-    monkeypatch.setattr(Event, "now_ms", 250.0)
-    assert bare.seconds(start, bare.mark()) == 0.25
-
-
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16_full", "tf32"])
 def test_a_gpu_without_bf16_and_tf32_is_refused(precision):
     """T4 and V100: `is_bf16_supported` says yes unless `including_emulation` is False."""
@@ -343,17 +299,6 @@ def test_a_gpu_without_bf16_and_tf32_is_refused(precision):
     bare.check(settings(precision="fp16"))
     bare._cuda.is_bf16_supported = lambda including_emulation=True: True
     bare.check(asked)
-
-
-def test_memory_of_a_gpu_counts_what_the_allocator_holds():
-    bare = object.__new__(cuda.DeviceAdapter)
-    bare.device = torch.device("cuda", 0)
-    bare._cuda = SimpleNamespace(
-        memory_allocated=lambda _: 1 << 30,
-        max_memory_allocated=lambda _: 2 << 30,
-        max_memory_reserved=lambda _: 3 << 30,
-    )
-    assert bare.memory() == Memory(1.0, 2.0, 3.0)
 
 
 class Graphs:

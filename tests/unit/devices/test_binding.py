@@ -75,11 +75,6 @@ def test_siblings_stay_together_on_a_gaudi_server():
     assert crossed[0] == shares[4]
 
 
-def test_a_rank_alone_has_everything():
-    cpus = [Cpu(c // 4, 0, c, c) for c in range(8)]
-    assert plan_shares(cpus, [1]) == [list(range(8))]
-
-
 SAY = """
 import json, os, sys
 from feedrate.devices.placement import bind_rank
@@ -113,10 +108,6 @@ def test_two_processes_share_the_cores_of_this_machine():
     assert sorted({cpu for _, told, _, _ in answers for cpu in told}) == mine[: max(2, len(mine))]
     if len(mine) > 1:
         assert not set(answers[0][1]) & set(answers[1][1])
-
-
-def test_fewer_threads_than_cores_stay_as_they_were_told():
-    assert say(0, 1, threads="1")[3] == "1"
 
 
 def test_what_its_launcher_bound_stays_where_it_is(monkeypatch):

@@ -52,18 +52,6 @@ def put(path, text=""):
     path.write_text(text)
 
 
-def test_gpus_by_nvidia_smi(bare):
-    gpus(bare, 2)
-    found = host.look({})
-    assert (found.kind, found.models, found.remark) == ("cuda", [H100, H100], "")
-
-
-def test_gaudi_cards_by_hl_smi(bare):
-    tool(bare, "hl-smi", "HL-225\n" * 8)
-    found = host.look({})
-    assert (found.kind, found.models) == ("hpu", ["HL-225"] * 8)
-
-
 def test_gpus_by_files_where_the_tool_is_absent(bare):
     for minor in range(2):
         put(
@@ -151,13 +139,6 @@ def test_a_sliced_gpu_concerns_only_jobs_that_see_it(bare, wanted, count):
     tool(bare, "nvidia-smi", rows)
     found = host.look({} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted})
     assert (len(found.models), "MIG" in found.remark) == (count, not count)
-
-
-def test_slices_of_gpus_are_no_gpus(bare):
-    gpus(bare, 1, mig="Enabled")
-    found = host.look({})
-    assert found.models == []
-    assert "MIG" in found.remark
 
 
 def test_both_kinds_at_once_are_told(bare):

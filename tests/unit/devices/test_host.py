@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feedrate.cli.jobs import JOBS
 from feedrate.devices import host
 
 
@@ -30,46 +29,38 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_without_any_quota_the_affinity_counts(kernel):
-    assert host.cores_granted() == 64
-
-
-def test_quota_of_cgroup_v2(kernel):
+@pytest.mark.parametrize(
+    ("group", "files", "cores"),
+    [
+        (None, {}, 64),
+        ("0::/slice/job", {"slice/job/cpu.max": "400000 100000"}, 4),
+        (
+            "0::/slice/job",
+            {"slice/job/cpu.max": "max 100000", "slice/cpu.max": "250000 100000"},
+            2,
+        ),
+        ("0::/host/path/not/mounted", {"cpu.max": "800000 100000"}, 8),
+        ("0::/", {"cpu.max": "50000 100000"}, 1),
+        (
+            "4:memory:/job\n3:cpu:/job",
+            {"cpu/job/cpu.cfs_quota_us": "300000", "cpu/job/cpu.cfs_period_us": "100000"},
+            3,
+        ),
+        (
+            "3:cpu:/job",
+            {"cpu/job/cpu.cfs_quota_us": "-1", "cpu/job/cpu.cfs_period_us": "100000"},
+            64,
+        ),
+    ],
+    ids=["none", "v2", "a tighter parent", "container", "less than one", "v1", "v1 without"],
+)
+def test_cores_by_the_quota_of_control_groups(kernel, group, files, cores):
     proc, cgroup = kernel
-    write(proc / "self/cgroup", "0::/slice/job\n")
-    write(cgroup / "slice/job/cpu.max", "400000 100000\n")
-    assert host.cores_granted() == 4
-
-
-def test_a_parent_group_can_be_tighter(kernel):
-    proc, cgroup = kernel
-    write(proc / "self/cgroup", "0::/slice/job\n")
-    write(cgroup / "slice/job/cpu.max", "max 100000\n")
-    write(cgroup / "slice/cpu.max", "250000 100000\n")
-    assert host.cores_granted() == 2
-
-
-def test_quota_of_cgroup_v1(kernel):
-    proc, cgroup = kernel
-    write(proc / "self/cgroup", "4:memory:/job\n3:cpu:/job\n")
-    write(cgroup / "cpu/job/cpu.cfs_quota_us", "300000\n")
-    write(cgroup / "cpu/job/cpu.cfs_period_us", "100000\n")
-    assert host.cores_granted() == 3
-
-
-def test_cgroup_v1_says_minus_one_for_no_quota(kernel):
-    proc, cgroup = kernel
-    write(proc / "self/cgroup", "3:cpu:/job\n")
-    write(cgroup / "cpu/job/cpu.cfs_quota_us", "-1\n")
-    write(cgroup / "cpu/job/cpu.cfs_period_us", "100000\n")
-    assert host.cores_granted() == 64
-
-
-def test_in_a_container_the_root_of_the_mount_is_read(kernel):
-    proc, cgroup = kernel
-    write(proc / "self/cgroup", "0::/host/path/not/mounted\n")
-    write(cgroup / "cpu.max", "800000 100000\n")
-    assert host.cores_granted() == 8
+    if group:
+        write(proc / "self/cgroup", f"{group}\n")
+    for name, text in files.items():
+        write(cgroup / name, f"{text}\n")
+    assert host.cores_granted() == cores
 
 
 def test_the_quota_counts_for_the_jobs_affinity_and_not_for_a_ranks(kernel):
@@ -78,13 +69,6 @@ def test_the_quota_counts_for_the_jobs_affinity_and_not_for_a_ranks(kernel):
     write(proc / "self/cgroup", "0::/\n")
     write(cgroup / "cpu.max", "800000 100000\n")
     assert host.cores_granted(affinity=96) == 8
-
-
-def test_less_than_one_core_is_one(kernel):
-    proc, cgroup = kernel
-    write(proc / "self/cgroup", "0::/\n")
-    write(cgroup / "cpu.max", "50000 100000\n")
-    assert host.cores_granted() == 1
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -106,33 +90,6 @@ def test_memory_is_the_limit_where_there_is_one(kernel, monkeypatch):
     assert host.memory_gib() == 4
     write(cgroup / "job/memory.max", "max\n")
     assert host.memory_gib() == 32
-
-
-def test_the_clock_is_unknown_where_the_kernel_does_not_report_it(monkeypatch):
-    monkeypatch.setattr(host.psutil, "cpu_freq", lambda: SimpleNamespace(current=2500.04))
-    assert host.cpu_mhz() == 2500.0
-    monkeypatch.setattr(host.psutil, "cpu_freq", lambda: None)
-    assert host.cpu_mhz() is None
-
-
-def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_words(monkeypatch):
-    lines = [
-        ["python", "-m", "feedrate", "worker", "--run", "x"],
-        ["grep", "feedrate worker"],
-        ["python", "-m", "feedrate", "run"],
-        None,  # another user's, which may not be read
-        [],
-    ]
-    running = [SimpleNamespace(info={"cmdline": line}) for line in lines]
-    monkeypatch.setattr(host.psutil, "process_iter", lambda _: running)
-    assert host.other_training_jobs() == 1
-    for package in ("feedrate", "feedrate_loaders"):
-        running.append(SimpleNamespace(info={"cmdline": ["python", "-m", package, "worker"]}))
-    assert host.other_training_jobs() == 3
-
-
-def test_the_programs_of_other_jobs_exist():
-    assert all(job in JOBS for program, job in host.WORKERS if program == "feedrate")
 
 
 def test_a_training_job_on_this_host_is_found():
@@ -157,19 +114,6 @@ def test_facts_of_this_host():
     assert facts["packages"]["torch"]
     assert "optimum-habana" not in facts["packages"]
     assert host.machine_state()["load_1min"] >= 0
-
-
-@pytest.mark.parametrize("cuda", ["12", "13"])
-def test_libraries_of_both_releases_of_cuda_are_recorded(monkeypatch, cuda):
-    installed = {f"nvidia-{library}-cu{cuda}": "1.2.3" for library in ("cudnn", "nccl")}
-
-    def version(name):
-        if name not in installed:
-            raise host.importlib.metadata.PackageNotFoundError(name)
-        return installed[name]
-
-    monkeypatch.setattr(host.importlib.metadata, "version", version)
-    assert host.host_facts()["packages"] == installed
 
 
 def test_counters_of_the_host(tmp_path, monkeypatch):

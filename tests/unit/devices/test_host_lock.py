@@ -1,13 +1,11 @@
 """One job at a time on a host, of all clones of a user."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
-from feedrate.core import variables
-from feedrate.devices.host import host_lock, lock_name
+from feedrate.devices.host import host_lock
 
 HOLD = """
 import os, sys, time
@@ -51,13 +49,6 @@ def test_a_job_with_its_own_folder_for_temporary_files_waits_too(name, tmp_path,
     assert len(told) == 1
 
 
-def test_a_free_lock_is_taken_without_a_word(name):
-    told = []
-    with host_lock(name, told.append):
-        pass
-    assert told == []
-
-
 def test_waiting_can_be_given_up(name):
     def give_up():
         raise KeyboardInterrupt
@@ -84,8 +75,3 @@ def test_a_child_holds_the_lock_until_it_ends(name):
         with host_lock(name, told.append):
             pass
     assert len(told) == 1
-
-
-def test_the_lock_is_the_users_own(monkeypatch):
-    monkeypatch.delenv(variables.LOCK)
-    assert str(os.getuid()) in lock_name()

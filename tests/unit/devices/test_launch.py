@@ -8,23 +8,11 @@ from hypothesis import strategies as st
 from job_specs import make_job
 from msgspec.structs import replace
 
-from feedrate.config.devices import default_launcher, launcher_limit
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.launchers import srun
 
 MODULE = ["feedrate", "worker", "--run", "a b"]
-
-
-def test_a_default_launcher_can_start_what_it_is_the_default_for():
-    limits = {
-        jobs: [launcher_limit(default_launcher(jobs), f"MAX_{what}") > 1
-               for what in ("PROCESSES", "NODES")]
-        for jobs in ("process", "processes", "nodes")
-    }  # fmt: skip
-    assert limits["process"] == [False, False]
-    assert limits["processes"][0]
-    assert limits["nodes"] == [True, True]
 
 
 def test_a_single_process_is_the_interpreter_itself():

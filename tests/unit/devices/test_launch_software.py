@@ -16,7 +16,6 @@ from job_specs import make_job
 from feedrate.devices.base import DeviceError
 from feedrate.devices.launch import (
     SOURCES,
-    check_software,
     interpreter,
     launch_command,
     launch_environment,
@@ -175,14 +174,6 @@ def reason(job) -> str:
         prepare(job, ["module"], [], os.environ)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def test_software_that_is_there_passes(site):
-    python = sys.executable
-    for software in ({}, {"python": python}, {"modules": ["m"], "python": python},
-                     {"modules": ["m"], "container": "vendor.sif", "python": python}):  # fmt: skip
-        job = make_job(**software)
-        check_software(job, launch_environment(job, os.environ))
 
 
 def test_an_interpreter_that_is_not_there(site):

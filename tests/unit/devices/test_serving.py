@@ -8,7 +8,7 @@ import torch
 
 from feedrate.config.settings import HpuSettings, ModelSettings, Settings, TrainSettings
 from feedrate.devices import host
-from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
+from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.host import bf16_instructions
 from feedrate.devices.kinds import hpu
 
@@ -34,19 +34,6 @@ def test_operations_run_in_the_precision_asked_for(precision, expected):
     with torch.inference_mode(), adapter("cpu").autocast(precision):
         assert layer(torch.ones(1, 4)).dtype == expected
     assert layer.weight.dtype == torch.float32
-
-
-def test_an_eager_model_is_served_as_it_is():
-    layer = torch.nn.Linear(4, 4)
-    assert adapter("cpu").serve(layer, settings()) is layer
-
-
-def test_compiled_by_the_mode_of_the_setting(monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch, "compile", lambda model, mode: asked.append(mode) or model)
-    adapter("cpu").serve(torch.nn.Linear(4, 4), settings(execution="compiled"))
-    assert asked == [COMPILE_MODES["compiled"]] == ["default"]
-    assert COMPILE_MODES["cuda_graphs"] == "reduce-overhead"
 
 
 @pytest.fixture

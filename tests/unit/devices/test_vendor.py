@@ -82,11 +82,6 @@ def test_a_program_that_is_no_python_is_passed_over(places):
     assert chosen() == home
 
 
-def test_the_question_itself_in_a_real_interpreter(places):
-    assert vendor._asked(sys.executable, "json", os.environ) == 0
-    assert vendor._asked(sys.executable, "no_such_module", os.environ) == 1
-
-
 def test_without_one_the_line_to_add_is_told_before_anything_is_started(places):
     python(places / "usr/bin/python3", has=False)
     with pytest.raises(DeviceError, match=r"software: \{python: .*FEEDRATE_PYTHON"):

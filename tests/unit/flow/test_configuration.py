@@ -7,10 +7,9 @@ import pytest
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
-from feedrate.config.project import study_names
 from feedrate.core import paths, variables
 from feedrate.flow import configuration
-from feedrate.flow.configuration import Layers, check_files, check_targets, read_layers
+from feedrate.flow.configuration import check_files, check_targets, read_layers
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "config/studies/bridgetower-dataloading.yaml"
@@ -64,21 +63,6 @@ def test_later_files_override_earlier_ones_key_by_key(root):
     assert (found.values["repeats"], found.values["checkpoint"]) == (2, None)
 
 
-def test_a_key_is_attributed_to_the_last_file_that_has_it():
-    found = Layers(
-        [
-            ("base", {"a": {"x": 1, "y": 2}, "b": [1, 2]}),
-            ("mine", {"a": {"y": 3}, "b": [4]}),
-            ("command line", {"c": 5}),
-        ]
-    )
-    keys = ("a.x", "a.y", "b[0]", "c", "a.z", "missing")
-    assert [found.origin(key) for key in keys] == [
-        *("base", "mine", "mine", "command line"),
-        *("mine", "base"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -99,12 +83,6 @@ def test_an_error_in_a_configfile_names_that_file(root, text, message):
     assert error("mine.yaml").startswith(message)
 
 
-def test_an_error_of_a_profiles_choices_names_them(root):
-    edit("profiles/gaudi/choices.yaml", "devices: [gaudi2]", "devices: [gaudi22]")
-    files = configuration.read_profile("profiles/gaudi").files
-    assert error(*files).startswith("profiles/gaudi/choices.yaml: devices[0]: 'gaudi22' is not")
-
-
 def test_an_error_of_the_command_line_names_no_file(root):
     assert error(assignments=["repeats=0"]).startswith("command line: repeats: 0 is not allowed")
 
@@ -115,23 +93,11 @@ def test_an_error_of_config_yaml_names_it_beside_other_files(root):
     assert error("mine.yaml").startswith("config/config.yaml: on_driver[0]: 'shrt' is not allowed")
 
 
-def test_no_study_has_a_factor_with_such_a_name(root):
-    names = ", ".join(study_names(Path()))
-    loaded = configuration.load(Path(), read_layers([], [f"studies=[{names}]"]))
-    assert len(loaded.studies) > 10
-
-
 def test_a_study_that_is_not_selected_is_named_as_such(root):
     message = error(targets=["all", "vit-speedups"])
     assert message.startswith("config/config.yaml: studies: vit-speedups is not among them; add it")
     assert "STUDY=vit-speedups" in message
     passes(assignments=["studies=[vit-speedups]"], targets=["vit-speedups", "results/x"])
-
-
-def test_an_unknown_profile_lists_the_known_ones(root):
-    with pytest.raises(ConfigError, match=r"did you mean gaudi\? profiles: gaudi, gaudi-node, "):
-        configuration.read_profile("gaudy")
-    assert configuration.profile_names("local") == ["gaudi-node", "gpu-node", "local"]
 
 
 MINE = """
@@ -209,15 +175,6 @@ def test_a_checkpoint_folder_without_weights_is_an_error(root, files, message):
 def test_the_home_of_nobody_has_no_checkpoint(root, here):
     found = error(assignments=["checkpoint=~nosuch/weights"], here=here)
     assert found == "command line: checkpoint: ~nosuch/weights: no such folder"
-
-
-def test_the_home_of_nobody_has_no_configuration(root):
-    assert error("~nosuch/mine.yaml").endswith("~nosuch/mine.yaml: no such file or directory")
-
-
-def test_a_key_with_dots_on_the_command_line_is_one_of_the_command_line(root):
-    found = error(assignments=["datasets.folder.path=x"])
-    assert found.startswith("command line: datasets.folder.path: unknown key")
 
 
 @pytest.mark.parametrize("name", ["all", "plan", "train_cpu", "collect_results", "plot_loss"])

@@ -4,7 +4,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
@@ -66,23 +65,10 @@ def test_a_killed_driver_is_forgotten_and_its_lock_cleared(folder, other):
     assert driver.clear_dead_lock() is False
 
 
-def test_second_hold_does_not_wait_or_fail(folder, other):
-    driver.hold()
-    assert driver.other_driver().startswith(f"process {other.pid} ")
-
-
 def test_a_driver_does_not_take_itself_for_another(folder):
     driver.hold()
     assert (driver.other_driver(), driver.occupied()) == ("", "")
     driver._held.close()
-
-
-def test_that_another_runs_is_a_sentence(other):
-    assert driver.occupied().startswith(f"another run works in this folder (process {other.pid} ")
-
-
-def test_no_driver_where_nothing_was_ever_run(folder):
-    assert driver.other_driver() == ""
 
 
 def mark(folder, host="login7"):
@@ -163,23 +149,11 @@ def test_jobs_find_this_python_and_the_package_first(folder, environment):
     assert environment["FEEDRATE_PUSH_TO_HUB"] == "me/models"
 
 
-def test_jobs_are_told_the_driver_and_its_host(folder, environment):
-    driver.equip_jobs(folder, project())
-    assert environment["FEEDRATE_DRIVER_PID"] == f"{os.getpid()}@{socket.gethostname()}"
-    assert environment["FEEDRATE_PUSH_TO_HUB"] == ""
-
-
 def test_jobs_are_told_the_integrations_without_a_param(folder, environment):
     driver.equip_jobs(folder, project())
     assert environment["FEEDRATE_REPORT_TO"] == "tensorboard"
     driver.equip_jobs(folder, project(report_to=["mlflow", "wandb"]))
     assert environment["FEEDRATE_REPORT_TO"] == "mlflow,wandb"
-
-
-def test_jobs_are_told_which_model_each_device_is(folder, environment):
-    driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
-    told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])
-    assert told == {"h100": "NVIDIA H100 80GB HBM3", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
 
 
 def test_jobs_are_told_how_long_they_may_take(folder, environment):
@@ -192,23 +166,6 @@ def test_jobs_are_told_the_share_of_bad_images_that_each_dataset_may_have(folder
     mine = {"mine": {"source": "folder", "path": "a", "max_bad_share": 0.3}}
     driver.equip_jobs(folder, project(dataset="mine", datasets=mine))
     assert json.loads(environment[variables.BAD_SHARES])["mine"] == 0.3
-
-
-@pytest.mark.parametrize(
-    ("forced", "said"),
-    [({}, ""), ({"forceall": True}, "1"), ({"forcerun": {"train_cpu"}}, "1")],
-)
-def test_jobs_are_told_how_they_are_tried(environment, forced, said):
-    plain = {"forceall": False, "forcetargets": False, "forcerun": set()}
-    driver.tell_jobs(
-        SimpleNamespace(
-            execution_settings=SimpleNamespace(retries=2),
-            dag_settings=SimpleNamespace(**plain | forced),
-        )
-    )
-    assert environment["FEEDRATE_RETRIES"] == "2"
-    assert environment["FEEDRATE_FORCED"] == said
-    assert float(environment["FEEDRATE_DRIVER_SINCE"]) > 1.7e9
 
 
 @pytest.mark.parametrize(

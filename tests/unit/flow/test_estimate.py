@@ -115,29 +115,9 @@ def test_published_rates_where_nothing_was_run(project, runs):
     assert Estimator(project).of(spec) == (by_rate(spec, 768.7), "published")
 
 
-def test_levels_that_a_published_row_leaves_out_are_the_baselines(project, runs):
-    study = "bridgetower-dataloading"
-    baseline = project.studies[study].baseline
-    assert baseline["strategy"] == "ddp"
-    short = [
-        msgspec.structs.replace(
-            row, levels={k: v for k, v in row.levels.items() if v != baseline.get(k)}
-        )
-        for row in project.published[study]
-    ]
-    project = msgspec.structs.replace(project, published={**project.published, study: short})
-    spec = pick(runs, "gaudi2", workers=2, decode="reference", strategy="ddp")
-    assert Estimator(project).of(spec) == (by_rate(spec, 768.7), "published")
-
-
 def test_a_cell_that_nobody_published_is_taken_at_the_lowest_rate(project, runs):
     spec = pick(runs, "gaudi2", workers=16)
     assert Estimator(project).of(spec) == (by_rate(spec, lowest(project, "gaudi2", 8)), "lowest")
-
-
-def test_rates_of_another_device_are_not_taken(project, runs):
-    spec = msgspec.structs.replace(pick(runs, "gaudi2"), device="h200")
-    assert Estimator(project).of(spec) is None
 
 
 @pytest.fixture

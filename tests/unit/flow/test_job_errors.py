@@ -31,13 +31,6 @@ def test_a_job_that_slurm_refuses():
     )
 
 
-def test_a_job_that_could_not_be_sent():
-    message = f"Job submission failed with exception: no such account: x{HINT}"
-    assert is_refused(record(message))
-    assert cause(record(message)).startswith("the job could not be submitted")
-    assert "no such account: x" in cause(record(message))
-
-
 def ended(number, state):
     """The sentence about a job that Slurm ended."""
     meaning = f": {MEANINGS[state]}" if state in MEANINGS else ""
@@ -72,27 +65,9 @@ def test_a_step_killed_for_memory_is_told_where_slurm_says_failed(tmp_path):
     assert cause(record(failed(5, "FAILED"), [str(log)])) == ended(5, "OUT_OF_MEMORY")
 
 
-def test_of_several_logs_the_first_that_says_something_counts(tmp_path):
-    logs = [tmp_path / name for name in ("a", "b", "c")]
-    for log, text in zip(logs, ("nothing\n", "feedrate train: b\n", "feedrate: c\n"), strict=True):
-        log.write_text(text)
-    assert cause(record(None, map(str, logs))) == "b"
-
-
 def test_a_job_that_left_no_word():
     assert cause(record()) == UNKNOWN
     assert cause({"rule_msg": None, "log": None}) == UNKNOWN
-
-
-def test_a_line_names_rule_run_cause_and_the_logs_that_are_there(tmp_path):
-    log = tmp_path / "5.log"
-    log.write_text("")
-    line = Failures().line(record(failed(5, "TIMEOUT"), [str(log), "absent"]), "workers=0 rep 1")
-    assert line == f"train_h100 workers=0 rep 1 failed: {ended(5, 'TIMEOUT')} ({log})"
-
-
-def test_a_job_on_this_host_has_said_why():
-    assert Failures().line(record(), "") == "train_h100 failed"
 
 
 def test_a_hundred_times_the_same_is_told_three_times_and_counted():

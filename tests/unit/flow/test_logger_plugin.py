@@ -1,14 +1,13 @@
 """`--logger feedrate`: which of Snakemake's records are shown, and in what words."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.core import variables
-from feedrate.flow import configuration, driver
+from feedrate.flow import driver
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
@@ -76,22 +75,6 @@ def test_errors_are_shown_however_quiet_snakemake_is(handler, values, shown):
     assert bool(made.filter(record(WRAPPED, **values))) is shown
 
 
-@pytest.mark.parametrize("dryrun", [False, True])
-def test_a_broken_configfile_is_told_with_file_and_line(
-    handler, monkeypatch, tmp_path, capsys, dryrun
-):
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config/config.yaml").write_text("repeats: 1\n")
-    (tmp_path / "mine.yaml").write_text("repeats:\n\t- 1\n")
-    monkeypatch.chdir(tmp_path)
-    called = configuration.Call(True, [], [Path("mine.yaml")], [])
-    monkeypatch.setattr(configuration, "call", lambda: called)
-    text = "Config file is not valid JSON or YAML. In case of YAML, make sure to not mix tabs."
-    handler(dryrun=dryrun).emit(record(f"WorkflowError:\n{text}", event=LogEvent.ERROR))
-    said = capsys.readouterr().err
-    assert said == "mine.yaml, line 2: a tab; YAML is indented with spaces\n"
-
-
 def test_errors_of_others_keep_their_place(handler, capsys):
     text = "KeyError in file \"/p/Snakefile\", line 3:\n'x'"
     handler().emit(record(text, event=LogEvent.ERROR))
@@ -103,29 +86,6 @@ def test_a_warning_is_told_once(handler, capsys):
     for _ in range(2):
         made.emit(record("the disk is slow", logging.WARNING))
     assert capsys.readouterr().err == "the disk is slow\n"
-
-
-def test_what_was_told_by_the_job_is_not_told_again(handler, capsys):
-    made = handler()
-    for text in (
-        "WorkflowError:\nAt least one job did not complete successfully.",
-        "No SLURM account given, trying to guess.",
-    ):
-        made.emit(record(text))
-    assert capsys.readouterr().err == ""
-
-
-def test_a_run_is_told_line_by_line(handler, capsys):
-    made = handler()
-    stats = {"train_cpu": 2, "total": 2}
-    made.emit(record("", logging.INFO, event=LogEvent.RUN_INFO, stats=stats))
-    job = {"jobid": 1, "rule_name": "train_cpu", "wildcards": {"cell": "w=0", "repeat": "1"}}
-    made.emit(record("", logging.INFO, event=LogEvent.JOB_INFO, output=[], **job))
-    made.emit(record("", logging.INFO, event=LogEvent.JOB_FINISHED, job_id=1))
-    made.close()
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("2 jobs: train_cpu 2")
-    assert "train_cpu 1/2  w=0, repeat 1" in second
 
 
 def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler, capsys):

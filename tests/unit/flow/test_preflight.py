@@ -89,18 +89,8 @@ def test_without_slurm_the_profiles_of_one_machine_are_named(tmp_path, monkeypat
         driver.check(workflow(job(), settings=settings))
 
 
-def test_each_kind_of_job_is_asked_for_once(slurm):
-    driver.check(workflow(*[job() for _ in range(50)], job("train_a100")))
-    assert len([line for line in slurm.asked.read_text().splitlines() if "--test" in line]) == 2
-
-
 def test_jobs_on_this_host_are_not_slurms(slurm):
     driver.check(workflow(job(local=True)))
-    assert not slurm.asked.exists()
-
-
-def test_other_executors_are_left_alone(slurm):
-    driver.check(workflow(job(), settings=SimpleNamespace()))
     assert not slurm.asked.exists()
 
 
@@ -232,12 +222,6 @@ def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, cap
         "  disk: it is full: free some space",
     ]
     assert ["the limit is low" in record.getMessage() for record in caplog.records] == [True]
-
-
-def test_what_is_slow_or_unknown_stops_nothing(examined):
-    examined.found = [Finding("will be slow", "a", "b", "c"), Finding("unknown", "a", "b", "c")]
-    workflow = planned("results/s/cpu/b/rep1/outcome.json")
-    driver.check_machine(workflow, None, plan_of("b"), here=True)
 
 
 def test_runs_that_are_given_up_need_no_device(examined, monkeypatch):

@@ -46,33 +46,11 @@ def finish(tmp_path):
     return _finish
 
 
-def test_there_may_be_none(tmp_path):
-    assert adopt(tmp_path, SAME, set()) is None
-
-
 def test_what_an_orphan_finished_under_this_driver_is_put_back(finish):
     run = finish()
     assert adopt(run, SAME, set()) == OUTCOME
     assert json.loads((run / "outcome.json").read_text()) == OUTCOME
     assert (run / "train.log").read_text() == "log"
-
-
-def test_it_bears_the_attempt_that_the_plan_counts(finish):
-    """Else the next plan would see another attempt than its own, and train again."""
-    run = finish(attempt=3)
-    assert adopt(run, SAME, set())["attempt"] == 1
-    assert json.loads((run / "outcome.json").read_text())["attempt"] == 1
-
-
-def test_what_was_read_before_this_driver_began_is_made_again(finish):
-    run = finish(BEFORE, record_s=BEFORE + 10)
-    assert adopt(run, SAME, set()) is None
-    assert not (run / "outcome.json").exists()
-
-
-def test_what_came_before_this_driver_and_nobody_read_is_not_lost(finish):
-    assert adopt(finish(BEFORE), SAME, set()) == OUTCOME
-    assert adopt(finish(BEFORE, record_s=BEFORE - 10), SAME, set()) == OUTCOME
 
 
 def test_it_is_made_again_where_the_user_forces_it(finish, monkeypatch):
@@ -88,12 +66,6 @@ def test_a_job_that_was_seen_at_work_is_believed_whatever_the_clocks_say(finish,
     assert adopt(run, SAME, {"token"}) == OUTCOME
 
 
-def test_without_a_driver_only_what_nobody_read_is_taken(finish, monkeypatch):
-    monkeypatch.delenv(variables.DRIVER_SINCE)
-    assert adopt(finish(AFTER, record_s=AFTER + 1), SAME, set()) is None
-    assert adopt(finish(AFTER, record_s=AFTER - 1), SAME, set()) == OUTCOME
-
-
 CHANGES = [{"spec": "t"}, {"source": "e"}, {"data": "f"}, {"inputs": "w"}, {"attempt": 2}]
 
 
@@ -106,12 +78,6 @@ def test_a_result_of_the_same_weights_is_taken_and_one_of_others_is_not(finish):
     run = finish(inputs_digest="w")
     assert adopt(run, msgspec.structs.replace(SAME, inputs="v"), set()) is None
     assert adopt(run, msgspec.structs.replace(SAME, inputs="w"), set()) is not None
-
-
-def test_a_result_whose_files_are_gone_is_made_again(finish):
-    run = finish()
-    (run / "events.jsonl").unlink()
-    assert adopt(run, SAME, {"token"}) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"outcome": 3}', '{"outcome": {}}'])

@@ -140,15 +140,6 @@ def test_a_job_that_lost_its_lock_stops_and_writes_nothing(start):
     assert newest(first.out).number == lock.number
 
 
-def test_a_job_that_is_stopped_keeps_nobody_waiting(start):
-    job = start(make_spec(**LONG))
-    job.until_steps(1)
-    job.process.send_signal(signal.SIGTERM)
-    job.wait()
-    assert newest(job.out).is_released
-    assert next(job.out.glob("attempt-*/trainer")).is_dir()  # for --resume
-
-
 @pytest.fixture
 def lost(tmp_path, monkeypatch):
     """The workflow has given up the run of this test."""
@@ -166,22 +157,6 @@ def test_a_run_that_was_given_up_is_recorded_and_not_trained(arguments, lost):
     assert (lost / "spec.json").exists()
     assert starts(lost) == []
     assert newest(lost).is_released
-
-
-def test_no_other_run_is_trained_then(arguments, lost, capsys):
-    lost.parent.joinpath("lost.json").write_text('{"elsewhere/outcome.json": "x"}')
-    assert jobs.run("train", arguments(make_spec())) == 1
-    assert "gives no cause for " in capsys.readouterr().err
-    assert not lost.exists()
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text):
-    lost.parent.joinpath("lost.json").write_text(text)
-    assert jobs.run("train", arguments(make_spec())) == 1
-    stderr = capsys.readouterr().err
-    assert "is not a JSON object of causes" in stderr
-    assert stderr.count("\n") == 1
 
 
 def test_of_a_lost_run_a_result_that_came_after_all_counts(arguments, finished, lost):

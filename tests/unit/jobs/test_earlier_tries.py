@@ -38,10 +38,6 @@ def result_of(earlier, job="99"):
     return result_of_earlier_tries(RUN, earlier, holder(job=job), "1")
 
 
-def test_the_first_try_has_none_before_it(jobs):
-    assert result_of([]) is None
-
-
 @pytest.mark.parametrize(
     "state", ["NODE_FAIL", "PREEMPTED", "CANCELLED", "FAILED", "BOOT_FAIL", "COMPLETED", "RUNNING"]
 )
@@ -50,22 +46,12 @@ def test_what_another_try_may_mend_is_tried_again(jobs, state):
     assert result_of(tries("12")) is None
 
 
-def test_what_nobody_remembers_is_tried_again(jobs):
-    assert result_of(tries("12", "13")) is None
-
-
 def test_want_of_host_memory_is_a_result(jobs):
     jobs("12", "OUT_OF_MEMORY", memory="64G", nodes="gaudi2-1")
     result = result_of(tries("12"))
     assert result.status == "out_of_memory"
     assert "its limit of 64G on gaudi2-1 was too low" in result.cause
     assert result.cause.endswith(f"call again with --forcerun {RUN}/outcome.json")
-
-
-def test_only_the_last_try_tells_of_memory(jobs):
-    jobs("12", "OUT_OF_MEMORY")
-    jobs("13", "NODE_FAIL")
-    assert result_of(tries("12", "13")) is None
 
 
 def test_a_time_limit_is_tried_again_where_the_next_is_longer(jobs):
@@ -92,28 +78,10 @@ def test_a_lost_node_uses_up_the_longer_limit_too(jobs):
     assert "time limit, 60 min: " in result_of(tries("12", "13")).cause
 
 
-def test_no_limit_is_longer_than_any(jobs):
-    jobs("12", "TIMEOUT", limit_min=30)
-    jobs("13", "TIMEOUT", limit_min=30)
-    jobs("99", "RUNNING", limit_min=None)
-    assert result_of(tries("12", "13")) is None
-
-
-def test_where_slurm_is_silent_the_second_time_limit_counts(jobs):
-    words = tries("12", note="ended TIMEOUT 30")
-    assert result_of(words) is None
-    assert "30 min and then 30 min" in result_of(tries("12", "13", note="ended TIMEOUT 30")).cause
-
-
 def test_a_tries_own_last_words_count_before_slurms_memory(jobs):
     jobs("12", "FAILED")
     jobs("99", "RUNNING", limit_min=30)
     assert result_of(tries("12", note="ended TIMEOUT 30")).status == "failed"
-
-
-def test_a_renewed_lock_is_the_same_try(jobs):
-    jobs("99", "PENDING")
-    assert result_of(tries("12", "12", note="ended TIMEOUT 30"), job="98") is None
 
 
 @pytest.mark.parametrize(
@@ -130,16 +98,6 @@ def test_other_drivers_other_settings_and_this_very_job_do_not_count(jobs, value
     jobs("99", "OUT_OF_MEMORY")
     values = {"job": "12", "since": "1", **values}
     assert result_of([LockEntry(number=1, text="", holder=away(**values))]) is None
-
-
-@pytest.mark.parametrize("note", ["ended TIMEOUT", "ended TIMEOUT x", "ended a b c", "ended"])
-def test_words_that_are_none_leave_it_to_slurm(jobs, note):
-    jobs("12", "OUT_OF_MEMORY")
-    assert result_of(tries("12", note=note)).status == "out_of_memory"
-
-
-def test_a_torn_lock_tells_nothing(jobs):
-    assert result_of([LockEntry(number=1, text="{")]) is None
 
 
 @pytest.mark.parametrize(
@@ -169,9 +127,3 @@ def test_a_job_that_is_stopped_says_what_slurm_stops_it_for(
         jobs("12", **job)
     assert slurm_stop_reason() == ending
     assert describe_stop(ending) == sentence
-
-
-def test_outside_slurm_nobody_is_asked(monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setattr(slurm, "ask", lambda *_: pytest.fail("asked"))
-    assert slurm_stop_reason() == ""

@@ -12,7 +12,7 @@ import torch
 from inference_jobs import STEPS, WARMUP, make_spec
 
 from feedrate.config.errors import ConfigError
-from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
+from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.kinds import cpu
 from feedrate.jobs import infer as passes
 from feedrate.jobs.events import EventLog
@@ -41,14 +41,6 @@ def test_every_head_is_timed_with_and_without_preprocessing(infer, model, head, 
     assert window["wall_s"] == pytest.approx(sum(step["step_s"] for step in inside))
     assert window["data_wait_s"] == pytest.approx(sum(step["data_wait_s"] for step in inside))
     assert window["paused_s"] > 0
-
-
-@pytest.mark.parametrize("precision", ["bf16", "bf16_full"])
-@pytest.mark.parametrize("model", ["bridgetower", "clip"])
-def test_half_precision_answers_in_finite_numbers(infer, model, precision):
-    events = infer(model=model, precision=precision, preprocessing="in", loader={"decode": "host"})
-    assert [step["finite"] for step in events.named("step")] == [True] * STEPS
-    assert events.one("model")["precision"] == precision
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16_full"])
@@ -90,12 +82,6 @@ def test_flops_are_those_of_a_forward_pass(infer):
     whole = count_flops(make_config("tiny"), max_tokens=6)
     forward = infer().one("model")["flops_per_sample"]
     assert 0.32 * whole < forward < 0.36 * whole
-
-
-def test_the_cpus_instructions_for_bf16_are_told(infer):
-    told = infer().one("start")["bf16_instructions"]
-    flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
-    assert told == [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
 
 
 def test_the_same_seed_asks_for_the_same_and_another_for_others(infer, monkeypatch):
@@ -167,14 +153,6 @@ def test_a_pass_is_timed_from_request_to_answer(tmp_path):
     assert [step["finite"] for step in steps] == [True, True, False, True, True]
 
 
-@pytest.mark.parametrize("execution", ["eager", "compiled"])
-def test_the_model_is_compiled_where_it_is_asked_for(infer, monkeypatch, execution):
-    modes = []
-    monkeypatch.setattr(torch, "compile", lambda model, mode: modes.append(mode) or model)
-    infer(execution=execution)
-    assert modes == ([] if execution == "eager" else [COMPILE_MODES[execution]])
-
-
 def test_what_earlier_runs_compiled_serves_no_later_one(tmp_path):
     from torch._inductor import codecache
 
@@ -185,12 +163,6 @@ def test_what_earlier_runs_compiled_serves_no_later_one(tmp_path):
             assert Path(getattr(codecache, name)).is_relative_to(os.environ[COMPILED])
     assert [getattr(codecache, name) for name in HEADERS] == before
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_inductor_without_such_places_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("feedrate.jobs.infer.HEADERS", ("no_such_place",))
-    with compiling_anew(tmp_path):
-        assert Path(os.environ[COMPILED]).is_dir()
 
 
 REFUSED = [

@@ -1,16 +1,12 @@
 """A limit on a rank's memory: running out of it is real, caught, and known for what it is."""
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from training_jobs import make_spec, of_a_script
-
-from feedrate.jobs.job_setup import limit_memory
-from feedrate.jobs.worker import classify
+from training_jobs import of_a_script
 
 LIMIT = """
 import json, sys
@@ -77,13 +73,3 @@ def test_code_for_which_there_is_no_memory_is_known_too():
     known = of_script(CONVOLVE, 2**-10)
     assert known
     assert all(known.values()), known
-
-
-def test_without_a_limit_a_lack_of_code_has_another_cause():
-    assert not classify(RuntimeError("could not create a primitive")).out_of_memory
-
-
-def test_without_a_limit_nothing_changes():
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    limit_memory(make_spec())
-    assert resource.getrlimit(resource.RLIMIT_AS) == before

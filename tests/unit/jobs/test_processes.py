@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from msgspec.structs import replace
 from training_jobs import make_spec, processes_below, survivors
 
 from feedrate.core import variables
@@ -19,7 +18,7 @@ from feedrate.devices.launch import Launch
 from feedrate.jobs import processes
 from feedrate.jobs.events import Step, Window
 from feedrate.jobs.outcome import MachineFault
-from feedrate.jobs.processes import LogPump, MemorySampler, ProgressLine, memory_gib
+from feedrate.jobs.processes import LogPump, ProgressLine, memory_gib
 
 STUBBORN = """
 import os, signal, sys, time
@@ -103,14 +102,6 @@ def test_a_stubborn_job_and_its_orphans_are_found_measured_and_stopped():
     assert survivors(below) == []
 
 
-def test_dear_sampling_becomes_seldom(monkeypatch):
-    ticks = iter([100.0, 100.2])
-    monkeypatch.setattr(processes.time, "monotonic", lambda: next(ticks))
-    sampler = MemorySampler()
-    sampler.sample()
-    assert sampler._due_s == pytest.approx(140.0)
-
-
 def test_shared_pages_count_once():
     """A fork shares all its pages: two processes take little more than one."""
     code = "import os\nx = bytearray(2**27)\nos.fork()\nprint(flush=True)\ninput()"
@@ -124,15 +115,6 @@ def test_shared_pages_count_once():
         assert sum(process.memory_info().rss for process in both) > 0.25 * 2**30
         parent.communicate(b"\n\n")
     assert memory_gib(both[0]) is None
-
-
-def test_where_the_kernel_hides_shares_the_resident_set_counts(monkeypatch):
-    def hidden(process):
-        raise psutil.AccessDenied(process.pid)
-
-    monkeypatch.setattr(psutil.Process, "memory_full_info", hidden)
-    me = psutil.Process()
-    assert memory_gib(me) == pytest.approx(me.memory_info().rss / 2**30, rel=0.1)
 
 
 def step(number, *, warmup=False):
@@ -163,26 +145,6 @@ def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monke
     now[0] = 15.0
     line.update([WINDOW])
     assert "loader and model alone" in capsys.readouterr().err
-
-
-def test_progress_says_nothing_of_ceilings_that_are_not_measured(capsys):
-    measured = make_spec(ceiling_s=1)
-    for spec in (make_spec(ceiling_s=0), replace(measured, task="inference"), measured):
-        line = ProgressLine(spec, quiet=False)
-        line._due_s = 0.0
-        line.update([WINDOW])
-    *without, with_ceilings = capsys.readouterr().err.splitlines()
-    assert "alone" in with_ceilings
-    assert not any("alone" in text for text in without)
-
-
-def test_quiet_progress_says_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(processes.time, "monotonic", lambda: 99.0)
-    line = ProgressLine(make_spec(), quiet=True)
-    line._due_s = 0.0
-    line.update([step(1)])
-    line.report("anything")
-    assert capsys.readouterr() == ("", "")
 
 
 def test_a_driver_that_died_before_its_job_began_ends_the_job(monkeypatch):

@@ -97,12 +97,6 @@ def test_what_asks_for_less_of_anything_or_shares_otherwise_is_tried(device, siz
     assert device.asked(cell(size, batch, strategy)) is None
 
 
-def test_the_cell_that_was_tried_is_named_and_not_one_that_it_pruned(device):
-    device.ended(cell("350M", 32), "out_of_memory")
-    device.ended(cell("350M", 128), "out_of_memory", cause=not_tried(name("350M", 32)))
-    assert device.asked(cell("900M", 128)) == name("350M", 32)
-
-
 @pytest.mark.parametrize("status", ["ok", "failed"])
 def test_only_running_out_of_memory_prunes(device, status):
     device.ended(cell("350M", 16), status)
@@ -139,12 +133,6 @@ def test_what_ran_with_other_weights_shows_nothing(device):
         assert device.asked(cell("900M", 16)) == shown
 
 
-def test_an_edit_of_all_cells_settings_makes_the_smaller_ones_outcome_stale(device):
-    device.ended(cell("350M", 16, precision="fp32"), "out_of_memory")
-    assert device.asked(cell("350M", 32, precision="bf16")) is None
-    assert device.asked(cell("350M", 32, precision="fp32")) == name("350M", 16)
-
-
 def test_an_edit_of_what_the_smaller_level_sets_makes_its_outcome_stale(device):
     device.ended(cell("350M", 16), "out_of_memory")
     levels = [[batch, {"train": {"batch_size": batch // 2}}] for batch in BATCHES]
@@ -163,13 +151,6 @@ def test_a_cell_that_was_not_tried_stands_while_the_cell_that_it_names_does(devi
     device.ended(other, "ok")
     assert not device.stands(large, other)
     assert device.stands(large, small)
-
-
-def test_a_level_that_has_left_the_ladder_shows_nothing(device):
-    device.ended(cell("350M", 16), "out_of_memory")
-    short = LADDER | {"batch": [step for step in LADDER["batch"] if step[0] != 16]}
-    environment = {variables.LADDERS: json.dumps({"study": {"cpu": short}})}
-    assert not device.stands(cell("350M", 32), cell("350M", 16), environment=environment)
 
 
 def test_a_job_that_is_not_tried_ends_in_an_outcome_that_says_why(tiny_prepared, tmp_path):

@@ -17,14 +17,12 @@ from feedrate.devices.base import Memory
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.devices.placement import Placement
 from feedrate.jobs import rounds
-from feedrate.jobs.blocks import EndlessBatches, Pipeline, in_turn, needs_more, write_trace
+from feedrate.jobs.blocks import EndlessBatches, Pipeline, needs_more, write_trace
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import Session
 from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
-from feedrate.loading import stages
 from feedrate.loading.path import LoadingPath
-from feedrate.results import parts
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
@@ -124,15 +122,6 @@ def test_the_first_step_that_waits_between_stages_is_not_counted(job, monkeypatc
     assert told["spans"]["forward"]["count"] == told["steps"] < waited.count("forward")
 
 
-def test_one_sample_in_some_is_enough_for_percentiles():
-    assert rounds.STAGED // stages.EVERY >= parts.FEWEST
-
-
-def test_a_worker_hands_its_batches_over(events):
-    (stages,) = named(events, "stages")
-    assert stages["seconds"]["hand_over"] > 0
-
-
 def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypatch):
     calls, stage = [], Session._stage
 
@@ -184,21 +173,6 @@ def test_a_trace_comes_after_all_that_is_measured(traced):
     assert not {"step", "window", "ceiling", "stages"} & set(after)
     updates = [e for e in shown if e["name"] == "Optimizer.step#AdamW.step"]
     assert len(updates) == 2, "no step of the window, or of a block, is in the trace"
-
-
-def test_no_step_is_profiled_unless_a_study_asks(job):
-    run, events = job("off")
-    assert not (run / TRACE_NAME).exists()
-    assert not named(events, "note")
-
-
-def test_a_trace_says_what_this_torch_cannot_profile(tmp_path):
-    log = EventLog(tmp_path, 0)
-    device = SimpleNamespace(profiled_as="HPU", synchronize=lambda: None)
-    write_trace(device, log, tmp_path, lambda: torch.ones(2) + 1, 1)
-    (note,) = read_events(tmp_path / "events.jsonl")
-    assert note["message"].startswith(f"{TRACE_NAME}; no events of HPU")
-    assert (tmp_path / TRACE_NAME).exists()
 
 
 def test_a_trace_that_is_cut_short_leaves_no_file(tmp_path, monkeypatch):
@@ -260,11 +234,6 @@ def test_a_loader_makes_no_batch_while_other_blocks_run():
     finally:
         pipeline.close()
     assert not any(worker.is_alive() for worker in pipeline._workers)
-
-
-def test_every_kind_is_first_in_turn():
-    assert in_turn(["a", "b", "c"], 0) == ["a", "b", "c"]
-    assert in_turn(["a", "b", "c"], 4) == ["b", "c", "a"]
 
 
 EVEN, UNEVEN = [1.0, 1.01, 0.99], [1.0, 1.5, 0.8]

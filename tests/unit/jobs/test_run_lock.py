@@ -1,6 +1,5 @@
 """The lock of a run: one holder at a time, whatever becomes of the others."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ import time
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +26,6 @@ from feedrate.jobs.run_lock import (
     newest,
     start_ticks,
     take_over,
-    this_holder,
     try_lock,
 )
 
@@ -100,13 +97,6 @@ def test_leaving_it_lets_the_next_in_and_tells_it_why(tmp_path):
     assert [sight.holder.token for sight in history(tmp_path)] == ["next", "me"]
 
 
-def test_an_error_leaves_it_too(tmp_path):
-    with pytest.raises(ValueError, match="x"), take_at_once(tmp_path):
-        raise ValueError("x")
-    assert newest(tmp_path).is_released
-    assert newest(tmp_path).reason == []
-
-
 def test_a_living_holder_on_this_host_is_waited_for(tmp_path):
     try_lock(tmp_path, holder(token="first"), 0)
     told = []
@@ -122,19 +112,6 @@ def test_a_holder_on_this_host_whose_process_is_gone_is_followed_at_once(tmp_pat
         pass
     try_lock(tmp_path, holder(pid=gone.pid, started=5), 0)
     assert take_at_once(tmp_path).number == 2
-
-
-def test_another_process_of_the_same_number_is_not_the_holder():
-    assert holder().is_running
-    assert not holder(started=start_ticks(os.getpid()) - 1).is_running
-
-
-def test_setting_the_clock_makes_no_process_another_one(monkeypatch):
-    me = holder()
-    boot_s = psutil.boot_time()
-    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_s - 3600)
-    assert psutil.boot_time() == boot_s - 3600
-    assert me.is_running
 
 
 def test_a_process_that_has_ended_but_is_not_yet_buried_does_not_live():
@@ -199,36 +176,11 @@ def test_slurms_word_kills_nobody_who_beats(tmp_path, clock, monkeypatch):
         assert watcher.is_alive(newest(tmp_path)) is True
 
 
-def test_slurm_is_asked_now_and_then_only(tmp_path, clock, monkeypatch):
-    asked = []
-    monkeypatch.setattr(slurm, "find", lambda job: asked.append(job))
-    try_lock(tmp_path, away(), 0)
-    acquire(tmp_path, holder(), lambda: None, lambda text: None)
-    assert len(asked) == int(run_lock.STALE_S / run_lock.QUIET_S) - 1
-
-
 def test_of_a_job_that_slurm_started_again_the_earlier_start_is_over(tmp_path, clock):
     try_lock(tmp_path, away(job="12"), 0)
     began = clock[0]
     acquire(tmp_path, holder(job="12"), lambda: None, lambda text: None)
     assert clock[0] - began == pytest.approx(run_lock.QUIET_S, abs=2)
-
-
-def test_what_was_seen_alive_is_told(tmp_path, clock):
-    other = try_lock(tmp_path, away(token="b"), 0)
-    looks = []
-
-    def check():
-        looks.append(1)
-        clock[0] += run_lock.HEARTBEAT_S
-        if len(looks) < 5:
-            other.heartbeat()
-        else:
-            other.release()
-
-    lock, seen = acquire(tmp_path, holder(), check, lambda text: None)
-    assert seen == {"b"}
-    assert lock.number == 2
 
 
 @pytest.mark.parametrize("change", [{"spec": "t"}, {"source": "e"}, {"data": "f"}, {"attempt": 0}])
@@ -237,12 +189,6 @@ def test_a_living_job_that_makes_something_else_is_told_and_not_waited_for(tmp_p
     with pytest.raises(RunConflict, match=r"Slurm job 12\) trains this run with other settings"):
         acquire(tmp_path, holder(), nobody_waits, print)
     assert newest(tmp_path).number == 1
-
-
-def test_a_silent_job_that_made_something_else_is_followed(tmp_path, clock):
-    other = msgspec.structs.replace(SAME, spec="t")
-    try_lock(tmp_path, away(identity=other), 0)
-    assert acquire(tmp_path, holder(), lambda: None, lambda text: None)[0].number == 2
 
 
 @given(st.integers(1, 3), st.integers(1, 3))
@@ -277,12 +223,6 @@ def test_wherever_a_lock_is_torn_it_is_no_error(cut):
         assert not sight.is_released
 
 
-def test_no_other_file_is_taken_for_a_lock(tmp_path):
-    for name in (".claim-", ".claim-x", ".claim-1.part", "claim-7"):
-        (tmp_path / name).touch()
-    assert newest(tmp_path) is None
-
-
 def test_a_holder_taken_for_dead_finds_out_at_its_next_beat(tmp_path, monkeypatch):
     lock = take_at_once(tmp_path)
     take_over(tmp_path, away())
@@ -302,45 +242,11 @@ def test_it_puts_nothing_in_place_and_leaves_the_others_lock_alone(tmp_path):
     assert newest(tmp_path).holder == away()
 
 
-def test_a_renewed_lock_cannot_be_followed_by_the_number_that_was_free(tmp_path):
-    lock = take_at_once(tmp_path)
-    lock.renew()
-    assert try_lock(tmp_path, away(), 1) is None
-    assert newest(tmp_path).holder == holder()
-
-
-def test_numbers_only_grow(tmp_path):
-    with take_at_once(tmp_path) as lock:
-        lock.renew()
-        lock.remove_older()
-    assert [path.name for path in tmp_path.iterdir()] == [".claim-2"]
-    assert take_at_once(tmp_path).number == 3
-
-
 def test_a_folder_that_was_listed_late_gives_no_second_holder(tmp_path):
     """The lower numbers have been cleared away since: a free number is not enough."""
     RunLock(tmp_path, 7, away()).create()
     assert try_lock(tmp_path, holder(), 3) is None
     assert [path.name for path in tmp_path.iterdir()] == [".claim-7"]
-
-
-def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path, monkeypatch):
-    lock = take_at_once(tmp_path)
-    monkeypatch.setattr(lock, "_due_s", 0.0)
-    monkeypatch.setattr(run_lock.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError("stale")))
-    lock.heartbeat()
-    assert newest(tmp_path).note == "alive 0"
-
-
-def test_a_beat_changes_the_note_alone(tmp_path, monkeypatch):
-    lock = take_at_once(tmp_path)
-    before = (tmp_path / ".claim-1").read_text()
-    monkeypatch.setattr(lock, "_due_s", 0.0)
-    lock.heartbeat()
-    after = (tmp_path / ".claim-1").read_text()
-    assert len(after) == len(before)
-    assert after.splitlines()[0] == before.splitlines()[0]
-    assert newest(tmp_path).note == "alive 1"
 
 
 def test_a_lock_on_a_full_disk_leaves_no_torn_file(tmp_path, monkeypatch):
@@ -366,12 +272,3 @@ def test_processes_that_race_for_a_dead_lock_hold_it_one_after_the_other(tmp_pat
     assert len(lines) == 8
     for entered, left in zip(lines[::2], lines[1::2], strict=True):
         assert entered.removeprefix("in ") == left.removeprefix("out ")
-
-
-def test_this_process_tells_of_its_job_and_driver(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
-    monkeypatch.setenv("FEEDRATE_DRIVER_SINCE", "1700000000.5")
-    me = this_holder(SAME)
-    assert (me.job, me.since, me.pid) == ("12", "1700000000.5", os.getpid())
-    assert me.is_running
-    assert json.loads(msgspec.json.encode(me))["identity"]["spec"] == "s"

@@ -19,7 +19,6 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.devices.launch import launch_command
 from feedrate.jobs.strategy import check_strategy, sharding
 from feedrate.models.build import build
-from feedrate.models.layers import give_shapes
 
 SCRIPT = Path(__file__).with_name("strategies.py")
 
@@ -187,15 +186,6 @@ def test_a_sharded_run_goes_on_from_its_checkpoint(runs, labelled, tmp_path):
         assert ours == pytest.approx(theirs[-len(ours) :], abs=2e-5)
     expected, found = (load_file(one / "model/model.safetensors") for one in (whole, broken))
     assert all(torch.allclose(expected[name], found[name], atol=1e-5) for name in expected)
-
-
-def test_parameters_without_a_dimension_get_one(labelled):
-    settings = ModelSettings(name="flava", size="tiny")
-    model = build(settings, LoaderSettings(max_tokens=8), labelled).model
-    (name,) = give_shapes(model)
-    assert name.endswith("logit_scale")
-    assert dict(model.named_parameters())[name].shape == (1,)
-    assert give_shapes(model) == []
 
 
 @pytest.mark.parametrize(

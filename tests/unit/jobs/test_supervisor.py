@@ -25,7 +25,7 @@ from feedrate.cli import jobs
 from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file, digest_value
 from feedrate.jobs.outcome import ProcessExit, classify_exit
-from feedrate.jobs.supervisor import check_protocol, train
+from feedrate.jobs.supervisor import check_protocol
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
 TOKEN = "hf_not_to_be_seen"
@@ -293,14 +293,6 @@ def test_fetched_weights_that_were_changed_are_no_outcome(
     assert not (tmp_path / "out").exists()
 
 
-def test_specs_are_read_from_files_and_from_text(tmp_path):
-    spec = make_spec()
-    run = write_spec(tmp_path, spec)
-    for text in (str(run / "spec.json"), repr(msgspec.to_builtins(spec))):
-        words = ["--spec", text, "--data", "manifest.json", "--out", "run"]
-        assert jobs.parser("train", train).parse_args(words).spec == spec
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -315,13 +307,6 @@ def test_a_wrong_spec_is_told_in_sentences(text, told, tmp_path, capsys):
     stderr = capsys.readouterr().err
     assert told in stderr
     assert "Traceback" not in stderr
-
-
-def test_a_spec_file_that_is_not_json_is_told(tmp_path, capsys):
-    (tmp_path / "spec.json").write_text("{")
-    arguments = ["--data", str(tmp_path / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert jobs.run("train", ["--spec", str(tmp_path / "spec.json"), *arguments]) == 1
-    assert "spec.json: not JSON" in capsys.readouterr().err
 
 
 def test_a_protocol_that_measures_nothing_is_told():

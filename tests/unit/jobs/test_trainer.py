@@ -4,13 +4,11 @@ import json
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
 from one_weight import OneWeight, Rows
 from stopwatch import Stopwatch
 from training_jobs import make_spec, named, read_events, write_spec
-from transformers import set_seed
 
 from feedrate.config.errors import ConfigError
 from feedrate.devices.base import Deferred, UnsupportedError, adapter
@@ -20,7 +18,7 @@ from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import check_rows, make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.train import newest_checkpoint, run_job, train
+from feedrate.jobs.train import newest_checkpoint, run_job
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.models.build import build
@@ -274,48 +272,8 @@ def test_batches_without_end_take_every_row_once_before_any_twice():
     assert first != second
 
 
-def test_epochs_are_shuffled_by_seed_and_epoch(tiny_prepared, tmp_path):
-    def orders(seed):
-        spec = make_spec(steps=12)
-        device = adapter("cpu")
-        set_seed(seed)
-        built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
-        dataset = make_dataset(spec, tiny_prepared, built, "train")
-        spec = msgspec.structs.replace(spec, seed=seed)
-        trainer = make_trainer(spec, device, tmp_path, None, model=built.model, dataset=dataset)
-        loader = trainer.get_train_dataloader()
-        seen = []
-        for epoch in (0, 1):
-            loader.set_epoch(epoch)
-            seen.append(torch.cat([batch["input_ids"] for batch in loader]).tolist())
-        return seen
-
-    first, again, other = orders(1), orders(1), orders(2)
-    assert first == again
-    assert first[0] != first[1]
-    assert first[0] != other[0]
-
-
-def test_events_hold_what_the_contract_promises(job):
-    run, events = job(evaluate=True, ceiling_s=0.05)
-    keys = {
-        "start": "world_size pid host device_model driver cores_granted cores_of_host "
-        "host_memory_gib intraop_threads packages python platform",
-        "model": "parameters flops_per_sample flops_per_real_sample attention precision",
-        "data": "digest samples decode pixel_mean_abs_diff image_px max_tokens",
-        "step": "step t_s step_s data_wait_s samples loss memory_gib peak_memory_gib warmup",
-        "window": "first_step last_step steps samples wall_s data_wait_s paused_s memory_gib "
-        "peak_memory_gib",
-        "trainer": "library metrics",
-        "ceiling": "kind round samples wall_s cpu_s",
-        "stages": "steps seconds forward_memory_gib",
-        "evaluation": "moment scores winoground seconds",
-    }
-    for name, promised in keys.items():
-        for event in named(events, name):
-            assert set(promised.split()) <= set(event), name
-            assert event["rank"] == 0
-        assert named(events, name), name
+def test_the_model_is_evaluated_twice_and_the_trainer_leaves_its_files(job):
+    run, events = job(evaluate=True)
     assert [e["moment"] for e in named(events, "evaluation")] == ["before", "after"]
     for file in ("trainer_state", "train_results", "all_results", "validation_results"):
         assert json.loads((run / f"trainer/{file}.json").read_text())
@@ -325,12 +283,3 @@ def test_training_again_is_the_same_training(job):
     first = [e["loss"] for e in named(job("one", workers=0, steps=3)[1], "step")]
     second = [e["loss"] for e in named(job("two", workers=2, steps=3)[1], "step")]
     assert first == pytest.approx(second, rel=1e-5)  # nor do workers change it
-
-
-def test_train_is_told_which_library_trained(tmp_path):
-    trainer = sleeping_trainer(tmp_path, steps=2, warmup_steps=1)
-    log = EventLog(tmp_path, 0)
-    train(trainer, log, resume=False)
-    (event,) = named(read_events(tmp_path / "events.jsonl"), "trainer")
-    assert event["library"].startswith("transformers ")
-    assert event["metrics"]["train_samples_per_second"] > 0

@@ -9,7 +9,6 @@ from feedrate.jobs import outcome
 from feedrate.jobs.outcome import (
     FINISHED,
     commit,
-    keep_log,
     open_attempt,
     publish,
     publish_without_results,
@@ -50,15 +49,6 @@ def test_an_attempt_begins_with_nothing_of_earlier_ones(tmp_path):
     assert json.loads((attempt / "spec.json").read_text()) == {"a": 1}
 
 
-def test_to_resume_the_checkpoints_stay(tmp_path):
-    fill(tmp_path, OLD)
-    open_attempt(tmp_path, "new", {}, resume=True)
-    assert names(tmp_path) == [
-        "attempt-new/spec.json",
-        "attempt-new/trainer/checkpoint-3/model.safetensors",
-    ]
-
-
 def test_the_newest_attempts_checkpoints_come_before_older_ones(tmp_path):
     fill(tmp_path, OLD)
     for token, step, age in (("b", 6, 100), ("a", 9, 50)):
@@ -95,14 +85,6 @@ def test_the_outcome_is_written_last_after_its_second_name(tmp_path, monkeypatch
     assert not attempt.exists()
 
 
-def test_an_attempt_without_outcome_leaves_its_log(tmp_path):
-    attempt = open_attempt(tmp_path, "new", {}, resume=False)
-    assert keep_log(attempt) == attempt / "train.log"
-    fill(attempt, ["train.log"])
-    assert keep_log(attempt) == tmp_path / "train.log"
-    assert (tmp_path / "train.log").read_text() == "train.log"
-
-
 def test_what_is_given_up_keeps_a_log_and_no_events(tmp_path):
     fill(tmp_path, [*OLD[:-1], "attempt-old/train.log", "attempt-old/events.jsonl"])
     publish_without_results(tmp_path, {"a": 1}, {"status": "failed"}, "new")
@@ -135,8 +117,3 @@ def test_what_snakemake_removes_before_a_duplicate_comes_back(tmp_path, monkeypa
     restore(tmp_path, {"status": "ok"})
     assert (tmp_path / "train.log").read_text() == "train.log"
     assert json.loads((tmp_path / "outcome.json").read_text()) == {"status": "ok"}
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_fresh_folder_is_fine(tmp_path, resume):
-    assert open_attempt(tmp_path, "new", {}, resume=resume).is_dir()

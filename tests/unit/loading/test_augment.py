@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.loading.pixels import ASPECTS, NOTHING, Augmentation, Box, recolour
+from feedrate.loading.pixels import ASPECTS, Augmentation, Box, recolour
 
 ALL = Augmentation(5, 0.4, True, 0.3)
 
@@ -18,13 +18,6 @@ def test_the_same_sample_draws_the_same_and_others_do_not(epoch, row):
     others = (ALL.draw(epoch + 1, row), ALL.draw(epoch, row + 1))
     others += (Augmentation(6, 0.4, True, 0.3).draw(epoch, row),)
     assert all(other.colour != first.colour for other in others)
-
-
-def test_nothing_asked_for_is_nothing_drawn():
-    none = Augmentation(5)
-    assert not none
-    assert none.draw(3, 4) is NOTHING
-    assert NOTHING.box(40, 50) is None
 
 
 def test_one_option_leaves_what_another_draws():
@@ -62,11 +55,6 @@ def test_a_crop_at_another_scale_lies_in_the_picture(full, here, row):
     assert 0 <= box.top < box.top + box.height <= here[0]
     assert 0 <= box.left < box.left + box.width <= here[1]
     assert Box(1, 2, 3, 4).scaled(full, full) == Box(1, 2, 3, 4)
-
-
-def test_colours_at_factor_one_stay():
-    pixels = torch.rand(2, 3, 5, 6)
-    assert torch.allclose(recolour(pixels, torch.ones(2, 3)), pixels, atol=1e-6)
 
 
 def test_each_factor_does_its_own():

@@ -1,7 +1,6 @@
 """The Trainer and the ceilings on `decode: device`, with the stand-in's pipeline on the CPU."""
 
 import json
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -16,7 +15,6 @@ from feedrate.jobs import evaluation
 from feedrate.jobs.blocks import Part
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.train import run_job
-from feedrate.jobs.trainer import MeteredTrainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.path import Distance
 from feedrate.models.builders import bridgetower
@@ -177,25 +175,6 @@ def make_store(spec, prepared):
         jobs.run("store-dataset", [*arguments, "--settings", repr(msgspec.to_builtins(needed))])
         == 0
     )
-
-
-@pytest.mark.parametrize(
-    ("steps", "accumulation", "batches", "done"),
-    [
-        (0, 1, 6, 0),
-        (4, 1, 6, 4),
-        (6, 1, 6, 0),
-        (7, 1, 6, 1),
-        (4, 2, 6, 2),
-        (4, 2, 7, 0),
-        (7, 2, 7, 6),
-    ],
-)
-def test_what_an_epoch_has_done_follows_from_the_steps(steps, accumulation, batches, done):
-    trainer = MeteredTrainer()
-    trainer.state = SimpleNamespace(global_step=steps)
-    trainer.args = SimpleNamespace(gradient_accumulation_steps=accumulation)
-    assert trainer._done(batches) == done
 
 
 def test_a_pipeline_that_does_not_start_fails_the_job_and_trains_nothing(

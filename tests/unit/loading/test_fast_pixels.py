@@ -1,7 +1,5 @@
 """The fast path against Pillow's own processing of the same geometry, and against the reference."""
 
-import io
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.manifest import DataError
 from feedrate.loading.decoders import Source, host
 from feedrate.loading.pixels import (
     NOTHING,
@@ -108,61 +105,6 @@ def test_a_part_is_that_of_the_whole(given_size, size, channels, ends, planes):
     wanted = cut(resize_to(levels, list(size)), *part)
     assert found.shape == wanted.shape
     assert (found.int() - wanted.int()).abs().max() <= 1
-
-
-OTHERS = {
-    "CMYK.jpg": ("CMYK", {}),
-    "palette.png": ("P", {}),
-    "alpha.png": ("RGBA", {}),
-    "grey alpha.png": ("LA", {}),
-    "one bit.png": ("1", {}),
-    "grey.png": ("L", {}),
-    "web.webp": ("RGB", {"lossless": True}),
-    "gif.gif": ("P", {}),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_formats_come_through_pillow_with_the_references_pixels(tmp_path, name):
-    mode, options = OTHERS[name]
-    drawing(90, 70, mode).save(tmp_path / name, **options)
-    levels, size = read_levels(tmp_path / name)
-    assert size == (70, 90)
-    wanted = (decode(tmp_path / name) * 255).round().to(torch.uint8)
-    assert torch.equal(levels.expand(3, -1, -1), wanted)
-    assert (
-        difference(read_pixels(tmp_path / name, 30, scaled=False), pillow(tmp_path / name, 30))
-        < 0.02
-    )
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_an_orientation_tag_changes_nothing_as_in_the_reference(tmp_path, orientation):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    drawing(80, 50).save(tmp_path / "a.jpg", exif=exif)
-    levels, _ = read_levels(tmp_path / "a.jpg")
-    wanted = (decode(tmp_path / "a.jpg") * 255).round().to(torch.uint8)
-    assert torch.equal(levels, wanted)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("contents", [b"", b"nothing", b"\xff\xd8\xff\xe0 cut"])
-def test_a_damaged_file_is_named(tmp_path, contents, scaled):
-    (tmp_path / "bad.jpg").write_bytes(contents)
-    with pytest.raises(DataError, match=r"bad\.jpg: cannot be decoded"):
-        read_pixels(tmp_path / "bad.jpg", 20, scaled=scaled)
-
-
-def test_a_missing_and_a_truncated_file_are_named(tmp_path):
-    with pytest.raises(DataError, match=r"no\.jpg: cannot be decoded"):
-        read_pixels(tmp_path / "no.jpg", 20, scaled=False)
-    stream = io.BytesIO()
-    drawing(200, 200).save(stream, "JPEG")
-    (tmp_path / "cut.jpg").write_bytes(stream.getvalue()[:-2000])
-    for read in (lambda p: read_pixels(p, 20, scaled=False), decode):
-        with pytest.raises(DataError, match=r"cut\.jpg: cannot be decoded"):
-            read(tmp_path / "cut.jpg")
 
 
 def test_rubbish_behind_the_picture_is_passed_over_as_by_the_reference(tmp_path):

@@ -135,14 +135,6 @@ def test_augmented_pixels_are_the_hosts(on_device, make_pairs, tmp_path, augment
     assert max(moved) > 3
 
 
-def test_epochs_are_shuffled_anew_and_by_seed(on_device, make_pairs):
-    first, second = epochs(on_device.adopt(prepared_loader(make_pairs("train"))))
-    again = epochs(on_device.adopt(prepared_loader(make_pairs("train"))))
-    assert captions(first) != captions(second)
-    assert sorted(captions(first)) == sorted(captions(second))
-    assert [captions(first), captions(second)] == [captions(epoch) for epoch in again]
-
-
 def test_one_pipeline_serves_all_epochs_and_each_loader_has_its_own(on_device, make_pairs, media):
     train = on_device.adopt(prepared_loader(make_pairs("train")))
     other = on_device.adopt(prepared_loader(make_pairs("validation"), shuffle=False))
@@ -176,23 +168,6 @@ def test_evaluation_has_all_rows_and_a_last_batch_of_its_true_size(on_device, ma
 def test_training_drops_the_incomplete_batch(on_device, make_pairs):
     batches = list(on_device.adopt(prepared_loader(make_pairs("validation"), shuffle=True)))
     assert [len(batch["pixel_values"]) for batch in batches] == [4]
-
-
-def test_ranks_share_the_rows_as_on_the_host(on_device, make_pairs):
-    dataset = make_pairs("train")
-    for epoch in (0, 1):
-        shares = []
-        for rank in (0, 1, 2):
-            loaders = [prepared_loader(dataset, rank=rank, ranks=3) for _ in range(2)]
-            device, host = on_device.adopt(loaders[0]), HOST.adopt(loaders[1])
-            assert len(device) == len(host) == 2
-            for loader in (device, host):
-                loader.set_epoch(epoch)
-            shares.append(captions(device))
-            assert shares[-1] == captions(host)
-        assert sorted(row for share in shares for row in share) == sorted(
-            dataset.input_ids.tolist()
-        )
 
 
 def test_pixels_are_handed_on_as_the_pipeline_gives_them(
@@ -236,14 +211,6 @@ def test_an_order_without_end_goes_on_over_the_rows(on_device, make_pairs):
     ours = captions([next(batches) for _ in range(14)])
     host = HOST.batches(make_pairs("train"), EndlessBatches(24, BATCH, seed=1))
     assert ours == captions([next(host) for _ in range(14)])
-
-
-def test_a_resumed_epoch_goes_on_with_the_next_sample(on_device, make_pairs):
-    whole = epochs(on_device.adopt(prepared_loader(make_pairs("train"))))
-    done = iter([2, 0])
-    rest = epochs(on_device.adopt(prepared_loader(make_pairs("train")), lambda _: next(done)))
-    assert captions(rest[0]) == captions(whole[0][2:])
-    assert captions(rest[1]) == captions(whole[1])
 
 
 def test_no_library_gets_rows_from_the_host_unseen(on_device, make_pairs):

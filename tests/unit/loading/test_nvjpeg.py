@@ -16,7 +16,7 @@ from feedrate.data.manifest import DataError
 from feedrate.jobs.worker import classify
 from feedrate.loading.decoders import nvjpeg
 from feedrate.loading.decoders.nvjpeg import SideStream
-from feedrate.loading.path import distance, open_path
+from feedrate.loading.path import open_path
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 
@@ -61,21 +61,6 @@ def test_whole_batches_are_decoded_a_few_ahead(calls, path, make_pairs):
     assert {count for count, *_ in calls} == {4}
     assert 3 <= len(calls) <= 5
     assert not [t for t in threading.enumerate() if t.name.startswith(("decode", "read"))]
-
-
-def test_the_distance_of_its_pixels_is_told(path, make_pairs):
-    found = distance(make_pairs(decode="device", **AUGMENTED), path())
-    assert found.mean_abs_diff < 1e-3
-
-
-@pytest.mark.parametrize("contents", [b"nothing", None])
-def test_a_bad_file_is_named(path, make_pairs, tmp_path, contents):
-    dataset = make_pairs(decode="device")
-    dataset.paths[5] = tmp_path / "bad.jpg"
-    if contents:
-        dataset.paths[5].write_bytes(contents)
-    with pytest.raises(DataError, match=r"bad\.jpg: cannot be decoded"):
-        list(path().batches(dataset, ORDER))
 
 
 @pytest.mark.parametrize(

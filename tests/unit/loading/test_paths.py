@@ -57,10 +57,6 @@ def test_only_accelerators_get_page_locked_batches(kind, pinned, monkeypatch):
     assert (asked["num_workers"], asked["prefetch_factor"]) == (3, 2)
 
 
-def test_a_path_says_where_it_decodes(on_device):
-    assert (on_device.decode, on_device.by_torch) == ("device", False)
-
-
 def test_a_missing_media_loader_is_named(gaudi, without_media):
     with pytest.raises(
         UnsupportedError, match=r"habana-media-loader .* cannot be imported"
@@ -76,10 +72,3 @@ def test_the_first_generation_has_no_decoder(media, gaudi, model):
     gaudi.model = model
     with pytest.raises(UnsupportedError, match=f"{model}, the first generation"):
         open_path(gaudi, DEVICE)
-
-
-@pytest.mark.parametrize("model", ["GAUDI2", "GAUDI3", "HL-225", "gaudi2 "])
-def test_later_generations_have_one(media, gaudi, model):
-    gaudi.model = model
-    open_path(gaudi, DEVICE)
-    assert not media.MADE  # nothing has started

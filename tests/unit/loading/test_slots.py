@@ -85,11 +85,3 @@ def test_two_loaders_of_one_dataset_have_slots_of_their_own(make_pairs):
     for first, second in zip(one, two, strict=True):
         assert torch.equal(first["pixel_values"][0], dataset[0]["pixel_values"])
         assert torch.equal(second["pixel_values"][3], dataset[5]["pixel_values"])
-
-
-def test_samples_are_stacked_without_slots(make_pairs):
-    dataset = make_pairs(decode="host", fetch="sample")
-    settings = LoaderSettings(decode="host", fetch="sample")
-    list(HostPath(settings, pin_memory=False).batches(dataset, Rows([[0, 1, 2, 3]])))
-    assert dataset.slots is None
-    assert DataLoader(dataset).dataset.__getitems__ is None

@@ -96,12 +96,6 @@ def test_a_cell_tells_energy_and_what_a_million_samples_cost(tmp_path):
     assert cells["workers=1~decode=device"]["usd_per_million_samples"] is None
 
 
-def test_one_run_gives_no_interval_and_no_noise(tmp_path):
-    cell = cells_of(tmp_path, runs_of(1, [10.0]))[W1]
-    assert (cell["ci_low"], cell["spread"], cell["noisy"]) == (None, None, False)
-    assert cell["speedup"] is None
-
-
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [
@@ -141,13 +135,6 @@ def test_the_verdict_uses_medians_and_the_devices_memory(tmp_path):
     assert cells[W1]["verdict"] == "memory-limited"
 
 
-def test_a_cell_that_is_not_supported_has_no_runs(tmp_path):
-    cell = cells_of(tmp_path, runs_of(1, [10.0]))["workers=1~decode=device"]
-    assert (cell["status"], cell["runs"], cell["ok_runs"]) == ("unsupported", 0, 0)
-    assert cell["verdict"] == ""
-    assert cell["recommended"] is False
-
-
 def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):
     study = collect_study(within=["workers"])
     device = make_record(30.0, spec=make_spec(2, "device"))
@@ -169,13 +156,6 @@ def test_epochs_of_fewer_than_twenty_steps_are_short(tmp_path, steps_per_epoch, 
     assert (row["steps_per_epoch"], row["short_epochs"]) == (steps_per_epoch, short)
     (cell,) = cells_of(tmp_path, [record], unsupported=[]).values()
     assert (cell["steps_per_epoch"], cell["short_epochs"]) == (steps_per_epoch, short)
-
-
-def test_a_cells_epochs_are_those_of_its_good_runs(tmp_path):
-    lost = make_record(None, spec=make_spec(), status="failed", cause="It fell over.")
-    good = make_record(10.0, spec=make_spec(repeat=2), steps_per_epoch=1)
-    (cell,) = cells_of(tmp_path, [lost, good], unsupported=[]).values()
-    assert (cell["steps_per_epoch"], cell["short_epochs"]) == (1, True)
 
 
 def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy(tmp_path):

@@ -269,12 +269,6 @@ def test_pixels_that_differ_by_rounding_and_scaling_pass():
     assert "pixels" not in failed(data={"pixel_mean_abs_diff": 0.0, "pixel_worst_abs_diff": 0.0})
 
 
-def test_options_of_ddp_that_a_kind_replaces_by_its_own_are_not_compared():
-    seen = {"name": "ddp", "layers": 4, "ddp": {"ddp_bucket_view": True}}
-    spec = msgspec.structs.replace(spec_sharing("ddp"), kind="hpu")
-    assert "strategy" not in failed(spec=spec, strategy=seen)
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_offloading_asked_for_is_seen(count):
     spec = spec_sharing("fsdp", count=count)
@@ -376,8 +370,3 @@ def test_batches_that_were_loaded_before_the_window_are_told(
     assert [f" {share}% of the window's batches" in sentence for sentence in told] == [True] * bool(
         share
     )
-
-
-def test_a_run_without_readings_was_disturbed_by_nothing_known():
-    assert disturbances({0: RankEvents()}) == ([], [])
-    assert "undisturbed" not in failed()

@@ -1,11 +1,8 @@
 import re
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from record_builder import (
-    BASELINE,
-    FACTORS,
     as_literal,
     claim_study,
     collect_settings,
@@ -17,9 +14,8 @@ from record_builder import write_records as write
 
 from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
-from feedrate.config.project import load_project
 from feedrate.config.study import Claim, Exclude
-from feedrate.config.values import cell_name, read_yaml
+from feedrate.config.values import cell_name
 from feedrate.jobs.earlier import not_tried
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import run_table
@@ -27,24 +23,8 @@ from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
 from feedrate.results.files import read_csv, write_csv
 from feedrate.results.files import rows_of as plain
-from feedrate.results.params import ClaimSettings, claim_settings
+from feedrate.results.params import ClaimSettings
 from feedrate.results.statistics import Estimate
-
-PRINTED = [
-    (1.28, "gaudi2[workers=2] / h100[workers=2]"),
-    (1.29, "gaudi2[workers=1] / h100[workers=1]"),
-    (1.79, "gaudi2[workers=0] / h100[workers=0]"),
-    (2.23, "gaudi2[workers=2] / a100[workers=2]"),
-    (2.20, "gaudi2[workers=1] / a100[workers=1]"),
-    (2.64, "gaudi2 / a100"),
-    (1.28, "gaudi2[workers=2] / gaudi2[workers=0]"),
-    (1.79, "h100[workers=2] / h100"),
-    (1.52, "a100[workers=2] / a100"),
-    (1.10, "gaudi2[workers=2,decode=device] / gaudi2[workers=2]"),
-    (1.41, "gaudi2[workers=2,decode=device] / gaudi2"),
-    (1.41, "gaudi2[workers=2,decode=device] / h100[workers=2]"),
-    (2.45, "gaudi2[workers=2,decode=device] / a100[workers=2]"),
-]
 
 
 def claim(expression, **changes):
@@ -59,13 +39,6 @@ def rows_of(tmp_path, records, *claims, **changes):
     runs = plain(run_table(write(tmp_path, records), collect_settings()))
     study = claim_study(*claims, **changes)
     return claim_rows(runs, ClaimSettings(studies={"loading": study}))
-
-
-@pytest.mark.parametrize(("printed", "expression"), PRINTED)
-def test_the_posts_ratios_follow_from_its_table(printed, expression):
-    recomputed = recompute(parse(expression), claim_study(), "")
-    assert recomputed == pytest.approx(printed, abs=0.005)
-    assert agrees(recomputed, printed)
 
 
 @pytest.mark.parametrize(
@@ -158,17 +131,6 @@ def test_four_outcomes_follow_from_the_interval(said, value, low, high, verdict)
     assert judge(made, Estimate(value, low, high), 0.05, 0.03)[0] == verdict
 
 
-def test_equal_memory_is_not_more_memory(tmp_path):
-    records = [
-        *runs_of(0, [10.0, 10.1], peak_memory_gib=4.0),
-        *runs_of(2, [20.0, 20.1], peak_memory_gib=4.0),
-    ]
-    more = claim("cpu[workers=2] / cpu", published=None, more_than=1, metric="peak_memory_gib")
-    (row,) = rows_of(tmp_path, records, more)
-    assert (row["measured"], row["verdict"]) == (1.0, "refuted")
-    assert row["metric"] == "peak_memory_gib", "the expression is the same for all metrics"
-
-
 def test_noise_of_the_other_cells_of_a_device_counts(tmp_path):
     """One pair of runs that agree by chance proves nothing where other pairs are far apart."""
     alike = [*runs_of(0, [10.0, 10.0]), *runs_of(2, [10.4, 10.4])]
@@ -202,25 +164,6 @@ def test_a_cell_that_the_study_leaves_out_has_the_studys_reason(tmp_path, able, 
     made = claim(expression, fits=fits, published=None if fits else 2.0)
     (row,) = rows_of(tmp_path, runs_of(0, [10.0]), made, exclude=parts, able=able)
     assert (row["verdict"], row["why"]) == ("no data here", f"cpu[workers=2] {said}")
-
-
-def test_the_reason_of_a_study_as_it_is_reaches_its_claims():
-    root = Path(__file__).parents[3]
-    config = read_yaml(root / "config/config.yaml") | {"devices": ["cpu"]}
-    project = load_project(root, config | {"studies": ["bridgetower-speedups"]})
-    rows = {row["claim"]: row for row in claim_rows([], claim_settings(project))}
-    assert "A batch of 48 keeps two cores busy." in rows["batch"]["why"]
-    assert "left out" not in rows["sdpa"]["why"]
-
-
-@pytest.mark.parametrize(
-    ("metric", "said"),
-    [("samples_per_s", "ratio of throughputs"), ("peak_memory_gib", "ratio of peak_memory_gib")],
-)
-@pytest.mark.parametrize("ends", [(None, None), (0.8, 0.9)])
-def test_a_reason_says_of_what_the_ratio_is(metric, said, ends):
-    made = claim("cpu / cpu", published=None, more_than=0.5, metric=metric)
-    assert said in judge(made, Estimate(0.876, *ends), 0.05, 0.03)[1]
 
 
 def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
@@ -284,16 +227,6 @@ def test_a_cell_that_is_not_supported_is_no_data(tmp_path):
     assert "unsupported: cpu lacks the capability decode_device." in row["why"]
 
 
-def test_a_level_of_the_baseline_that_is_not_supported_is_named(tmp_path):
-    """`cpu[technique=baseline]: unsupported` was of the largest size, and a smaller one ran."""
-    decode = replace(FACTORS["decode"], requires={"device": "decode_device"})
-    study = {"factors": FACTORS | {"decode": decode}, "baseline": BASELINE | {"decode": "device"}}
-    (row,) = rows_of(tmp_path, runs_of(0, [10.0]), claim("cpu[workers=1] / cpu"), **study)
-    first, second = row["why"].split(". ")
-    assert first.startswith("cpu[workers=1,decode=device]: unsupported")
-    assert second.startswith("cpu[decode=device] was not measured")
-
-
 def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
     records = [*runs_of(0, [10.0, 10.1]), *runs_of(1, [12.0, 12.1])]
     star = claim("*[workers=1] / *", published=None, more_than=1)
@@ -305,11 +238,6 @@ def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
     assert rows[1]["recomputed_from_published"] == pytest.approx(580.1 / 336.5)
     assert rows[1]["published_verdict"] == "consistent"
     assert rows[0]["expression"] == "cpu[workers=1] / cpu[]"
-
-
-def test_a_printed_ratio_that_does_not_follow_is_told(tmp_path):
-    (row,) = rows_of(tmp_path, [], claim("gaudi2 / h100", published=1.5))
-    assert row["published_verdict"] == "not"
 
 
 def test_the_command_reads_results_and_writes_claims(tmp_path):
@@ -327,12 +255,6 @@ def test_the_command_reads_results_and_writes_claims(tmp_path):
     (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
     assert list(row) == [column.name for column in CLAIMS]
-
-
-def test_a_missing_file_is_one_sentence(tmp_path, capsys):
-    arguments = ["--results", "none.csv", "--settings", "{'studies': {}}", "--out", "x.csv"]
-    assert run("judge-claims", arguments) == 1
-    assert "none.csv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import msgspec
 import pytest
 from collected_rows import W0, W1, W2, cells_from, rows_of, shared
-from record_builder import collect_study, make_record, make_spec, runs_of
+from record_builder import make_record, make_spec, runs_of
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.study import Factor
-from feedrate.results.columns import RUNS, for_studies
 
 
 def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
@@ -92,12 +90,3 @@ def test_a_cell_has_the_settings_of_its_first_run_with_a_readable_spec(tmp_path)
     assert first["cause"] == "spec.json is damaged"
     rows, settings = rows_of(tmp_path, [lost], unsupported=[])
     assert [cell["world_size"] for cell in cells_from(rows, settings)] == [None]
-
-
-def test_a_factor_that_bears_the_name_of_a_setting_is_its_column():
-    study = collect_study(
-        factors={"batch_size": Factor(sets="train.batch_size", levels=[8, 16])},
-        baseline={"batch_size": 8},
-    )
-    names = [column.name for column in for_studies(RUNS, {"loading": study})]
-    assert names.count("batch_size") == 1

@@ -242,22 +242,6 @@ def test_every_headline_rate_of_a_study_has_a_sheet():
         assert study.source.sheet or not about_itself, name
 
 
-def test_our_own_questions_are_not_given_as_the_sources():
-    claims = {
-        (path.stem, claim["id"]): claim.get("of", "source")
-        for path in (ROOT / "config/studies").glob("*.yaml")
-        for claim in read_yaml(path).get("claims", [])
-    }
-    ours = {"bridgetower-inference", "bridgetower-quality", "bridgetower-speedups"}
-    assert {of for (study, _), of in claims.items() if study in ours} == {"ours"}
-    assert claims["flava-scaling", "equal-losses"] == "ours"
-    assert claims["vit-speedups", "larger-images"] == "ours"
-    assert {of for (study, _), of in claims.items() if study == "gaudi-accelerations"} == {
-        "advice",
-        "ours",
-    }
-
-
 def test_a_sheet_takes_over_the_facts_of_another(tmp_path):
     (tmp_path / "config/published").mkdir(parents=True)
     (tmp_path / SHEETS).write_text(

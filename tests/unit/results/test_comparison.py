@@ -1,7 +1,6 @@
 """Two sets of results, cell by cell."""
 
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -179,22 +178,6 @@ def test_a_folder_a_clone_and_the_file_are_the_same_results(tmp_path):
         found = read_results(place)
         assert found.path == folder / "results.csv"
         assert [row["cell"] for row in found.started] == ["workers=0"]
-
-
-@pytest.mark.parametrize(
-    ("place", "text"),
-    [
-        ("empty", "{}/empty: there is no results.csv in this folder, nor in a results/ of it"),
-        ("other.csv", "{}/other.csv: no results of runs: there is no column 'study'"),
-        ("header.csv", "{}/header.csv: there are no runs in it"),
-    ],
-)
-def test_a_place_without_results_is_told(tmp_path, place, text):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "header.csv").write_text("study,device\n")
-    with pytest.raises(ValueError, match=re.escape(text.format(tmp_path)) + "$"):
-        read_results(tmp_path / place)
 
 
 @pytest.mark.parametrize(

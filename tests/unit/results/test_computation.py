@@ -84,12 +84,6 @@ def test_inference_is_held_to_the_same_without_an_optimizer(asked, ran, valid):
     assert not {"computation", "fp32"} & ONLY_OF.keys()
 
 
-def test_runs_of_earlier_versions_did_not_report_it():
-    told = Evidence(tiny_spec(), None, DeviceFacts(), {0: RankEvents()})
-    assert computation(told)[0]
-    assert equal_weights(told)[0]
-
-
 def ranks(*weights):
     events = {
         r: RankEvents(computation=Computation(rank=r, weights=w)) for r, w in enumerate(weights)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from feedrate.results.collect import KEY, loss_shifts, trained_samples
+from feedrate.results.collect import KEY, loss_shifts
 from feedrate.results.columns import RUNS, with_factors
 from feedrate.results.files import frame_of, rows_of
 
@@ -128,8 +128,3 @@ def test_equal_series_of_losses_are_equal_by_construction():
 )
 def test_what_cannot_be_compared_is_not_flagged(cells):
     assert departed(cells)[B]["loss_departs"] is None
-
-
-def test_samples_count_warm_up_accumulation_and_ranks():
-    run = runs(1.0, batch_size=3, gradient_accumulation=2, world_size=4)
-    assert list(trained_samples(table(run))) == [12 * 3 * 2 * 4]

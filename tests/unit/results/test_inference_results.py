@@ -3,10 +3,8 @@
 from msgspec.structs import replace
 from record_builder import collect_settings, make_record, make_spec, write_records
 
-from feedrate.config.settings import Settings
 from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.files import rows_of as plain
-from feedrate.results.schema import Provenance
 
 
 def rows_of(tmp_path, task, **measured):
@@ -37,14 +35,3 @@ def test_nothing_is_recommended_and_nothing_limits(tmp_path):
     assert {(c["verdict"], c["why"], c["recommended"], c["open"]) for c in cells} == {
         ("", "", False, "")
     }
-
-
-def test_training_still_has_both(tmp_path):
-    _, cells = rows_of(tmp_path, "training")
-    assert any(cell["recommended"] or cell["open"] for cell in cells)
-    assert all(cell["verdict"] and cell["why"] for cell in cells)
-
-
-def test_older_records_are_read():
-    assert Provenance().bf16_instructions == []
-    assert Settings.__struct_fields__.index("inference") > 0

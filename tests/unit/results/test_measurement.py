@@ -55,13 +55,6 @@ def test_memory_after_the_forward_pass_is_the_largest_of_the_ranks_that_tell_it(
     assert measure(ranks, make_spec(), PEAKS, None).forward_memory_gib == 2.5
 
 
-def test_copies_are_told_of_the_ranks_that_know_them(ranks):
-    assert measure(ranks, make_spec(), PEAKS, None).copy_wait_s is None
-    for rank, seconds in enumerate((0.25, 0.75)):
-        ranks[rank].window = replace(ranks[rank].window, copy_wait_s=seconds)
-    assert measure(ranks, make_spec(), PEAKS, None).copy_wait_s == 0.5
-
-
 def test_the_first_step_stands_apart(ranks):
     m = measure(ranks, make_spec(), PEAKS, None)
     assert m is not None
@@ -91,13 +84,6 @@ def test_mfu_is_over_all_devices_at_the_precision(ranks):
     assert m.mfu_achievable == pytest.approx(10 / 20)
 
 
-def test_without_a_peak_there_is_no_mfu(ranks):
-    m = measure(ranks, make_spec(), PEAKS[:1], None)
-    assert m is not None
-    assert (m.mfu, m.mfu_achievable) == (None, None)
-    assert m.tflops_per_device is not None
-
-
 def test_a_steps_time_is_that_of_its_slowest_rank(ranks):
     slow = ranks[1].steps[5]
     ranks[1].steps[5] = Step(rank=1, step=slow.step, step_s=2.0, data_wait_s=0.1)
@@ -106,22 +92,6 @@ def test_a_steps_time_is_that_of_its_slowest_rank(ranks):
     assert m.step_time_max_s == 2.0
     assert m.step_time_median_s == 0.5
     assert m.step_time_p95_s == pytest.approx(0.5 + 0.55 * 1.5)
-
-
-def test_bursts_do_not_raise_the_rate(tmp_path):
-    spec = make_spec(count=1, launcher="single")
-    events = rank_events(spec, 0)
-    for event in events:
-        if event["event"] == "step":
-            event["step_s"] = 1.0 if event["step"] % 5 == 0 else 0.01
-        if event["event"] == "window":
-            event["wall_s"] = sum(e["step_s"] for e in events if e.get("step", 0) > 3)
-    m = measure(read_run_events(write_run(tmp_path, ranks={0: events})), spec, [], None)
-    assert m is not None
-    wall = 2 * 1.0 + 8 * 0.01
-    assert m.samples_per_s == pytest.approx(80 / wall)
-    mean_of_rates = statistics.mean([8 / 1.0] * 2 + [8 / 0.01] * 8)
-    assert m.samples_per_s < mean_of_rates / 10
 
 
 def with_energy(ranks, *joules):

@@ -45,11 +45,6 @@ def test_one_study_alone_is_its_own_table(tmp_path):
     assert (tmp_path / "cells.csv").read_text() == (tmp_path / "a/cells.csv").read_text()
 
 
-def test_a_missing_file_is_one_sentence(tmp_path, capsys):
-    assert run("merge-results", arguments(tmp_path, "nowhere")) == 1
-    assert "nowhere" in capsys.readouterr().err
-
-
 def results(folder, *statuses):
     rows = [
         {"study": "a", "device": "cpu", "cell": "x", "repeat": k, "status": s, "cause": "Why."}

@@ -75,23 +75,9 @@ def test_logs_that_changed_after_their_record_are_reported(runs, name):
     assert read_record(record) == first
 
 
-def test_logs_that_are_missing_are_reported(runs):
-    (runs[0] / "events.rank1.jsonl").unlink()
-    update_records(runs, DEVICE, "reader 1")
-    assert "events.rank1.jsonl changed" in read_record(runs[0] / "record.json").cause
-
-
 def test_collecting_takes_a_record_of_any_parser(runs):
     record = read_record(runs[0] / "record.json")
     assert current_record(runs[0], DeviceFacts()) == (record, False)
-
-
-def test_a_record_of_an_earlier_version_counts_until_it_is_parsed(runs):
-    path = runs[0] / "record.json"
-    old = {k: v for k, v in json.loads(path.read_text()).items() if k != "made_from"}
-    path.write_text(json.dumps(old))
-    assert current_record(runs[0], DEVICE)[1] is False
-    assert update_records(runs, DEVICE, "reader 1") == [runs[0]]
 
 
 def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
@@ -120,9 +106,3 @@ def test_the_copy_of_another_repeat_does_not_count(runs):
     update_records([runs[0].with_name("rep9")], DEVICE, "parser")
     record = read_record(runs[0].with_name("rep9") / "record.json")
     assert (record.status, record.repeat) == ("failed", 9)
-
-
-def test_a_list_that_is_missing_is_one_sentence(tmp_path, capsys):
-    arguments = ["--runs-list", str(tmp_path / "none"), "--device", "{}", "--parser", "x"]
-    assert run_job("parse-logs", [*arguments, "--out", str(tmp_path / "marker")]) == 1
-    assert "none: no such file" in capsys.readouterr().err

@@ -45,12 +45,6 @@ def test_the_interval_is_wide_where_rounds_differ():
     assert found.model_ratio_high > 1.02
 
 
-def test_a_file_of_an_earlier_version_has_rates_and_no_ratio():
-    found = ceilings(one_rank(("loader", 0, 2.0), ("model", 0, 4.0)))
-    assert (found.loader_samples_per_s, found.model_samples_per_s) == (40, 20)
-    assert found.loader_ratio is None
-
-
 def two_ranks(slow_s=1.0, waits_s=(0.0, 0.0)):
     """Two ranks of three rounds, in which rank 1 computes for `slow_s`."""
     return {
@@ -92,10 +86,6 @@ def test_the_rank_that_waits_longer():
     found = slow_rank(two_ranks(waits_s=(1.0, 0.25)))
     assert found["slow_rank"] == 0
     assert found["slow_rank_ratio_low"] == pytest.approx((1 / 80 + 1 / 40) / (1 / 80 + 0.25 / 40))
-
-
-def test_one_rank_holds_up_nobody():
-    assert slow_rank(one_rank(("model", 0, 1.0))) == {}
 
 
 def test_a_rank_that_counted_no_sample_is_compared_with_nobody():
@@ -241,8 +231,3 @@ def test_runs_that_differ_by_more_than_their_rounds_explain_widen_the_interval()
     assert alike == over_runs(runs, "model")
     assert alike["model_ratio_low"] > 1.15
     assert apart["model_ratio_low"] < 1.1
-
-
-def test_a_part_without_an_interval_in_any_run_has_none():
-    once = {"model_ratio": 1.2, "model_ratio_low": None, "model_ratio_high": None, "rounds": 1}
-    assert set(over_runs([once], "model").values()) == {None}

@@ -86,23 +86,6 @@ def test_the_smallest_effect_is_the_studys(tmp_path):
     assert chosen(cells_of(tmp_path, records, studies={"loading": strict})) == [W2]
 
 
-def test_a_setting_that_is_clearly_slower_is_no_part_of_what_is_open(tmp_path):
-    records = [
-        *runs_of(0, [50.0, 51.0, 52.0]),
-        *runs_of(1, [96.0, 99.0, 102.0]),
-        *runs_of(2, [97.0, 101.0, 104.0]),
-    ]
-    assert left_open(cells_of(tmp_path, records)) == [W1, W2]
-
-
-def test_the_best_of_equal_settings_says_how_far_chance_lifts_it(tmp_path):
-    study = collect_study(thresholds=Thresholds(smallest_effect=0.2))
-    records = [*runs_of(0, [101.0, 102.0, 103.0]), *runs_of(1, [100.0, 101.0, 102.0])]
-    cells = cells_of(tmp_path, records, studies={"loading": study})
-    assert chosen(cells) == [W0]
-    assert "the best of 2 that may be equal" in cells[W0]["recommendation"]
-
-
 def test_a_choice_that_no_sensible_number_of_repeats_decides_says_so(tmp_path):
     records = [*runs_of(1, [50.0, 100.0, 200.0]), *runs_of(2, [50.0, 102.0, 204.0])]
     told = cells_of(tmp_path, records)[W1]["open"]
@@ -116,32 +99,6 @@ def test_single_runs_that_noise_could_swap_are_undecided(tmp_path):
     assert (left_open(cells), cells[W0]["repeats_to_decide"]) == ([W0, W1], 1)
     strict = collect_study(thresholds=Thresholds(noise_share=0.01))
     assert chosen(cells_of(tmp_path, records, studies={"loading": strict})) == [W1]
-
-
-def test_what_single_runs_leave_open_is_an_assumption_and_no_measured_ratio(tmp_path):
-    told = cells_of(tmp_path, [*runs_of(0, [95.0]), *runs_of(1, [100.0])])[W0]["open"]
-    assert "their ratio is " not in told
-    assert "would decide" not in told
-    assert "single runs differ by up to 10%" in told
-    assert "at least 2 runs of each" in told
-
-
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_what_is_open_says_which_rate_is_divided_by_which_and_among_how_many(tmp_path, repeats):
-    pairs = ([95.0, 97.0], [100.0, 102.0], [99.0, 101.0])
-    records = [one for w, rates in enumerate(pairs) for one in runs_of(w, rates[:repeats])]
-    told = cells_of(tmp_path, records)[W0]["open"]
-    # With a known noise, the pair that needs the most repeats; with an assumed one, the fastest.
-    assert {1: "100/95 = 1.053; ", 2: "100/96 = 1.042; "}[repeats] in told
-    assert "with 3 settings compared, the interval" in told
-
-
-def test_a_recommendation_by_single_runs_says_so(tmp_path):
-    told = cells_of(tmp_path, [*runs_of(0, [70.0]), *runs_of(1, [100.0])])[W1]["recommendation"]
-    assert "the best of 2 settings, assuming that single runs" in told
-    assert "differ by up to 10%" in told, "a claim about single runs assumes nothing"
-    two = [*runs_of(0, [70.0, 70.5]), *runs_of(1, [100.0, 100.5])]
-    assert "single" not in cells_of(tmp_path, two)[W1]["recommendation"]
 
 
 @pytest.mark.parametrize("what", ["model.name", "model.size", "model.image_px", "model.losses"])
@@ -258,14 +215,6 @@ def test_failed_cells_are_never_recommended(tmp_path):
     cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
     assert [c for c, row in cells.items() if row["recommended"]] == [W0]
     assert "the only setting with data that trains the same, " in cells[W0]["recommendation"]
-
-
-def test_high_rates_are_written_out(tmp_path):
-    cells = cells_of(tmp_path, [*runs_of(0, [15104.0]), *runs_of(2, [15234.0])])
-    for rate in ("(15,104 samples/s)", "(15,234 samples/s)", "15,234/15,104"):
-        assert rate in cells[W0]["open"]
-    cells = cells_of(tmp_path, [*runs_of(0, [15104.0]), *runs_of(2, [50001.0])])
-    assert "50,001 samples/s" in cells[W2]["recommendation"]
 
 
 def test_of_several_ways_with_workers_one_is_recommended(tmp_path):

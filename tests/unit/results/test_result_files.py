@@ -57,13 +57,6 @@ def test_the_command_writes_three_files_that_agree(tmp_path):
     assert [c["samples_per_s"] for c in cells] == [10.25, None, 20.0]
 
 
-def test_arguments_may_come_from_a_file(tmp_path):
-    arguments = command(tmp_path, write_records(tmp_path, runs_of(0, [10.0])))
-    (tmp_path / "arguments").write_text("\n".join(arguments))
-    assert run_job("collect-results", [f"@{tmp_path / 'arguments'}"]) == 0
-    assert (tmp_path / "out/results.parquet").exists()
-
-
 @pytest.mark.parametrize("content", ["{}", "nonsense", json.dumps({"schema_version": 99}), None])
 def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_path, content):
     spec = make_spec()
@@ -77,17 +70,6 @@ def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_pat
     row = read_csv(tmp_path / "out/results.csv", RUNS)[0]
     assert row["status"] == record.status
     assert row["cause"] == record.cause
-
-
-def test_logs_that_changed_after_their_record_make_the_run_invalid(tmp_path):
-    spec = make_spec()
-    run = write_run(tmp_path / paths.run_dir(spec.study, spec.device, spec.cell, 1), spec=spec)
-    current_record(run, DeviceFacts())
-    (run / "train.log").write_text("something else\n")
-    assert run_job("collect-results", command(tmp_path, [str(run / "record.json")])) == 0
-    row = read_csv(tmp_path / "out/results.csv", RUNS)[0]
-    assert row["status"] == "invalid"
-    assert "logs_unchanged" in row["failed_checks"].split(";")
 
 
 def test_a_run_without_logs_costs_the_others_nothing(tmp_path):
@@ -139,11 +121,6 @@ def test_a_record_that_changed_is_removed_and_parsed_again(collected):
     assert (collected / "cpu/workers=0~decode=host/rep1/record.json").exists()
     parse_logs(Path("runs"), DeviceFacts(), "x", collected / "cpu/records.json")
     assert record.read_text() == whole
-
-
-def test_files_of_earlier_versions_are_kept(tmp_path):
-    (tmp_path / "results.csv").write_text("study\na\n")
-    assert remove_damaged(tmp_path) == []
 
 
 def test_levels_of_several_kinds_become_text(tmp_path):

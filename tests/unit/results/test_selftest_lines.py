@@ -26,11 +26,6 @@ def test_a_product_above_the_peak_shows_nothing_where_a_clock_may_explain_it(tfl
     assert product(tflops).outcome == "unknown"
 
 
-def test_a_share_near_a_limit_is_printed_on_the_side_where_it_is():
-    assert "100.1%" in product(990).text
-    assert "120.3%" in product(1190).text
-
-
 @pytest.mark.parametrize("tflops", [9890, 1190, 197])
 def test_a_rate_that_is_impossible_or_far_too_low_fails(tflops):
     assert product(tflops).outcome == "failed"

@@ -103,10 +103,6 @@ def test_starts_of_epochs_decide_beyond_the_noise_of_single_runs(changes, expect
     assert (STARTS in verdict.why) is by_starts
 
 
-def test_a_short_wait_with_a_fast_loader_and_no_model_alone_is_not_input_bound():
-    assert name(data_wait_share=0.12, loader=5.0, model=None) == "undecided"
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -123,11 +119,6 @@ def test_on_a_cpu_too_a_fast_loader_in_parallel_is_not_called_the_limit(changes,
     once = {"model_ratio": 1.1, "model_ratio_low": None, "model_ratio_high": None}
     verdict = cell_verdict(row(**cell, device_kind="cpu") | once, Thresholds(), 80.0)
     assert verdict.name == expected
-
-
-def test_without_the_model_alone_a_loader_without_headroom_is_the_limit():
-    """Ranks that share weights cannot compute alone, but their loader can be measured."""
-    assert name(data_wait_share=0.4, loader=1.05, model=None) == "input-bound"
 
 
 def test_full_memory_does_not_outrank_a_long_wait():
@@ -168,10 +159,6 @@ def test_loader_and_model_that_share_too_few_cores_have_a_name():
     assert name(**idle, model=1.31, loader=2.1, cores_waited_share=0.2) == "core-bound"
     assert name(**crowded, model=1.15, loader=2.1, half_width=0.1) == "core-bound"
     assert name(**crowded, model=1.15, loader=2.1, half_width=0.2) == "undecided"
-
-
-def test_a_slow_loader_on_full_cores_is_still_input_bound():
-    assert name(data_wait_share=0.4, model=1.7, loader=1.02, cores_busy_share=1) == "input-bound"
 
 
 def test_the_slow_rank_is_named():
@@ -219,10 +206,6 @@ def test_where_nothing_runs_while_a_process_waits_the_wait_decides(changes, expe
     noisy = {"model": 1.1, "data_wait_share": 0.01} | changes
     assert name(**noisy, device_kind="cpu") == expected
     assert name(**noisy) in ("undecided", "mixed")
-
-
-def test_copies_beside_the_device_s_work_are_no_wait():
-    assert name(copy_wait_share=0.3) == "compute-bound"
 
 
 def test_memory_is_compared_with_what_the_card_really_has():
@@ -281,40 +264,6 @@ def test_a_wait_that_nothing_else_confirms_decides_beyond_noise(wait, expected):
     assert verdict.name == expected
     assert ("does not decide" in verdict.why) is (expected != "mixed")
     assert name(**cell | {"model": 1.6}, data_wait_share=0.104) == "input-bound"
-
-
-def test_the_reason_gives_the_figures():
-    slow = found(loader_workers=0, data_wait_share=0.4, model=1.6)
-    for figure in ("40.0%", "1.60 times (1.58 to 1.62)", "3.00 times", "serial", "25%"):
-        assert figure in slow.why
-    assert "share" not in found().why.replace("shared", "")
-    crowded = {"oversubscribed": True, "loader_workers": 16}
-    assert "16 workers share 2 cores" in found(**crowded).why
-    short = {"steps_per_epoch": 60, "epoch_start_share": None}
-    assert "share 2 cores (no epoch starts in the window" in found(**crowded, **short).why
-    assert "no epoch" not in found(**crowded, **short | {"epoch_start_share": 0.01}).why
-    one = {"oversubscribed": True, "loader_workers": 1, "world_size": 8}
-    assert "8 workers share 2 cores" in found(**one).why, "it said `1 workers per rank`"
-    assert "4 workers share 2 cores" in found(**one, nodes=2).why, "those of one host"
-
-
-def test_a_ratio_is_to_training_in_the_same_rounds_or_to_the_window_without_rounds():
-    assert "the rate of training in the same rounds" in found().why
-    once = {f"{part}_ratio{end}": None for part in ("model", "loader") for end in ("", "_low")}
-    assert "the rate of the window" in cell_verdict(row() | once, Thresholds(), 80.0).why
-
-
-def test_the_rule_that_decides_without_the_model_alone_is_the_reason():
-    fast = found(model=1.1, loader=60.0, half_width=0.05, device_kind="cpu")
-    assert fast.why.startswith("Loading takes hardly any CPU time")
-    serial = found(model=1.1, half_width=0.05, device_kind="cpu", loader_workers=0)
-    assert serial.why.startswith("Loading hardly adds to the step")
-
-
-def test_a_decoder_on_the_device_is_never_called_serial():
-    threads = found(loader_workers=0, decodes_on_device=True)
-    assert "serial" not in threads.why
-    assert threads.why.startswith("The data are ready before the device asks for them")
 
 
 def test_the_lines_are_the_studys():
