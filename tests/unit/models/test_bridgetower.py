@@ -84,61 +84,6 @@ def test_the_drafts_number_of_parameters_is_not_that_of_all_heads():
     assert count("large") + sum(more.values()) == 919_190_108
 
 
-def test_flops_grow_with_the_tokens(tiny):
-    config = bridgetower.make_config("tiny")
-    short, long = (bridgetower.count_flops(config, n) for n in (16, 32))
-    assert tiny.count_flops(16) == short
-    assert 1.1 * short < long < 2 * short
-
-
-def test_tiny_learns_and_every_trained_parameter_has_a_gradient(tiny):
-    assert tiny.parameters < 4e6
-    assert tiny.image_px == 128
-    model = tiny.model.train()
-    loss = model(**batch(tiny)).loss
-    loss.backward()
-    without = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    assert without == []
-    frozen = [n for n, p in model.named_parameters() if not p.requires_grad]
-    assert frozen
-    assert all(".text_model.pooler." in name for name in frozen)
-
-
-def test_random_weights_follow_the_seed(tiny_prepared):
-    def first(seed):
-        torch.manual_seed(seed)
-        return build(TINY, LOADER, tiny_prepared).model.itc_text_head.fc.weight.detach()
-
-    assert torch.equal(first(3), first(3))
-    assert not torch.equal(first(3), first(4))
-
-
-def test_the_prepared_tokenizers_special_tokens_are_the_models(tiny):
-    text = tiny.model.config.text_config
-    assert text.pad_token_id == tiny.tokenizer.pad_token_id == 1
-    assert text.eos_token_id == tiny.tokenizer.eos_token_id
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"name": "bridgetower", "size": "giant"},
-            "model.size: 'giant' .* sizes of bridgetower: tiny, base",
-        ),
-        ({"name": "tower", "size": "tiny"}, "model.name: 'tower' is not allowed; .*bridgetower"),
-    ],
-)
-def test_unknown_names_are_told(tiny_prepared, settings, message):
-    with pytest.raises(ModelError, match=message):
-        build(ModelSettings(**settings), LOADER, tiny_prepared)
-
-
-def test_more_tokens_than_positions_is_told(tiny_prepared):
-    with pytest.raises(ModelError, match=r"loader\.max_tokens: 600 is more than the model's 512"):
-        build(TINY, LoaderSettings(max_tokens=600), tiny_prepared)
-
-
 def test_a_folder_without_tokenizer_is_told(tmp_path):
     with pytest.raises(ModelError, match="no tokenizer there; prepare the data again"):
         build(TINY, LOADER, tmp_path)

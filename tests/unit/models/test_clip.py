@@ -3,8 +3,6 @@
 import torch
 from model_batches import batch
 
-from feedrate.models.builders import clip
-
 
 def test_the_text_is_read_at_its_end_token(make):
     """The prepared tokenizer's end token is 2, which the library takes for "the highest id"."""
@@ -28,8 +26,3 @@ def test_its_embeddings_come_in_the_order_that_evaluation_reads(make):
         output = built.model.eval()(**batch(built))
     kept = [k for k in output if k not in {*built.other_outputs, "loss"}]
     assert kept == ["text_embeds", "image_embeds"]
-
-
-def test_sizes_know_their_pictures():
-    sides = {size: clip.make_config(size).vision_config.image_size for size in clip.SIZES}
-    assert sides == {"tiny": 128, "B-32": 224, "B-16": 224, "L-14": 224}

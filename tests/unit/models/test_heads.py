@@ -5,7 +5,7 @@ import torch
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import ModelError, build, build_head
-from feedrate.models.flops import forward_flops, one_pair
+from feedrate.models.flops import one_pair
 
 LOADER = LoaderSettings(max_tokens=8)
 
@@ -56,11 +56,3 @@ def test_a_forward_pass_is_about_a_third_of_a_step(tiny_prepared, name):
     )
     assert 0.32 < eager.count_flops(8) / whole < 0.36
     assert fused.count_flops(8) == eager.count_flops(8)
-
-
-def test_counting_leaves_the_model_as_it_is():
-    layer = torch.nn.Linear(64, 32)
-    before = layer.weight.clone()
-    assert forward_flops(layer, {"input": torch.ones(1, 64)}) == 2 * 64 * 32
-    assert torch.equal(layer.weight, before)
-    assert layer.weight.device == torch.device("cpu")

@@ -31,13 +31,6 @@ def test_pooled_reads_the_mean_of_all_patches(make):
     assert torch.allclose(built.model.classifier(tokens.mean(1)), logits, atol=1e-6)
 
 
-@pytest.mark.parametrize("image_px", [224, 256])
-def test_image_sizes(make, image_px):
-    built = make("vit", image_px=image_px)
-    assert built.image_px == image_px
-    assert built.model(**batch(built)).logits.shape == (4, 1000)
-
-
 def test_no_copies_are_made_for_attention_in_the_batch_second_layout(make):
     def copies(layout):
         built = make("vit", layout=layout)

@@ -5,7 +5,7 @@ import pytest
 from report_rows import RATES
 from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.report.answers import FREE_MEMORY, REPEAT, TOO_NOISY, answer, recommended_cell
+from feedrate.report.answers import FREE_MEMORY, REPEAT, answer, recommended_cell
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import Inputs, Results
 
@@ -47,12 +47,6 @@ def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     detail = answer(study_of(project), Results(even), "cpu").detail
     assert "(0.97 to 1.04)" in detail
     assert "noise may explain" in detail
-
-
-def test_repeats_that_are_equal_give_a_gain_without_an_empty_remark(project, cells):
-    equal = changed(cells, speedup_ci_low=1.26, speedup_ci_high=1.26)
-    detail = answer(study_of(project), Results(equal), "cpu").detail
-    assert f"{TIMES}1.26 relative to workers = 0." in detail
 
 
 def test_without_the_baseline_there_is_no_gain(tmp_path, project):
@@ -165,43 +159,6 @@ def test_an_undecided_device_says_between_which_settings_and_what_would_decide(p
     assert found.to_do == REPEAT
 
 
-def test_very_many_repeats_are_not_advised(project, cells):
-    many = [
-        msgspec.structs.replace(c, repeats_to_decide=63 if c.open else None)
-        for c in undecided(cells, (1, 2), "Undecided; about 66 repeats of each would decide.")
-    ]
-    found = answer(study_of(project), Results(many), "cpu")
-    assert found.to_do == TOO_NOISY
-
-
-def test_runs_that_one_setting_has_beyond_the_needed_repeats_do_not_count(project, cells):
-    """As rows are written: of 4 repeats that decide, 12 runs lack none, and get at least 1."""
-    uneven = [
-        msgspec.structs.replace(c, ok_runs=12 if c.levels["workers"] == 1 else 3)
-        for c in undecided(cells, (1, 2), "Undecided; about 4 repeats of each would decide.")
-    ]
-    uneven = changed(uneven, repeats_to_decide=1)
-    assert answer(study_of(project), Results(uneven), "cpu").to_do == REPEAT
-
-
-def test_undecided_settings_are_named_by_all_levels_in_which_they_differ(project, cells):
-    host = undecided(cells, (0, 1), "Undecided.")
-    device = [
-        msgspec.structs.replace(c, cell=c.cell.replace("host", "device"))
-        for c in host
-        if c.open and c.levels["workers"] == 0
-    ]
-    headline = answer(study_of(project), Results([*host, *device]), "cpu").headline
-    assert headline.count("decode = host") == 2
-    assert headline.count("decode = device") == 1
-
-
-def test_many_undecided_settings_are_counted(project, cells):
-    five = [c for c in cells if c.status == "ok"] * 2
-    found = answer(study_of(project), Results(undecided(five, (0, 1, 2, 16), "Undecided.")), "cpu")
-    assert found.headline == "CPU: undecided between 8 settings."
-
-
 # Studies of memory
 
 
@@ -234,36 +191,12 @@ def test_the_fastest_of_a_ladder_is_that_of_the_settings_with_the_largest_level(
     assert "decode = device: up to 1, fastest measured with 1 (99.00 samples/s)" in found.detail
 
 
-def test_a_ladder_with_one_factor_has_no_other_settings_to_name(tmp_path):
-    project = with_study(make_project(), ladder=["workers"])
-    study = study_of(project)
-    alone = msgspec.structs.replace(
-        study, factors={"workers": study.factors["workers"]}, baseline={"workers": 0}
-    )
-    cells = [
-        msgspec.structs.replace(cell, cell=cell.cell.removesuffix("~decode=host"))
-        for cell in cells_of(tmp_path, project)
-        if cell.status == "ok"
-    ]
-    found = answer(alone, Results(cells), "cpu")
-    assert found.headline == "CPU: a data-loader workers of 16 fits."
-    assert found.detail.startswith("up to 16, fastest measured with 2")
-
-
 def test_the_end_of_a_ladder_is_unknown_only_where_nothing_ran_out_of_memory(tmp_path, ladder):
     cells = [c for c in cells_of(tmp_path, ladder) if c.status == "ok"]
     full = changed([c for c in cells if c.levels["workers"] == 1], status="out_of_memory")
     full = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in full]
     to_do = answer(study_of(ladder), Results([*cells, *full]), "cpu").to_do
     assert "No level ran out of memory with decode = host: add larger ones" in to_do
-
-
-@pytest.mark.parametrize(("failed", "larger"), [(16, True), (1, False)])
-def test_levels_that_failed_are_not_to_be_added(tmp_path, ladder, failed, larger):
-    cells = cells_of(tmp_path, ladder, bad={("cpu", failed): "failed"})
-    to_do = answer(study_of(ladder), Results(cells), "cpu").to_do
-    assert ("Larger levels failed" in to_do) is larger
-    assert ("add larger ones" in to_do) is not larger
 
 
 def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
@@ -316,30 +249,6 @@ def test_a_throughput_that_the_intervals_set_apart_is_told_from_all_others(infer
     ]
     found = answer(inference, Results(sure), "cpu")
     assert found.to_do == "Use workers = 2, decode = host. Latencies have no interval."
-
-
-def test_many_throughputs_that_may_be_equal_are_counted(inference, cells):
-    good = changed([cell for cell in cells if cell.status == "ok"], ci_low=1.0, ci_high=99.0)
-    to_do = answer(inference, Results(good), "cpu").to_do
-    assert "faster than workers = 0, 1 and 16, decode = host. Latencies" in to_do
-    same = [msgspec.structs.replace(good[0], cell=f"workers={n}~decode=host") for n in (3, 4)]
-    to_do = answer(inference, Results([*good, *same]), "cpu").to_do
-    assert "faster than 5 other settings. Latencies" in to_do
-
-
-def test_the_answer_of_inference_names_its_level_where_there_are_several(inference, cells):
-    good = [cell for cell in cells if cell.status == "ok"]
-    other = [msgspec.structs.replace(one, cell=one.cell.replace("host", "device")) for one in good]
-    found = answer(inference, Results([*good, *other]), "cpu")
-    assert found.headline.endswith("14.30 samples/s with decode = host.")
-    assert "device: " in found.detail
-
-
-def test_the_only_setting_that_was_tried_is_not_called_the_only_setting(project, cells):
-    first, *others = changed(cells, recommended=False)
-    lacking = {"status": "unsupported", "samples_per_s": None, "cause": "It lacks bf16."}
-    found = answer(study_of(project), Results([first, *changed(others, **lacking)]), "cpu")
-    assert "is the only setting that was tried." in found.detail
 
 
 def test_a_cell_that_shares_the_runs_of_another_is_no_further_setting(project, inference, cells):

@@ -55,26 +55,6 @@ def test_a_rate_above_the_peak_is_flagged(page, without, shares):
     assert ["above the peak" in part for part in parts] == [without == "cuda", False]
 
 
-@pytest.mark.parametrize("study", ["flava-scaling", "gaudi-accelerations", "flava-batch-search"])
-def test_numbers_that_are_no_rates_have_neither_time_nor_peak(page, study):
-    assert "not computed" not in page(study)
-
-
-def test_only_numbers_that_a_claim_is_about_are_marked_so(page):
-    """The claims about Gaudi's techniques are advice, without a printed ratio."""
-    assert "used for" not in page("gaudi-accelerations")
-    groups = page("bridgetower-dataloading").split('scope="rowgroup"')
-    marked = {
-        (group[1:].split("</th>")[0], row.split("<small>used for claims")[0].split(">")[-1])
-        for group in groups
-        for row in group.split("</tr>")
-        if "used for claims" in row
-    }
-    worker = "Gaudi2, 8 devices: workers = 1, decode = reference, strategy = ddp"
-    assert {(worker, "2023-08"), (worker, "2023-06b")} <= marked, "a claim names its edition"
-    assert "2023-06a" not in {edition for _, edition in marked}
-
-
 @pytest.mark.parametrize(
     ("study", "heading", "open_"),
     [

@@ -124,26 +124,11 @@ def test_an_open_answer_draws_the_line_with_the_fastest_setting(project, inputs,
     assert "28.6" in words
 
 
-def test_the_answer_names_cells_without_a_number(many):
-    words = said(figure(*many, "answer"))
-    assert "failed" in words
-    assert "out of" in words
-    assert "memory" in words
-
-
 def test_throughput_shows_here_and_published_and_what_failed(many):
     words = said(figure(*many, "throughput"))
     for word in ("Here: CPU", "Here: Gaudi2", "Published: A post on data loading", "failed"):
         assert word in words
     assert any("not supported on cpu" in word.lower() for word in words)
-
-
-def test_each_line_of_a_device_is_named_by_its_levels(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project = make_project(("gaudi2",))
-    words = " ".join(said(figure(project, Inputs(write_results(tmp_path, project)), "throughput")))
-    assert "decode = host" in words
-    assert "baseline" not in words
 
 
 def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
@@ -163,12 +148,6 @@ def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
     assert boxes[0].y0 >= 0
     assert boxes[-1].y1 <= drawing.bbox.y1
     assert all(above.y0 >= below.y1 - 1 for below, above in itertools.pairwise(boxes))
-
-
-def test_throughput_without_measurements_still_shows_the_published(tmp_path, project):
-    bad = {("cpu", workers): "failed" for workers in RATES}
-    inputs = Inputs(write_results(tmp_path, project, bad=bad))
-    assert "Published: A post on data loading" in said(figure(project, inputs, "throughput"))
 
 
 def test_step_time_shows_the_wait_and_its_unit(project, inputs):
@@ -231,24 +210,10 @@ def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(project, i
     assert "split: resize" in " ".join(said(figure(project, inputs, "stages")))
 
 
-def test_speedups_are_labelled_with_their_numbers(project, inputs):
-    words = said(figure(project, inputs, "speedup"))
-    assert "×1.26" in words  # noqa: RUF001
-    assert "×1.79" in words  # noqa: RUF001
-    assert "1.23 to 1.28" in words
-
-
 def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs):
     words = said(figure(project, inputs, "steps"))
     assert "warm-up, left out" in words
     assert "step 1: 3.10 s ↑" in words
-
-
-def test_steps_say_how_many_cells_are_not_shown(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project = make_project(("cpu", "gaudi2"))
-    words = said(figure(project, Inputs(write_results(tmp_path, project)), "steps"))
-    assert "optimizer step (the first 8 of 12 cells)" in words
 
 
 def test_a_broken_events_file_leaves_a_run_out_of_the_curves(project, inputs):
@@ -282,13 +247,6 @@ def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_aske
     assert values == pytest.approx([1.0, math.nan, 3.0], nan_ok=True)
 
 
-def test_no_series_is_distinguished_by_colour_only():
-    for field in ("color", "marker", "linestyle"):
-        values = [style[field] for style in canvas.STYLES]
-        assert len(set(values)) == len(values)
-    assert canvas.style(9) == canvas.STYLES[2]
-
-
 def test_a_ladder_shows_each_gain_and_its_memory(project, inputs):
     words = said(figure(project, inputs, "ladder"))
     assert text.ratio(RATES[1] / RATES[0]) in words
@@ -307,12 +265,6 @@ def test_only_the_baseline_itself_is_drawn_without_a_gain(project, inputs, monke
     words = said(figure(project, inputs, "ladder"))
     assert text.ratio(1.5) in words
     assert sum("samples/s" in word for word in words) == 1
-
-
-def test_a_failed_level_of_a_ladder_is_labelled(many):
-    words = " ".join(said(figure(*many, "ladder")))
-    assert "failed" in words
-    assert "out of memory" in words
 
 
 def test_latency_has_a_row_of_two_panels_for_each_level_of_the_first_factor(project, inputs):
@@ -340,18 +292,3 @@ def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_pa
     assert "14.3" in words
     assert "Stated by A post on data loading" in words
     assert "3 warm-up steps left out." in words
-
-
-def test_reach_says_where_nothing_fitted(tmp_path):
-    bad = {("cpu", workers): "out_of_memory" for workers in RATES}
-    assert "nothing to draw" in reach(tmp_path, bad)
-
-
-def test_a_figure_grows_with_its_notes():
-    heights_in = []
-    for words in ("", "Not supported on CPU.", "Not supported on CPU. " * 20):
-        figure, _ = canvas.new(2.0)
-        canvas.note(figure, [words])
-        heights_in.append(figure.get_figheight())
-    assert heights_in[0] == 2.0
-    assert heights_in == sorted(set(heights_in))

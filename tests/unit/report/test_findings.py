@@ -7,13 +7,11 @@ import pytest
 from msgspec.structs import replace
 from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_study, write_results
 
-from feedrate.config.study import Factor
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
 from feedrate.report.rows import ClaimRow, Inputs, Results
 from feedrate.results.record import read_record, write_record
-from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
 NO_RUNS = {"Printed ratios", "Claims of the source"}
 """What rests on no run here: the source's numbers, and claims without a measurement."""
@@ -70,36 +68,6 @@ def test_what_the_answer_leaves_open_is_said_once(project, inputs):
     assert found_in(project, inputs, cells=other)["Undecided"] == "Undecided at 0."
 
 
-def test_the_same_question_at_several_levels_is_asked_once(project, inputs):
-    study = study_of(project)
-    batch = Factor(sets="train.batch_size", levels=[8, 16, 32])
-    study = msgspec.structs.replace(
-        study,
-        factors=study.factors | {"batch": batch},
-        baseline=study.baseline | {"batch": 8},
-        within=["batch"],
-    )
-    cells = [
-        msgspec.structs.replace(
-            cell,
-            cell=f"{cell.cell}~batch={at}",
-            recommended=False,
-            open=f"Undecided at {at}.",
-        )
-        for at in batch.levels
-        for cell in inputs.cells(STUDY)
-        if cell.status == "ok" and cell.levels["workers"] in (1, 2)
-    ]
-
-    def said(cells):
-        return {one.lead: one.text for one in findings(study, Results(cells))}["Undecided"]
-
-    together = "With batch = 8 and 16: undecided between workers = 1 and 2"
-    assert said(cells).startswith(together)
-    assert said(cells).count("undecided") == 1
-    assert said(cells[:4]) == "Undecided at 8."
-
-
 @pytest.mark.parametrize("ladder", [[], ["workers"]])
 def test_each_recommended_setting_is_named_once(tmp_path, ladder):
     """In the answer, or as another recommendation; the answer of a ladder is its fastest line."""
@@ -154,18 +122,6 @@ def test_losses_of_cells_that_share_runs_say_nothing(project, inputs):
     assert LOSSES not in found_in(project, inputs, cells=[own, *differs])
 
 
-@pytest.mark.parametrize(("devices", "noun"), [(("cpu",), "setting"), (("cpu", "h100"), "cell")])
-def test_losses_of_several_devices_are_of_cells_not_settings(tmp_path, devices, noun):
-    project = make_project(devices)
-    inputs = Inputs(write_results(tmp_path, project))
-    good = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
-    lost = [msgspec.structs.replace(c, loss_shift=0.0, loss_identical=True) for c in good]
-    said = found_in(project, inputs, cells=lost)["Equal losses"]
-    assert said.startswith(f"The losses of {len(good)} {noun}s equal")
-    lost = [msgspec.structs.replace(c, loss_identical=False) for c in lost]
-    assert f"({len(good)} {noun}s compared)" in found_in(project, inputs, cells=lost)[LOSSES]
-
-
 def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path):
     project = make_project(("gaudi2",))
     other = msgspec.structs.replace(project, sheets=sheet(data="a data set", warmup_steps=3))
@@ -201,123 +157,6 @@ def test_a_change_of_what_is_trained_is_compared_with_no_published_change(projec
         found[workers.sets] = " ".join(finding.text for finding in said)
     assert "throughput changes by" in found["loader.workers"]
     assert "throughput changes by" not in found["model.size"]
-
-
-@pytest.mark.parametrize(
-    ("verdict", "words"),
-    [("mixed", "Limited by no single cause"), ("memory-limited", "Memory-limited")],
-)
-def test_verdicts_are_written_out(project, inputs, verdict, words):
-    cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]
-    said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith(words)
-
-
-def test_what_the_model_alone_could_do_is_said_where_only_the_wait_decided(project, inputs):
-    first, second, *_ = (cell for cell in inputs.cells(STUDY) if cell.status == "ok")
-    open_ = f"{MODEL_OPEN} is at least 1.1 times as fast as training."
-    cells = [
-        msgspec.structs.replace(first, verdict="input-bound", why=open_),
-        msgspec.structs.replace(second, verdict="undecided", why=open_),
-    ]
-    said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.count("how much faster the model alone is, is undecided") == 1
-    assert said.startswith("Input-bound (waiting for data")
-    known = [msgspec.structs.replace(cell, verdict="undecided") for cell in cells]
-    known = [known[0], msgspec.structs.replace(known[1], why="The loader has little headroom.")]
-    words = found_in(project, inputs, cells=known)["What limits each setting"]
-    assert words.count("Undecided") == 1, "one sentence for each verdict"
-
-
-def test_starts_of_epochs_are_named_where_a_verdict_rests_on_them(project, inputs):
-    """A setting that waited 4.8% of the time was said to wait "up to 39%" with another one."""
-    waits, *others = (cell for cell in inputs.cells(STUDY) if cell.status == "ok")
-    waits = msgspec.structs.replace(waits, epoch_start_share=0.02)
-    starts = {"verdict": "input-bound", "why": f"{STARTS} 17%.", "epoch_start_share": 0.17}
-    first, *rest = others
-    cells = [waits, msgspec.structs.replace(first, **starts), *rest]
-    limits = found_in(project, inputs, cells=cells)["What limits each setting"]
-    waiting, starting, _ = limits.split(". ", 2)
-    assert waiting == "Input-bound (waiting for data 24% of the time): workers = 0"
-    assert starting.startswith("Input-bound (starting epochs 17% of the time, ")
-    assert starting.endswith(": workers = 1")
-    assert limits.endswith(START_LESS)
-    assert "where workers end with each epoch" in START_LESS, "studies set it already"
-    without = found_in(project, inputs, cells=[waits, *rest])["What limits each setting"]
-    assert START_LESS not in without
-
-
-def test_a_level_of_the_baseline_is_named_where_another_cell_differs_in_it(project, inputs):
-    """Two storages with and without workers were once "warm and cold are input-bound"."""
-    host = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
-    device = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in host]
-    cells = [
-        msgspec.structs.replace(c, verdict="input-bound" if c.levels["workers"] == 0 else "mixed")
-        for c in [*host, *device]
-    ]
-    said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert said.startswith("Input-bound (waiting for data up to 24% of the time): workers = 0")
-    assert "workers = 0 with decode = host and device. Limited by" in said
-    cells = [
-        msgspec.structs.replace(c, verdict="mixed" if c.levels["decode"] == "host" else "undecided")
-        for c in [*host, *device]
-    ]
-    said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert ": decode = host with workers = 0, 1, 2 and 16. Undecided" in said
-
-
-def two_by_two(inputs):
-    """Cells with 0 and 1 workers, each with both decode paths."""
-    host = [c for c in inputs.cells(STUDY) if c.status == "ok" and c.levels["workers"] in (0, 1)]
-    device = [msgspec.structs.replace(c, cell=c.cell.replace("host", "device")) for c in host]
-    return [*host, *device]
-
-
-def test_a_factor_that_one_group_names_is_named_in_all(project, inputs):
-    cells = [
-        msgspec.structs.replace(c, verdict="mixed" if c.cell.startswith(alone) else "undecided")
-        for c in two_by_two(inputs)
-        for alone in ["workers=0~decode=host"]
-    ]
-    said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert ": decode = host with workers = 1; decode = device with workers = 0 and 1." in said
-    assert "; workers = 0" not in said, "only names of one kind are separated by a semicolon"
-
-
-def test_a_long_list_of_settings_becomes_their_number(project, inputs):
-    one = two_by_two(inputs)[0]
-    cells = [
-        msgspec.structs.replace(
-            one,
-            cell=one.cell.replace("host", f"path-number-{number}"),
-            verdict="mixed" if number else "undecided",
-        )
-        for number in range(20)
-    ]
-    said = found_in(project, inputs, cells=cells)["What limits each setting"]
-    assert "path-number-0" in said
-    assert said.endswith(" of the time): 19 of 20 settings.")
-    assert "path-number-7" not in said
-
-
-def test_parts_that_are_not_ceilings_are_a_sentence_each(project, inputs):
-    parts = {0: "loader", 1: "loader;model", 2: "loader;model"}
-    cells = [
-        msgspec.structs.replace(cell, below_rate=parts.get(cell.levels["workers"], ""))
-        for cell in inputs.cells(STUDY)
-    ]
-    said = found_in(project, inputs, cells=cells)["Ceilings below the rate"]
-    assert said.endswith(
-        "are not ceilings. Loader: workers = 0. Loader and model: workers = 1 and 2."
-    )
-
-
-def test_noisy_settings_have_a_level_of_each_factor_that_one_of_them_needs(project, inputs):
-    cells = [msgspec.structs.replace(c, noisy=True) for c in two_by_two(inputs)]
-    said = found_in(project, inputs, cells=cells)["Noise"]
-    for cell in cells:
-        workers, decode = cell.levels["workers"], cell.levels["decode"]
-        assert f"workers = {workers} with decode = {decode} (" in said
 
 
 @pytest.mark.parametrize(
@@ -384,10 +223,6 @@ def test_the_model_only_rate_is_of_cells_that_compute_as_the_baseline(tmp_path):
     found = findings(study, Results(cells, inputs.runs(STUDY)))
     said = next(one.text for one in found if one.lead == "Loader-only throughput")
     assert said.endswith("Model-only throughput is 14.8 samples/s.")
-
-
-def test_a_single_decode_path_is_not_compared(project, inputs):
-    assert "Loader-only throughput" not in found_in(project, inputs)
 
 
 def test_cells_that_ran_out_of_memory_are_counted_and_so_are_the_skipped_ones(tmp_path):

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from report_samples import STUDY, TIMES, figure, study_of, table
+from report_samples import STUDY, TIMES, figure, table
 
 from feedrate.config.study import SourceProtocol
 from feedrate.jobs.events import Step
-from feedrate.report.findings import findings
-from feedrate.report.rows import Inputs, Results, RunRow, Trace
+from feedrate.report.rows import Inputs, RunRow, Trace
 from feedrate.report.tables.window import source_window
 from feedrate.report.text import STATUS_WORDS
 
@@ -20,14 +19,6 @@ def test_ceilings_have_their_intervals(project, inputs):
     assert f"{TIMES}1.05<small>1.04 to 1.06</small>" in row
     assert "compute-bound" in row
     assert "All-reduce" not in page
-
-
-@pytest.mark.parametrize("kind", ["ceilings", "cells"])
-def test_cells_that_are_not_supported_are_counted(project, inputs, kind):
-    page = table(project, inputs, kind)
-    assert "4 cells</th><td" in page
-    assert ">not supported</span>" in page
-    assert "lacks decode_device" in page
 
 
 def test_a_rate_alone_is_the_records_whatever_its_ratio_to_training(project, inputs, monkeypatch):
@@ -52,17 +43,6 @@ def test_a_ceiling_below_training_is_marked_and_bounds_nothing(project, inputs, 
     assert "between" not in caption.read_text()
 
 
-def test_a_model_alone_that_another_setting_outruns_is_not_called_slower_than_training(
-    project, inputs, monkeypatch
-):
-    above = {"model_ratio": 1.05, "model_ratio_low": 1.03, "model_ratio_high": 1.07}
-    cells = [replace(cell, **above, below_rate="model") for cell in inputs.cells(STUDY)]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    row = table(project, inputs, "ceilings").split(">1, host<")[1].split("</tr>")[0]
-    assert "slower than training" not in row
-    assert "not a ceiling: another setting that computes the same trains faster" in row
-
-
 def test_stages_have_columns_where_they_are_known(project, inputs, monkeypatch):
     assert "Decode" not in table(project, inputs, "stages")
     cells = [replace(cell, stage_decode_s=0.0125) for cell in inputs.cells(STUDY)]
@@ -81,14 +61,6 @@ def test_a_stage_that_is_not_split_is_no_dash(project, inputs, monkeypatch):
     assert "not split" in page
     assert ">Resize<" in page
     assert ">Decode<" not in page
-
-
-def test_groups_of_stages_that_were_not_told_apart_are_no_dash(project, inputs, monkeypatch):
-    known = {"stage_decode_s": 0.02, "stage_not_split": "open;read;resize"}
-    cells = [replace(cell, **known) for cell in inputs.cells(STUDY)]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    row = table(project, inputs, "stages").split(">1, host<")[1].split("</tr>")[0]
-    assert row.count("not split") == 5, "three stages, fetching and preparing"
 
 
 def trace(steps, per_epoch):
@@ -144,12 +116,3 @@ def test_a_device_that_supports_no_cell_says_why(project, inputs, monkeypatch, k
     page = table(project, inputs, kind)
     assert "it lacks fp8" in page
     assert STATUS_WORDS["absent"] not in page
-
-
-def test_a_sentence_names_the_ceilings_below_the_rate(project, inputs):
-    study, cells = study_of(project), inputs.cells(STUDY)
-    lead = "Ceilings below the rate"
-    assert lead not in {found.lead for found in findings(study, Results(cells))}
-    cells = [replace(c, below_rate="model" * (c.levels["workers"] == 2)) for c in cells]
-    (sentence,) = (f.text for f in findings(study, Results(cells)) if f.lead == lead)
-    assert sentence.endswith("are not ceilings. Model: workers = 2.")

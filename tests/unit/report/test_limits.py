@@ -6,7 +6,7 @@ from report_samples import STUDY, study_of, table, with_study, write_results
 
 from feedrate.report import provenance
 from feedrate.report.findings import findings
-from feedrate.report.limits import each_name, noise
+from feedrate.report.limits import noise
 from feedrate.report.rows import Inputs, Results
 
 CAUSE = "Not tried: workers=2 ran out of memory, and this cell needs at least as much."
@@ -53,17 +53,6 @@ def test_a_cell_that_a_smaller_one_decided_is_not_called_out_of_memory(full):
     assert "not tried" not in page
 
 
-def test_a_noisy_cell_says_why_without_a_spread(project, inputs, monkeypatch):
-    single = [
-        replace(cell, noisy=True, spread=None, disturbed="Other processes used 28% of the time.")
-        for cell in inputs.cells(STUDY)
-    ]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: single)
-    page = table(project, inputs, "cells")
-    assert "noisy: disturbed<" in page
-    assert "noisy: <" not in page
-
-
 def test_disturbed_cells_say_by_what(project, inputs):
     said = "Other processes were on the device."
     cells = [
@@ -76,33 +65,3 @@ def test_disturbed_cells_say_by_what(project, inputs):
     wide = words.partition("Two runs of one setting")[2]
     assert "workers = 2" in wide
     assert "workers = 1 (" not in wide
-
-
-def test_many_cells_that_vary_are_counted(project, inputs):
-    cell = next(cell for cell in inputs.cells(STUDY) if cell.status == "ok")
-    many = [replace(cell, cell=f"workers={n}~decode=host", spread=n / 100) for n in range(11, 31)]
-    cells = [replace(one, noisy=one.spread > 0.15, ok_runs=3) for one in many]
-    words, wide = noise(study_of(project), cells)
-    assert words.endswith(": 15 of 20 settings (by 16% to 30%).")
-    assert len(wide) == 15
-
-
-def test_names_of_settings_say_with_once(project):
-    levels = {"workers": 2, "decode": "host"}
-    study = study_of(project)
-    study = replace(study, factors=study.factors | {"third": study.factors["workers"]})
-    (name, _) = each_name(study, [levels | {"third": 1}, levels | {"third": 0, "decode": "cache"}])
-    assert name == "workers = 2 with decode = host and third = 1"
-
-
-def test_cells_that_the_same_disturbed_share_a_sentence(project, inputs):
-    shares = {0: "13%", 1: "9.5%", 2: "17%"}
-    cells = [
-        replace(cell, disturbed=f"Others kept the cores busy {shares[workers]} of the time.")
-        for cell in inputs.cells(STUDY)
-        if cell.status == "ok" and (workers := cell.levels["workers"]) in shares
-    ]
-    words, _ = noise(study_of(project), cells)
-    assert words.count("may have been disturbed") == 1
-    assert "Runs with workers = 0, 1 and 2 may" in words
-    assert "busy 9.5% to 17% of the time." in words

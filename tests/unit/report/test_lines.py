@@ -50,32 +50,6 @@ def test_published_lines_use_only_the_headline_edition(shown):
     assert lines.point_status(h100, h100.points[1]) == "not supported", "it cannot decode"
 
 
-def test_names_of_cells_hold_only_the_levels_that_differ(inputs):
-    cells = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
-    assert lines.short_names(cells)["workers=2~decode=host"] == "workers = 2"
-    assert lines.short_names(cells[:1]) == {"workers=0~decode=host": "workers = 0, decode = host"}
-    assert lines.short_names([]) == {}
-
-
-def test_a_level_that_is_false_is_not_in_a_cells_name(inputs):
-    (first, *_) = inputs.cells(STUDY)
-    names = ["decode=host~scaled=false", "decode=host~scaled=true", "decode=cache~scaled=false"]
-    cells = [msgspec.structs.replace(first, cell=name) for name in names]
-    assert list(lines.short_names(cells).values()) == [
-        "decode = host",
-        "decode = host, scaled = true",
-        "decode = cache",
-    ]
-    assert lines.short_names(cells[:2])[names[0]] == "decode = host, scaled = false"
-
-
-def test_the_note_names_the_capabilities_that_a_device_lacks(shown):
-    note = lines.unsupported_note(shown, "cpu")
-    for word in ("CPU", "decode = device", "decode_device"):
-        assert word in note
-    assert lines.unsupported_note(shown, "gaudi2") == ""
-
-
 def test_speedups_over_a_devices_own_baseline_and_over_another_device(shown, inputs):
     cells = inputs.cells(STUDY)
     own = lines.baseline_speedups(shown, cells, "workers")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from report_samples import EVIL, STUDY, make_project, study_of, table
+from report_samples import EVIL, STUDY, table
 
 from feedrate.config.errors import ConfigError
 from feedrate.report import markup, overview, page
-from feedrate.report.rows import CellOf, CellRow, Inputs
+from feedrate.report.rows import CellOf, Inputs
 
 
 @given(st.text())
@@ -72,18 +72,6 @@ def test_in_the_overview_links_stay_in_the_page_and_files_keep_their_place(tmp_p
     assert 'href="../results/s/cpu/a=1/rep1/trace.json.gz"' in inside
 
 
-def test_words_in_place_of_numbers_are_marked_but_signs_are_not():
-    assert 'class="word"' in markup.word("failed")
-    assert "class" not in markup.word("/")
-
-
-def test_a_table_scrolls_in_a_box_of_its_own_and_names_its_rows():
-    made = markup.table(["", "x"], [markup.row("r", "1"), markup.group_row("g", 2)])
-    assert made.startswith('<div class="scroll" tabindex="0"><table>')
-    assert '<th scope="row">r</th>' in made
-    assert '<th colspan="2" scope="rowgroup">g</th>' in made
-
-
 @pytest.mark.parametrize("kind", ["cells", "training", "latency", "equal", "window"])
 def test_a_noisy_cell_is_marked_and_a_note_says_what_that_means(project, inputs, kind, monkeypatch):
     page = re.sub(r"</?a\b[^>]*>", "", table(project, inputs, kind))
@@ -94,16 +82,3 @@ def test_a_noisy_cell_is_marked_and_a_note_says_what_that_means(project, inputs,
     page = table(project, inputs, kind)
     assert "<small>noisy</small>" not in page
     assert "<p>noisy: " not in page
-
-
-def test_many_unsupported_cells_are_named_by_their_levels():
-    names = [f"size={size}~batch={n}" for size in ("1.8B", "10B") for n in range(99)]
-    lacking = {"study": "s", "device": "cpu", "status": "unsupported", "cause": "No."}
-    many = [CellRow(cell=name, **lacking) for name in names]
-    page = markup.cell_table(study_of(make_project(("cpu",))), many, {})
-    assert ">198 cells</th>" in page
-    assert "combinations of size = 1.8B and 10B; batch = 0, 1" in page
-
-
-def test_every_column_of_the_data_has_a_head(project, inputs):
-    assert '<th scope="col"></th>' not in table(project, inputs, "data")

@@ -7,10 +7,8 @@ from msgspec.structs import replace
 from report_samples import STUDY, make_project, study_of, with_study, write_results
 
 from feedrate.config.study import Table
-from feedrate.report.answers import TO_DO, VERDICTS
 from feedrate.report.minute import minute
 from feedrate.report.rows import Inputs
-from feedrate.results.verdicts import UNSURE
 
 
 def said(study, inputs):
@@ -55,24 +53,6 @@ def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs)
         assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
 
 
-def test_the_only_setting_with_a_result_is_used_only_if_it_is_recommended_or_alone(study, inputs):
-    first, *others = [one for one in inputs.cells(STUDY) if one.status == "ok"]
-    first = replace(first, recommended=False)
-    failed = [replace(one, status="failed", recommended=False) for one in others]
-    inputs.cells = lambda _: [first, *failed]
-    words = said(study, inputs)
-    assert "CPU: no setting is recommended" in words
-    assert "use it" not in words
-    inputs.cells = lambda _: [first]
-    assert "use it" in said(study, inputs)
-
-
-@pytest.mark.parametrize("verdict", sorted(TO_DO))
-def test_no_verdict_says_what_would_gain(verdict):
-    words = f"{TO_DO[verdict]} {VERDICTS.get(verdict, '')}"
-    assert not re.search(r"\bgains?\b|\bwould\b", words)
-
-
 def test_a_study_of_inference_says_which_setting_is_for_what(study, inputs):
     words = said(replace(study, task="inference"), inputs)
     assert "the lowest latency measured is 722 ms and the highest throughput 11.20" in words
@@ -108,37 +88,6 @@ def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
     assert f"Use 2, {fastest}: larger ones fit, but are slower." in words
 
 
-def test_single_runs_of_a_ladder_are_only_told_from_what_they_may_not_differ_by(ladder, inputs):
-    single = set_apart(inputs, ci_low=None, ci_high=None)
-    words = said(ladder, single)
-    assert "(14.30 samples/s, from single runs); it is not measurably faster than 1. " in words
-    words = said(replace(ladder, noise_share=0.001), single)
-    assert "(14.30 samples/s, from single runs): larger ones fit, but are slower." in words
-
-
-def test_a_setting_to_use_by_single_runs_says_so(study, inputs):
-    words = said(study, set_apart(inputs, ci_low=None, ci_high=None))
-    assert "CPU: 14.10 samples/s with workers = 1, from single runs, compute-bound: use it" in words
-
-
-def test_what_single_runs_leave_undecided_says_so(study, inputs):
-    single = set_apart(inputs, ci_low=None, ci_high=None, recommended=False, open="Undecided.")
-    assert "to 14.30 samples/s, from single runs, undecided between" in said(study, single)
-
-
-@pytest.mark.parametrize(
-    ("why", "to_do"),
-    [
-        (f"{UNSURE} the model alone is faster.", "repeat it: noise"),
-        ("The model alone was not measured.", "read the figures"),
-        ("The model alone is slower than training, so it shows no limit.", "read the figures"),
-    ],
-)
-def test_a_setting_is_to_be_repeated_only_where_noise_hides_its_limit(study, inputs, why, to_do):
-    words = said(study, set_apart(inputs, verdict="undecided", why=why))
-    assert f"with workers = 1, its limit undecided: use it, and {to_do}" in words
-
-
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):
     files = write_results(tmp_path, project, bad=bad("out_of_memory", 0, 1, 2, 16))
     assert "Free memory, or choose a smaller model." in said(ladder, Inputs(files))
@@ -168,14 +117,6 @@ def test_failed_cells_are_to_be_run_again(study, tmp_path, project):
     words = said(study, Inputs(files))
     assert "no answer yet. None of 4 cells has a valid result" in words
     assert "Remove the cause and run the study again." in words
-
-
-def test_scaling_needs_several_numbers_of_devices(study, inputs):
-    scaling = Table(name="s", kind="scaling", title="S", caption="c")
-    one = replace(study, tables=[scaling])
-    words = said(one, inputs)
-    assert "Scaling: no setting has results on several numbers of devices." in words
-    assert "Nothing to do" not in words.partition("Scaling")[2], "cells on more may have failed"
 
 
 @pytest.fixture

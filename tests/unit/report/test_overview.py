@@ -159,22 +159,12 @@ def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, proj
     assert "cannot be read" in provenance.documents(run)["Record"]
 
 
-def test_captions_are_next_to_their_tables_and_figures(article):
-    assert "<p>Seen <em>here</em>: all cells.</p>" in article
-
-
 def test_every_number_leads_to_a_record_and_a_commit(article):
     assert f"results/{STUDY}/cpu/workers=1~decode=host/rep3/record.json" in article
     for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of the host&#x27;s 8"):
         assert fact in article
     assert "python -m feedrate train --spec spec.json" in article
     assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
-
-
-def test_unknown_facts_leave_no_empty_rows(article):
-    assert "<code></code>" not in article
-    assert "cpu_governor" not in article
-    assert "load 1min 0.2" in article
 
 
 def test_failures_come_before_the_answer(broken):
@@ -237,21 +227,6 @@ def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
     assert read_captions([tmp_path / "figure_x.rst"]) == {"figure_x": "<p>A <em>figure</em>.</p>"}
 
 
-def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
-    study = msgspec.structs.replace(study_of(project), task="inference")
-    page = provenance.provenance(study, inputs.runs(STUDY))
-    assert "40 requests, the first 5 left out" in page
-    assert "optimizer" not in page
-
-
-def test_only_repeats_are_interleaved(project, inputs):
-    study, runs = study_of(project), inputs.runs(STUDY)
-    assert "3 repeats, interleaved" in provenance.provenance(study, runs)
-    setups = {name: replace(one, repeats=1) for name, one in study.setups.items()}
-    page = provenance.provenance(replace(study, setups=setups), runs)
-    assert "1 repeat<" in page
-
-
 def test_the_code_and_the_packages_of_all_runs_are_listed(project, inputs):
     runs = [replace(one, source_digest=f"{n}" * 64) for n, one in enumerate(inputs.runs(STUDY)[:2])]
     path = Path(runs[1].record)
@@ -308,12 +283,3 @@ def test_model_batch_and_precision_are_those_of_the_measured_cells(project, inpu
     assert told["Model"] == "vit-tiny (swin-tiny in some cells)"
     assert told["Parameters"] == "1,000 (2,000 in some cells)"
     assert told["Batch"] == "8 (4 in some cells) per device, fp32 (bf16 in some cells)"
-
-
-def test_the_batch_of_a_search_is_a_range_of_the_valid_cells(project, inputs):
-    runs = [run for run in inputs.runs(STUDY) if run.repeat]
-    ended = ["ok", "ok", "ok", "out_of_memory"]
-    told = values_told(project, runs, batch_size=[8, 12, 58, 128], status=ended)
-    assert told["Batch"].startswith("8 to 58 per device")
-    told = values_told(project, runs, status=["failed"] * 4)
-    assert not {"Model", "Batch"} & {*told}

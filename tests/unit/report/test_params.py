@@ -48,19 +48,6 @@ def test_page_settings_survive_as_a_param(project, page):
     assert read.label("unheard-of") == "unheard-of"
 
 
-def test_without_a_factor_of_its_own_a_page_takes_the_studys_first(project):
-    figures = [msgspec.structs.replace(f, x=None) for f in project.studies[STUDY].figures]
-    assert (
-        settings_of(with_study(project, figures=figures), "figure", "speedup").factor == "workers"
-    )
-
-
-def test_overview_settings_have_the_setup_of_each_device(project):
-    study = study_of(project)
-    assert study.setups["cpu"].warmup_steps == 5
-    assert study.setups["cpu"].repeats == 3
-
-
 def test_pages_are_ordered_by_the_order_of_their_kinds(project):
     order = study_of(project).order
     assert sorted(order) == sorted(f"{part}-{name}" for part, name in PAGES)
@@ -84,14 +71,6 @@ def differing(project, other):
     return {page for page in PAGES if param_of(project, page) != param_of(other, page)}
 
 
-def test_another_title_touches_one_figure_only(project):
-    figures = [
-        msgspec.structs.replace(f, title="Another") if f.name == "answer" else f
-        for f in project.studies[STUDY].figures
-    ]
-    assert differing(project, with_study(project, figures=figures)) == {("figure", "answer")}
-
-
 def test_another_published_number_touches_only_what_shows_it(project):
     first, *others = project.published[STUDY]
     rows = [msgspec.structs.replace(first, value=1.0), *others]
@@ -100,12 +79,6 @@ def test_another_published_number_touches_only_what_shows_it(project):
     tables = {("table", name) for name in names}
     figures = {("figure", name) for name in ("throughput", "reach", "speedup")}
     assert differing(project, other) == tables | figures
-
-
-def test_a_price_or_peak_touches_no_page(project):
-    cpu = msgspec.structs.replace(project.devices["cpu"], price_usd_per_hour=3.0, power_w=100.0)
-    other = msgspec.structs.replace(project, devices={**project.devices, "cpu": cpu})
-    assert differing(project, other) == set()
 
 
 @pytest.mark.parametrize("page", PAGES)

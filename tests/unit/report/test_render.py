@@ -9,8 +9,6 @@ from report_samples import STUDY, figure, make_project, study_of, table, with_st
 from feedrate.cli import jobs
 from feedrate.config.project import check_study
 from feedrate.config.study import Figure, Study, Table
-from feedrate.core import plugins
-from feedrate.flow import digests
 from feedrate.flow.view import PlanView
 from feedrate.report import figures as figures_package
 from feedrate.report import params
@@ -82,20 +80,6 @@ def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
     )
 
 
-def test_tables_start_without_heavy_imports(tmp_path):
-    code = (
-        "import sys, feedrate.report.page; from feedrate.core import plugins\n"
-        "for name in plugins.names('feedrate.report.tables'):\n"
-        "    plugins.load('feedrate.report.tables', name)\n"
-        "print([m for m in ('torch', 'pandas', 'matplotlib', 'numpy', 'docutils') "
-        "if m in sys.modules])"
-    )
-    made = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
-    assert made.stdout.strip() == "[]"
-
-
 def wrong_kinds(study, devices):
     """The errors of the configuration check about the kinds of a study's pages."""
     return [line for line in check_study("s.yaml", study, devices, []) if ".kind: " in line]
@@ -154,31 +138,3 @@ def test_an_unknown_kind_is_an_error_with_the_known_ones(project):
     study: Study = with_study(project, figures=figures).studies[STUDY]
     (line,) = wrong_kinds(study, project.devices)
     assert line.startswith("s.yaml: figures[0].kind: 'answr' is not allowed; did you mean answer?")
-
-
-def test_an_edit_of_one_kind_reruns_that_kind_alone(project, tmp_path, monkeypatch):
-    """The copy is of the package's source, so that the edit touches no file of the repository."""
-    import shutil
-
-    copy = tmp_path / "feedrate"
-    shutil.copytree(digests.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(digests, "PACKAGE", copy)
-    monkeypatch.chdir(tmp_path)
-    pages = [("table", name) for name in plugins.names("feedrate.report.tables")]
-    pages += [("figure", name) for name in plugins.names("feedrate.report.figures")]
-
-    def sources():
-        view = PlanView(project, tmp_path)
-        return {page: view.rendering(STUDY, *page)["source"] for page in pages}
-
-    def changed_by(file):
-        path = copy / "report" / file
-        before = sources()
-        path.write_text(path.read_text() + "\n\nMORE = 1\n")
-        after = sources()
-        return {page for page in pages if before[page] != after[page]}
-
-    assert changed_by("figures/loss.py") == {("figure", "loss")}
-    assert changed_by("tables/claims.py") == {("table", "claims")}
-    shared = {page for page in pages if page[0] == "figure"}
-    assert changed_by("figures/_canvas.py") == shared

@@ -41,18 +41,9 @@ def test_single_runs_have_rivals_within_what_they_are_taken_to_differ_by():
     assert not sure[0].basis
 
 
-def test_only_the_rows_of_the_study(inputs):
-    assert inputs.cells("another") == []
-
-
 def test_a_missing_input_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cells\.csv is needed.*\(claims\.csv\)"):
         Inputs([tmp_path / "claims.csv"]).cells(STUDY)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"cells\.csv: .*No such file"):
-        Inputs([tmp_path / "cells.csv"]).cells(STUDY)
 
 
 def test_a_wrong_field_is_named(tmp_path):

@@ -15,8 +15,7 @@ from report_samples import (
     write_results,
 )
 
-from feedrate.report.rows import ClaimRow, Inputs
-from feedrate.report.tables import training
+from feedrate.report.rows import Inputs
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -73,12 +72,6 @@ def test_the_published_table_shows_theirs_and_ours(project, inputs):
     assert "11.20<small>11.09 to 11.31</small>" in ours
     assert "<span>/</span>" in ours
     assert "batch 8" in ours
-
-
-def test_a_published_number_without_software_leaves_no_gap(project, inputs):
-    rows = [msgspec.structs.replace(row, software="") for row in project.published[STUDY]]
-    other = msgspec.structs.replace(project, published={STUDY: rows})
-    assert "2023-08, batch 48" in table(other, inputs, "published")
 
 
 def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
@@ -172,13 +165,6 @@ def test_all_cells_with_their_intervals_and_what_is_not_supported(project, input
     assert "noisy: spread 2.0%" in page
 
 
-def test_a_device_with_no_rows_is_named(tmp_path, project):
-    files = write_results(tmp_path, project)
-    inputs = Inputs(files)
-    page = table(make_project(("cpu", "h100")), inputs, "cells")
-    assert "not run" in page.split(">H100<")[1]
-
-
 def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs):
     page = unlinked(table(project, inputs, "claims"))
     source, ours = page.index("Claims of the source"), page.index("Our own questions")
@@ -189,23 +175,6 @@ def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs
     assert "no data here" in page
     assert f"<td>{TIMES}1.79</td>" in page
     assert f"{TIMES}1.28<small>1.25 to 1.30</small><small>CPU</small>" in page
-
-
-def test_a_column_that_is_empty_for_all_claims_is_left_out(project, inputs, monkeypatch):
-    heads = ("Printed by the source", "Its own table")
-    assert all(head in table(project, inputs, "claims") for head in heads)
-    ours = [one for one in inputs.rows("claims.csv", ClaimRow, STUDY) if one.of == "ours"]
-    monkeypatch.setattr(Inputs, "rows", lambda *_: ours)
-    page = table(project, inputs, "claims")
-    assert not any(head in page for head in heads)
-    assert "Measured here" in page
-    assert 'colspan="3"' in page
-
-
-def test_the_columns_of_speedups_are_levels_below_one_heading(project, inputs):
-    page = table(project, inputs, "speedup")
-    assert page.count("data-loader workers") == 1
-    assert '<th scope="col">16</th>' in page
 
 
 def test_only_downloaded_data_are_said_not_to_have_changed_since(project, inputs):
@@ -239,17 +208,6 @@ def test_the_data_report_names_what_was_left_out(project, inputs):
     assert "1 file, 2 rows" in page
 
 
-def test_a_long_list_of_bad_files_is_cut_and_counted(project, inputs):
-    path = inputs.path("data_report.json")
-    report = json.loads(path.read_text())
-    report["left_out"] = [{"path": f"{i}.jpg", "reason": "empty", "rows": 1} for i in range(70)]
-    path.write_text(json.dumps(report))
-    page = table(project, inputs, "data")
-    assert "49.jpg" in page
-    assert "50.jpg" not in page
-    assert "and 20 more" in page
-
-
 def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
     project = make_project(("cpu", "gaudi2"))
     bad = {("gaudi2", 16): "out_of_memory", **{("cpu", w): "out_of_memory" for w in RATES}}
@@ -274,20 +232,6 @@ def test_training_shows_efficiency_learning_and_the_time_of_an_epoch(project, in
     assert f"{1_281_167 / 14.3 / 3600:.2f} h" in page
 
 
-def test_retries_of_the_allocator_have_a_column_where_they_are_counted(project, inputs):
-    assert "Allocator retries" not in table(project, inputs, "training")
-    path = inputs.path("cells.csv")
-    lines = path.read_text().splitlines()
-    place = lines[0].split(",").index("allocator_retries")
-    first = lines[1].split(",")
-    assert first[place] == ""
-    first[place] = "31"
-    path.write_text("\n".join([lines[0], ",".join(first), *lines[2:]]) + "\n")
-    page = table(project, inputs, "training")
-    assert "Allocator retries" in page
-    assert "<td>31</td>" in page
-
-
 @pytest.mark.parametrize("name", ["cells", "training"])
 def test_energy_and_cost_have_columns_where_they_are_known(project, inputs, name):
     heads = ("Energy (J/sample)", "USD per million samples")
@@ -303,13 +247,6 @@ def test_energy_and_cost_have_columns_where_they_are_known(project, inputs, name
     assert "<td>7.50</td>" in page
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(1548, "0.43 h"), (172_000, "47.78 h"), (1_000_000, "11.6 days")]
-)
-def test_long_times(seconds, said):
-    assert training.duration(seconds) == said
-
-
 def test_the_table_of_latency_has_three_percentiles_in_ms(project, inputs):
     row = unlinked(table(project, inputs, "latency")).split('<th scope="row">0, host</th>')[1]
     row = row.split("</tr>")[0]
@@ -318,22 +255,6 @@ def test_the_table_of_latency_has_three_percentiles_in_ms(project, inputs):
         assert f"<td>{ms}</td>" in row
     assert "<td>24%</td>" in row, "the share of preparation"
     assert "3 of 3" in row
-
-
-def test_mfu_has_a_column_where_it_is_known(project, inputs, monkeypatch):
-    assert "MFU" not in table(project, inputs, "latency")
-    cells = [msgspec.structs.replace(cell, mfu=0.431) for cell in inputs.cells(STUDY)]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    page = table(project, inputs, "latency")
-    assert '<th scope="col">MFU</th>' in page
-    assert "<td>43%</td>" in page
-
-
-def test_the_heading_of_a_cpu_names_its_bf16_instructions(project, inputs, monkeypatch):
-    runs = inputs.runs(STUDY)
-    some = [msgspec.structs.replace(run, bf16_instructions="avx512_bf16") for run in runs]
-    monkeypatch.setattr(Inputs, "runs", lambda *_: some)
-    assert "CPU (bf16 by avx512_bf16)" in table(project, inputs, "latency")
 
 
 def test_a_trace_is_linked_by_its_path_and_has_a_column_only_where_there_is_one(

@@ -47,17 +47,3 @@ def test_shares_times_ratios_and_intervals():
     assert text.ratio_interval(12.66, 1248.27) == "12.7 to 1,248"
     assert text.with_interval(14.1, 13.96, 14.24, "samples/s") == "14.10 samples/s (13.96 to 14.24)"
     assert text.with_interval(14.1, None, 14.24) == "14.10"
-
-
-@pytest.mark.parametrize(
-    ("items", "said"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), ("abc", "a, b and c")]
-)
-def test_lists_in_words(items, said):
-    assert text.listed(items) == said
-
-
-def test_counts_and_levels_in_words():
-    assert text.counted(1, "run") == "1 run"
-    assert text.counted(3, "run") == "3 runs"
-    assert text.levels_text({"workers": 2, "pin": True}) == "workers = 2, pin = true"
-    assert text.values_text({"workers": 2, "decode": "host"}) == "2, host"
