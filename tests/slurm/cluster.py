@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """A real Slurm cluster of virtual nodes on one Debian machine: loopback only, no systemd.
 
-    tests/slurm/cluster.py start            install and start what does not run yet
+    tests/slurm/cluster.py start            install and start what does not run yet; show it
     tests/slurm/cluster.py stop             end all daemons; Slurm remembers the jobs
-    tests/slurm/cluster.py status           show nodes and jobs
     tests/slurm/cluster.py down|crash|up NODE
                                             end a node's daemon (its jobs continue), end it with its
                                             jobs, start it again; Slurm is told of each
@@ -46,7 +45,7 @@ class NoSlurmHere(ClusterError):
 
 @dataclass(frozen=True)
 class Partition:
-    """Nodes of one kind; `gres` is in Slurm's notation, with a type for GPUs."""
+    """Nodes of one kind; `gres` is in Slurm's notation."""
 
     name: str
     nodes: int
@@ -118,8 +117,6 @@ class Cluster:
         cluster = Cluster(link.resolve().parent)
         return cluster if cluster._answers() else None
 
-    # Commands
-
     def start(self) -> None:
         """Start every node. Raises ClusterError, with the reason, if that fails."""
         install()
@@ -165,23 +162,19 @@ class Cluster:
             (self.folder / "spool" / node).mkdir(exist_ok=True)
             self._daemon("slurmd", "-N", node)
 
-    # Questions
-
     @staticmethod
     def nodes() -> list[str]:
         """The names of all nodes."""
         return [node for partition in PARTITIONS for node in partition.node_names]
 
     @staticmethod
-    def jobs(workdir: Path | None = None) -> list[dict[str, str]]:
-        """All jobs, including ended ones, with the fields of `scontrol show job`.
-
-        With `workdir`, only jobs submitted from it. `Rule` is Snakemake's rule.
-        """
+    def jobs(workdir: Path) -> list[dict[str, str]]:
+        """The jobs submitted from `workdir`, including ended ones, with the fields of `scontrol
+        show job` and Snakemake's `Rule`."""
         found = []
         for line in _run("scontrol", "show", "job", "--oneliner").splitlines():
             job = dict(re.findall(r"([\w:/]+)=(\S*)", line))
-            if "JobId" in job and (workdir is None or job["WorkDir"] == str(workdir)):
+            if "JobId" in job and job["WorkDir"] == str(workdir):
                 rule = re.match(r"rule_(\w+?)(_wildcards_|$)", job.get("Comment", ""))
                 found.append({**job, "Rule": rule[1] if rule else ""})
         return found
@@ -192,8 +185,6 @@ class Cluster:
         left = [j["JobId"] for j in self.jobs(workdir) if j["JobState"] in waiting]
         if left:
             _run("scancel", *left)
-
-    # Details
 
     def _configure(self) -> None:
         """Write the configuration and link to it from /etc/slurm."""
@@ -223,16 +214,13 @@ class Cluster:
         """Lines of gres.conf. Slurm counts GPUs by device files; links to /dev/null suffice."""
         if not part.gres:
             return
-        name, *kind, count = part.gres.split(":")
-        if name == "gpu":
-            for number in range(int(count)):
-                link = self.folder / "dev" / f"{part.name}-{number}"
-                link.unlink(missing_ok=True)
-                link.symlink_to("/dev/null")
-            what = f"Type={kind[0]} File={self.folder}/dev/{part.name}-[0-{int(count) - 1}]"
-        else:
-            what = f"Count={count}"
-        yield f"NodeName={nodes} Name={name} {what}"
+        _, kind, count = part.gres.split(":")
+        for number in range(int(count)):
+            link = self.folder / "dev" / f"{part.name}-{number}"
+            link.unlink(missing_ok=True)
+            link.symlink_to("/dev/null")
+        files = f"{self.folder}/dev/{part.name}-[0-{int(count) - 1}]"
+        yield f"NodeName={nodes} Name=gpu Type={kind} File={files}"
 
     def _daemon(self, *command: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -391,15 +379,12 @@ def main(arguments: list[str]) -> int:
             cluster.start()
         case ["stop"]:
             cluster.stop()
-        case ["status"]:
-            if not Cluster.running():
-                raise ClusterError("not running")
         case [("down" | "crash" | "up") as action, node] if node in cluster.nodes():
             getattr(cluster, action)(node)
         case _:
             print(__doc__)
             return 2
-    if arguments[0] in ("start", "status"):
+    if arguments[0] == "start":
         print(_run("sinfo", "-o", "%9P %5a %6D %8t %12G %N"), _run("squeue"), sep="\n")
     return 0
 

@@ -60,23 +60,6 @@ def test_it_is_a_target_too_with_the_same_profile(project):
     assert direct.strip() in done.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--device", "hundred"),
-        ("--profile", "nowhere"),
-        ("--configfile", "nowhere.yaml"),
-        ("--frobnicate", "--frobnicate"),
-    ],
-)
-def test_what_is_wrong_is_told_without_a_plan(project, arguments):
-    done = project.call("feedrate", "plan", *arguments)
-    assert done.returncode != 0
-    assert arguments[1] in done.stdout
-    assert len(done.stdout.splitlines()) == 1, done.stdout
-    assert "Runs" not in done.stdout
-
-
 TOOLS = {
     "gpu-node": (
         "nvidia-smi",
