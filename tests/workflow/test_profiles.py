@@ -47,16 +47,13 @@ PLANNED = {profile: tuple(STUDIES[:1] if profile in TOOLS else STUDIES) for prof
 """The studies of each profile's plan. A server plans what a cluster plans for the same device: no
 key of a profile is for one study."""
 
-DOWNLOADS = {"fetch_dataset", "fetch_checkpoint"}
-SHORT = {"parse_logs", "collect_results", "write_overview"}
+SMALL = ("fetch_dataset", "fetch_checkpoint", "parse_logs", "collect_results", "write_overview")
+"""Downloads and short rules."""
 
 GPU_FORMS = {
     "registry": ([], "--gres=gpu:8"),
     "gres": (['    # gres: "gpu:h100:8"'], "--gres=gpu:h100:8"),
-    "gpu": (
-        ['    # gres: ""', "    # gpu: 8", "    # gpu_model: h100"],
-        "--gpus=h100:8",
-    ),
+    "gpu": (['    # gres: ""', "    # gpu: 8", "    # gpu_model: h100"], "--gpus=h100:8"),
 }
 """Lines of profiles/slurm that a user takes the # from, and what sbatch is asked then."""
 
@@ -100,11 +97,9 @@ class Plan:
         resources = Resources({k: v for k, v in job.resources.items() if v is not None})
         sent = SimpleNamespace(resources=resources, threads=job.threads)
         params = {"run_uuid": "id", "slurm_logfile": "log", "comment_str": rule, "workdir": ""}
-        partition = f"-p {resources['slurm_partition']}"
+        params |= {"account": "", "partition": f"-p {resources['slurm_partition']}"}
         settings = SimpleNamespace(requeue=False, no_requeue=True, qos=None, reservation=None)
-        command = get_submit_command(
-            sent, params | {"account": "", "partition": partition}, settings
-        )
+        command = get_submit_command(sent, params, settings)
         return shlex.split(command + set_gres_string(sent))
 
 
@@ -306,18 +301,11 @@ def test_downloads_go_to_the_network_and_short_rules_stay_here(planned, profile)
     assert sent - {"all"} == data | {rule_of(DEVICES[profile])}
 
 
-@pytest.mark.parametrize(
-    ("on_driver", "sent", "here"),
-    [
-        ("[]", DOWNLOADS | SHORT, set()),
-        ("[short,downloads]", set(), DOWNLOADS | SHORT),
-    ],
-)
-def test_where_downloads_and_short_rules_run_is_a_choice(project, on_driver, sent, here):
+@pytest.mark.parametrize(("on_driver", "here"), [("[]", False), ("[short,downloads]", True)])
+def test_where_downloads_and_short_rules_run_is_a_choice(project, on_driver, here):
     found = plan(project, "--profile", "gaudi", "--config", f"on_driver={on_driver}")
     places = {job.rule: job.runs_here for job in found.jobs}
-    assert {rule for rule in sent if places[rule]} == set()
-    assert {rule for rule in here if not places[rule]} == set()
+    assert {places[rule] for rule in SMALL} == {here}
 
 
 @pytest.mark.parametrize("form", GPU_FORMS)
@@ -387,4 +375,3 @@ def test_what_makes_runs_hang_on_slurm_is_shut_out(profile):
     assert settings["slurm-status-attempts"] >= 100
     assert settings["slurm-no-requeue"] is True
     assert settings["retries"] == 2
-    assert settings["slurm-jobname-prefix"] == "feedrate"
