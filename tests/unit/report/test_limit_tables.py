@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from report_samples import STUDY, TIMES, figure, table
+from report_samples import STUDY, TIMES, table
 
 from feedrate.config.study import SourceProtocol
 from feedrate.jobs.events import Step
@@ -28,7 +28,6 @@ def test_a_rate_alone_is_the_records_whatever_its_ratio_to_training(project, inp
     monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
     row = table(project, inputs, "ceilings").split(">1, host<")[1].split("</tr>")[0]
     assert "<small>37.13 samples/s</small>" in row
-    assert "model only: 37.13 samples/s" in figure(project, inputs, "answer")
 
 
 def test_a_ceiling_below_training_is_marked_and_bounds_nothing(project, inputs, monkeypatch):
