@@ -194,13 +194,14 @@ def differences(old: Path, new: Path) -> Iterator[str]:
 
 
 def freeze_studies() -> None:
-    """Write the result files of the small studies again, from their raw run folders."""
-    with tempfile.TemporaryDirectory() as folder:
-        view = make_again(SMALL, Path(folder) / "project")
-        for study in view.project.studies:
-            for name in RESULT_FILES:
-                file = f"results/{study}/{name}"
-                shutil.copy(Path(folder) / "project" / file, SMALL / file)
+    """Write the result files of the golden projects again, from their raw run folders."""
+    for kept in PROJECTS:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder) / "project"
+            make_again(kept, root)
+            for pattern in ("*.csv", "*.parquet"):
+                for file in (kept / "results").rglob(pattern):
+                    shutil.copy(root / file.relative_to(kept), file)
 
 
 class Node(markup.Markup):
