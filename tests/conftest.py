@@ -56,7 +56,7 @@ MEMORY = (
 one unit too."""
 TRAIN = (
     *("slurm", "gaudi", "workflow", "extras/loaders"),
-    *("unit/devices", "unit/jobs", "unit/cli/test_tune.py", "unit/cli/test_selftest.py"),
+    *("unit/devices", "unit/jobs", "unit/cli/test_selftest.py"),
 )
 """Files and folders whose tests start training jobs."""
 DO_NOT = ("test_plans.py", "test_profiles.py")
