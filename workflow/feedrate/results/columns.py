@@ -134,7 +134,7 @@ CELLS = (
     _integer("nodes", "Hosts that share the ranks evenly."),
     _integer("batch_size", "samples", "Samples per device and micro-step."),
     *_of_cells("cores_granted", "trace"),
-    _number("speedup", "Throughput over that of the study's baseline cell on the same device."),
+    _number("speedup", "Throughput over the baseline cell's on the same device."),
     _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
     _text("verdict", "What limits the cell: one of the names under Verdicts below."),

@@ -85,7 +85,7 @@ def decode_path(e: Evidence) -> Judgement:
 
 
 def library(e: Evidence) -> Judgement:
-    """The loader library that was asked for made the batches, in the form that was asked for. Each
+    """The requested loader library made the batches, in the requested form. Each
     batch is compared with the request (rows, type, layout); a different one ends the run."""
     loader, data = e.spec.settings.loader, e.first.data
     asked, form = library_of(loader) or "torch", loader.form or "same"
@@ -154,7 +154,7 @@ WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
 
 
 def computation(e: Evidence) -> Judgement:
-    """Precision, compilation, graphs and, in training, optimizer were those that were asked for."""
+    """Precision, compilation, graphs and, in training, optimizer were as requested."""
     train, ran = e.spec.settings.train, e.first.computation
     if ran is None:
         return True, "The run reported nothing of its precision and optimizer."

@@ -164,7 +164,7 @@ class Measurement(Strict, kw_only=True):
     rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
 
 
-Ratio = Annotated[Number, value("", "The part's rate over that of the same rounds' live blocks.")]
+Ratio = Annotated[Number, value("", "The part's rate over the live blocks' in the same rounds.")]
 Low = Annotated[Number, value("", "Lower end of the 95% interval of the ratio.", "pooled")]
 High = Annotated[Number, value("", "Upper end of the 95% interval of the ratio.", "pooled")]
 
