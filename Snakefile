@@ -58,7 +58,6 @@ onstart:
         workflow, PROJECT, VIEW.plan, here=configuration.call().is_local
     )
     driver.check(workflow)
-    driver.check_outside(PROJECT.config)
     driver.tell_jobs(workflow)
     CAUSES.listen()
 

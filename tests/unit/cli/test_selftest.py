@@ -19,7 +19,6 @@ from feedrate.config.study import Study
 from feedrate.config.values import load
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import Finding
-from feedrate.results.selftest import Line
 from selftest_parts import QUICK, run_selftest, some_parts
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,7 +66,7 @@ def test_sharding_runs_on_all_cards_and_optimizers_on_one():
 def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, code, capsys):
     file = tmp_path / "selftest.txt"
     file.write_text("the page\n")
-    lines = [msgspec.to_builtins(Line(outcome, "a", "x"))]
+    lines = [msgspec.to_builtins(testing.Line(outcome, "a", "x"))]
     file.with_suffix(".json").write_text(json.dumps({"lines": lines}))
     monkeypatch.setattr(testing, "measure_again", lambda *_: (0, [file]))
     assert testing.selftest(argparse.Namespace(), []) == code
@@ -132,7 +131,7 @@ def test_what_is_bound_to_fail_is_not_started(labelled, tmp_path, monkeypatch):
     part = Finding("will fail", "h100: torchao", "it is missing", "install it", ["selftest"])
     monkeypatch.setattr(testing, "examine", lambda *_: [part, *found])
     for name in ("physics", "part_lines"):
-        monkeypatch.setattr(testing, name, lambda *_: iter([Line("passed", "a", "x")]))
+        monkeypatch.setattr(testing, name, lambda *_: iter([testing.Line("passed", "a", "x")]))
     parts = some_parts(tmp_path, "baseline")
     said = r"^nothing was started: h100: GPUs: here are none: run it where the device is$"
     with pytest.raises(DeviceError, match=said):

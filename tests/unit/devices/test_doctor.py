@@ -20,8 +20,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 TORCH = """
 import types
 __version__ = {version!r}
-cuda = types.SimpleNamespace(
-    is_available=lambda: {available}, get_arch_list=lambda: {architectures})
+cuda = types.SimpleNamespace(is_available=lambda: {available})
 uint8 = "uint8"
 def frombuffer(data, dtype):
     assert data[:2] == b"\\xff\\xd8", "a JPEG file"
@@ -66,7 +65,6 @@ def gpu_node(
     *,
     gpus: int = 1,
     driver: str = "580.65.06",
-    capability: str = "9.0",
     mig: str = "Disabled",
     persistence: str = "Enabled",
     reasons: int = 0,
@@ -87,14 +85,12 @@ def gpu_node(
         "nvidia-smi",
         f"""case "$*" in
 *query-gpu=name*) echo '{rows}';;
-*driver_version*) echo '{driver}, {capability}, {persistence}';;
+*driver_version*) echo '{driver}, {persistence}';;
 *compute-apps*) echo '{processes}';;
 *) exit 2;;
 esac""",
     )
-    text = TORCH.format(
-        version=torch, available=available, architectures=["sm_80", "sm_90", "compute_120"]
-    )
+    text = TORCH.format(version=torch, available=available)
     package(folder, "torch", torch, __init__=text, version=f"cuda = {cuda!r}\n")
     io = f"import types\ndef decode_jpeg(data, device): return {decodes}\n"
     vision = {"__init__": VISION.format(cuda=vision_cuda), "io": io}
@@ -122,7 +118,7 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
     gpu_node(machine)
     found = look(project, gpu_job())
     assert bad(found) == {}
-    named = {"Python", "GPUs", "CUDA", "torchvision", "torchao", "Triton", "clocks"}
+    named = {"Python", "GPUs", "CUDA", "torchvision", "torchao", "triton"}
     assert named <= found.keys()
     assert "580.65.06" in found["CUDA"].text
 
@@ -131,25 +127,20 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
     ("fault", "subject", "outlook", "said"),
     [
         ({"cuda": None, "torch": "2.13.0+cpu", "available": False}, "torch", FAILS, "for CPUs"),
-        ({"driver": "570.124.06", "available": False}, "torch", FAILS, "needs driver 580"),
-        ({"available": False}, "torch", FAILS, "finds no GPU"),
-        ({"capability": "7.0"}, "torch", FAILS, "compute capability 7.0"),
+        ({"available": False}, "torch", FAILS, "with driver 580.65.06, finds no GPU"),
         ({"vision_cuda": 12060}, "torchvision", FAILS, "different CUDA major versions"),
-        ({"decodes": "1 / 0"}, "torchvision", FAILS, "ZeroDivisionError"),
-        ({"without": ("torchvision",)}, "torchvision", FAILS, "decode_device"),
+        ({"without": ("torchvision",)}, "torchvision", FAILS, "remove what needs it"),
         ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),
-        ({"without": ("triton",)}, "Triton", FAILS, "it is missing"),
-        ({"builds": "raise RuntimeError('Failed to find C compiler')"}, "Triton", FAILS, "gcc"),
+        ({"without": ("triton",)}, "triton", FAILS, "it is missing"),
+        ({"builds": "raise RuntimeError('Failed to find C compiler')"}, "triton", FAILS, "gcc"),
         ({"without": ("pynvml",)}, "NVML", UNKNOWN, "pynvml"),
         ({"gpus": 2}, "NVML", UNKNOWN, "does not find every GPU"),
         ({"mig": "Enabled"}, "GPUs", FAILS, "MIG"),
         ({"gpus": 0}, "GPUs", FAILS, "none"),
         ({"limit_w": 500}, "clocks", SLOW, "a power limit of 500 W"),
-        ({"reasons": 0x48}, "clocks", SLOW, "GPU 0: its hardware, for heat"),
-        ({"reasons": 0x2}, "clocks", SLOW, "a clock that was set"),
-        ({"reasons": 0x5}, "clocks", FINE, "no GPU is throttled"),
+        ({"reasons": 0x48}, "clocks", SLOW, "for heat"),
         ({"persistence": "Disabled"}, "driver", SLOW, "nvidia-smi -pm 1"),
-        ({"processes": "4711, python3, 2000 MiB"}, "GPUs in use", SLOW, "pid 4711"),
+        ({"processes": "4711, python3, 2000 MiB"}, "GPUs in use", SLOW, "process 4711"),
     ],
 )
 def test_each_fault_of_a_gpu_server_is_found(project, machine, fault, subject, outlook, said):
@@ -159,25 +150,12 @@ def test_each_fault_of_a_gpu_server_is_found(project, machine, fault, subject, o
     assert said in f"{one.text} {one.remedy}"
 
 
-def test_a_driver_that_a_compatibility_package_helps_is_not_refused(project, machine):
-    gpu_node(machine, driver="570.124.06", available=True)
-    assert "torch" not in bad(look(project, gpu_job()))
-
-
 def test_a_package_that_no_run_needs_is_not_missed(project, machine):
     gpu_node(machine, without=("torchvision", "torchao", "triton"))
     plain = gpu_job(loader={"decode": "host"}, train={"precision": "bf16"})
     assert bad(look(project, plain)) == {}
     both = look(project, plain, msgspec.structs.replace(gpu_job(), study="other"))
     assert (both["torchao"].outlook, both["torchao"].studies) == (FAILS, ["other"])
-
-
-def test_only_as_many_gpus_as_a_job_may_see_count(project, machine, monkeypatch):
-    gpu_node(machine, gpus=2)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert look(project, gpu_job())["GPUs"].outlook == FAILS
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert look(project, gpu_job())["GPUs"].outlook == FINE
 
 
 def test_another_model_than_the_registered_one_fails(project, machine):
@@ -207,7 +185,7 @@ def with_python(python: str, **changes):
 
 
 def test_an_old_python_is_found_before_the_first_job(project, machine):
-    old = interpreter(machine, """echo '{"python": [3, 10, 12], "missing": [], "torch": "2.9"}'""")
+    old = interpreter(machine, """echo '[{"python": [3, 10, 12], "missing": []}, {}]'""")
     found = {one.subject: one for one in examine(project, [with_python(old)])}
     assert found["cpu: Python"].outlook == FAILS
     assert "3.10.12" in found["cpu: Python"].text
@@ -218,11 +196,10 @@ def test_missing_packages_are_named_with_their_interpreter(project, machine):
     found = {one.subject: one for one in examine(project, [with_python(bare)])}
     one = found["cpu: packages"]
     assert one.outlook == FAILS
-    assert "transformers" in one.text
-    assert bare in one.text
+    assert one.text.startswith(f"{bare} lacks ")
 
 
-@pytest.mark.parametrize("script", ["exec /bin/sleep 30", "echo hello", "exit 3"])
+@pytest.mark.parametrize("script", ["exec /bin/sleep 30", "echo hello"])
 def test_an_interpreter_without_an_answer_is_unknown(project, machine, monkeypatch, script):
     monkeypatch.setattr(doctor, "ANSWER_S", 0.2)
     silent = with_python(interpreter(machine, script))
@@ -274,26 +251,10 @@ def test_too_few_cores_are_slow(project, monkeypatch):
 
 @pytest.mark.parametrize(
     ("flags", "precision", "slow"),
-    [
-        ("fpu avx2", "bf16", True),
-        ("fpu avx2", "fp32", False),
-        ("avx2 avx512bw", "bf16", False),
-        ("", "bf16", False),
-    ],
+    [("avx2", "bf16", True), ("avx2", "fp32", False), ("avx512bw", "bf16", False)],
 )
 def test_bf16_without_instructions_for_it_is_slow(project, monkeypatch, flags, precision, slow):
     monkeypatch.setattr(host, "processor_flags", flags.split)
     found = look(project, with_python(sys.executable, train={"precision": precision}))
     bf16 = [one for subject, one in found.items() if subject.endswith("bf16")]
     assert [one.outlook for one in bf16] == [SLOW] * slow
-
-
-def test_unknown_numa_nodes_are_slow_where_there_are_several(project, machine):
-    gpu_node(machine)
-    for node in ("node0", "node1"):
-        (machine / "sys/devices/system/node" / node).mkdir(parents=True)
-    assert look(project, gpu_job())["NUMA"].outlook == SLOW
-    device = machine / "sys/bus/pci/devices/0000:00:00.0"
-    device.mkdir(parents=True)
-    (device / "numa_node").write_text("1\n")
-    assert look(project, gpu_job())["NUMA"].outlook == FINE

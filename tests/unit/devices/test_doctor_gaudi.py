@@ -8,7 +8,7 @@ import pytest
 from doctor_parts import bad, look, package, program
 
 from feedrate.config.project import Project
-from feedrate.devices.doctor import FAILS, FINE, UNKNOWN, Finding
+from feedrate.devices.doctor import FAILS, UNKNOWN, Finding
 from tiny_spec import tiny_spec
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -65,22 +65,15 @@ def of_gaudi(project: Project) -> dict[str, Finding]:
     return {subject.removeprefix("gaudi2: "): one for subject, one in found.items()}
 
 
-def test_a_gaudi_server_in_order_is_fine(project, machine, monkeypatch):
-    gaudi_node(machine, monkeypatch)
-    found = of_gaudi(project)
-    assert bad(found) == {}
-    assert "4.1.6" in found["Open MPI"].text
-    assert "1.24.0-480" in found["driver"].text
-    assert found["pip"].outlook == FINE
-
-
 STOCK = "raise AssertionError('Stock PyTorch version is not supported')\n"
 
 
 @pytest.mark.parametrize("torch", ["2.6.0+git74cd574", "2.9.0+hpu.1.23.0.695"])
 def test_both_forms_of_intels_versions_are_known(project, machine, monkeypatch, torch):
     gaudi_node(machine, monkeypatch, torch=torch)
-    assert of_gaudi(project)["habana_frameworks"].text == f"with torch {torch}"
+    found = of_gaudi(project)
+    assert bad(found) == {}
+    assert found["habana_frameworks"].text == f"with torch {torch}"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +81,8 @@ def test_both_forms_of_intels_versions_are_known(project, machine, monkeypatch, 
     [
         ({"torch": "2.13.0", "bridge": STOCK}, "habana_frameworks", FAILS, "a stock build"),
         ({"bridge": "def is_available(): return False\n"}, "habana_frameworks", FAILS, "no device"),
-        ({"without": ("optimum-habana",)}, "optimum-habana", FAILS, "requirements/gaudi.py"),
-        ({"without": ("mediapipe",)}, "media loader", FAILS, "decode_device"),
+        ({"without": ("optimum-habana",)}, "optimum", FAILS, "requirements/gaudi.py"),
+        ({"without": ("mediapipe",)}, "media", FAILS, "decode_device"),
         ({"without": ("hl-smi",)}, "driver", UNKNOWN, "hl-smi"),
         ({"kernels": None}, "GC_KERNEL_PATH", FAILS, "it is not set"),
         ({"kernels": "absent.so"}, "GC_KERNEL_PATH", FAILS, "absent.so does not exist"),

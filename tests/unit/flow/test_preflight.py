@@ -49,8 +49,8 @@ def workflow(*jobs, settings=None, retries=2):
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """A Slurm that takes every job, with partitions of 2 days; `answer` has it say something
-    else. What it was asked is in `asked`."""
+    """A Slurm that takes every job, with a partition of 2 days; `answer` has it say something else.
+    What it was asked is in `asked`."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(driver, "mend_executor", lambda _: None)
 
@@ -58,28 +58,72 @@ def slurm(tmp_path, monkeypatch):
         (tmp_path / f"{name}.err").write_text(error)
         script = tmp_path / name
         script.write_text(
-            f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "{text}"\n'
+            f'#!/bin/sh\necho "{name} $@" >> {tmp_path}/asked\necho "{text}"\n'
             f"cat {tmp_path}/{name}.err >&2\nexit {code}\n"
         )
         script.chmod(0o755)
 
     answer("sbatch")
-    answer("sinfo", "2-00:00:00")
+    answer(
+        "sinfo", "cpu* infinite 64000 16 2 (null)\nh100 2-00:00:00 2000000 192 4 gpu:h100:8(S:0-1)"
+    )
     return SimpleNamespace(answer=answer, asked=tmp_path / "asked")
 
 
-def test_what_slurm_takes_passes_and_is_only_tried(slurm):
-    driver.check(workflow(job(gres="gpu:8", slurm_extra="--exclusive")))
-    (_, first) = slurm.asked.read_text().splitlines()
-    for part in (
-        "--test-only",
-        "--partition=h100",
-        "--time=60",
-        "--mem=4000",
-        "--gres=gpu:8",
-        "--exclusive",
-    ):
-        assert part in first
+def refusal(*jobs, retries=2):
+    with pytest.raises(WorkflowError) as caught:
+        driver.check(workflow(*jobs, retries=retries))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"gres": "gpu:8", "cpus_per_task": 192, "nodes": 4, "slurm_extra": "--exclusive"},
+        {"gres": "gpu:h100:4"},
+        {"gres": "", "gpu": 8, "gpu_model": "h100"},
+        {"gres": "", "slurm_extra": "--exclusive --gpus-per-node=HL-225:8"},
+        {"slurm_partition": None, "runtimes": (99999, 99999, 99999)},
+    ],
+)
+def test_what_the_nodes_have_passes(slurm, resources):
+    driver.check(workflow(job(**resources)))
+    assert "--test-only" in slurm.asked.read_text()
+
+
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [
+        ({"slurm_partition": "h900"}, "there is no partition h900; known: cpu, h100"),
+        ({"gres": "gpu:9"}, "gres gpu:9; h100 has: 4 with 192, 2000000 MB and gpu:h100:8"),
+        ({"gres": "gpu:a100:8"}, "gres gpu:a100:8"),
+        ({"gres": "hpu:8"}, "gres hpu:8"),
+        ({"gpu": 16}, "gres gpu:16"),
+        ({"slurm_partition": "cpu", "gres": "gpu:1"}, "cpu has: 2 with 16, 64000 MB and (null)"),
+        ({"mem_mb": 3_000_000}, "3000000 MB"),
+        ({"cpus_per_task": 256}, "256 cores"),
+        ({"nodes": 5}, "no 5 nodes"),
+        ({"runtimes": (2000, 4000, 4000)}, "its last try may take 4000 minutes; h100 allows 2880"),
+        ({"gres": "gpu:HL-225:8"}, "gres 'gpu:HL-225:8' is not allowed"),
+    ],
+)
+def test_what_no_node_has_is_a_problem_of_its_rule(slurm, resources, reason):
+    message = refusal(job(), job("train_b", local=True), job("train_a", **resources))
+    _, *lines = message.splitlines()
+    assert [line.startswith("  train_a: ") for line in lines] == [True]
+    assert reason in lines[0]
+
+
+def test_a_first_try_that_is_short_enough_passes_without_retries(slurm):
+    driver.check(workflow(job(runtimes=(2000, 4000, 4000)), retries=0))
+
+
+def test_an_account_that_slurm_refuses_is_a_problem_and_nodes_that_are_down_are_not(slurm):
+    slurm.answer("sbatch", error="allocation failure: Invalid account or partition\n", code=1)
+    assert "train_h100: allocation failure: Invalid account" in refusal(job(slurm_account="me"))
+    assert "--partition=h100 --account=me" in slurm.asked.read_text()
+    slurm.answer("sbatch", error="Requested node configuration is not available\n", code=1)
+    driver.check(workflow(job()))
 
 
 def test_without_slurm_the_profiles_of_one_machine_are_named(tmp_path, monkeypatch):
@@ -89,53 +133,10 @@ def test_without_slurm_the_profiles_of_one_machine_are_named(tmp_path, monkeypat
         driver.check(workflow(job(), settings=settings))
 
 
-def test_jobs_on_this_host_are_not_slurms(slurm):
+def test_jobs_of_this_host_and_other_executors_are_not_slurms(slurm):
     driver.check(workflow(job(local=True)))
+    driver.check(workflow(job(), settings=SimpleNamespace()))
     assert not slurm.asked.exists()
-
-
-def test_all_that_slurm_refuses_is_told_at_once_by_rule(slurm):
-    error = "sbatch: error: invalid partition: h100\nsbatch: error: submission failed: Invalid\n"
-    slurm.answer("sbatch", error=error, code=1)
-    with pytest.raises(WorkflowError) as told:
-        driver.check(workflow(job(), job("train_a100", gres="gpu:4")))
-    first, a100, h100 = str(told.value).splitlines()
-    assert "Nothing was started; change it under `set-resources`" in first
-    reason = "invalid partition: h100; submission failed: Invalid (asked for: "
-    assert h100.startswith(f"  train_h100: {reason}--partition=h100 --time=60")
-    assert a100.startswith(f"  train_a100: {reason}")
-    assert "--gres=gpu:4" in a100
-
-
-def test_nodes_that_are_down_for_now_are_waited_for_with_a_word(slurm, caplog):
-    """A test is refused, a job that begins later is not, and is taken back."""
-    slurm.answer("sbatch")
-    (slurm.asked.parent / "sbatch").write_text(
-        f'#!/bin/sh\necho "$@" >> {slurm.asked}\ncase "$*" in *--test-only*)\n'
-        "echo 'allocation failure: Requested node configuration is not available' >&2\nexit 1\n"
-        "esac\necho '7;cluster'\n"
-    )
-    slurm.answer("scancel")
-    with caplog.at_level(logging.WARNING, logger.name):
-        driver.check(workflow(job(), job("train_b", local=True)))
-    _, tested, sent, cancelled = slurm.asked.read_text().splitlines()
-    assert "--test-only" in tested
-    assert driver.LATER in sent
-    assert cancelled == "7"
-    (record,) = caplog.records
-    assert "No node can take it now; jobs will wait for: --partition=h100" in record.getMessage()
-
-
-def test_a_time_limit_that_would_wait_for_ever_is_told_with_its_try(slurm):
-    with pytest.raises(WorkflowError, match=r"limit is 4000 minutes in try 2, .* h100 allows 2880"):
-        driver.check(workflow(job(runtimes=(2000, 4000, 4000))))
-    driver.check(workflow(job(runtimes=(2000, 4000, 4000)), retries=0))
-
-
-@pytest.mark.parametrize("text", ["infinite", "2-00:00:00\ninfinite", ""])
-def test_a_partition_without_a_limit_takes_any_time(slurm, text):
-    slurm.answer("sinfo", text)
-    driver.check(workflow(job(runtimes=(99999, 99999, 99999))))
 
 
 def test_a_controller_that_does_not_answer_holds_nobody_up(slurm, monkeypatch):
@@ -143,17 +144,6 @@ def test_a_controller_that_does_not_answer_holds_nobody_up(slurm, monkeypatch):
     for name in ("sbatch", "sinfo"):
         (slurm.asked.parent / name).write_text("#!/bin/sh\nexec sleep 30\n")
     driver.check(workflow(job()))
-
-
-def test_a_gres_that_the_executor_rejects_is_told_with_its_rule_and_keys(slurm):
-    told = r"`set-resources`(?s:.*)train_gaudi2: gres 'gpu:HL-225:8' is not allowed"
-    with pytest.raises(WorkflowError, match=told):
-        driver.check(workflow(job("train_gaudi2", gres="gpu:HL-225:8")))
-    typed = "--exclusive --gpus-per-node=HL-225:8"
-    driver.check(workflow(job("train_gaudi2", gres="", slurm_extra=typed)))
-    first = slurm.asked.read_text().splitlines()[-1]
-    assert typed in first
-    assert "--gres" not in first
 
 
 # The machine, before the first job
@@ -179,6 +169,9 @@ def examined(monkeypatch):
     return seen
 
 
+PROJECT = SimpleNamespace(config=SimpleNamespace(push_to_hub=""))
+
+
 def run_of(cell):
     return tiny_spec(study="s", device="cpu", cell=cell)
 
@@ -189,7 +182,7 @@ def plan_of(*cells):
 
 def test_only_runs_that_this_call_trains_are_examined(examined):
     workflow = planned("results/s/cpu/b/rep1/outcome.json", "results/other")
-    driver.check_machine(workflow, None, plan_of("a", "b"), here=True)
+    driver.check_machine(workflow, PROJECT, plan_of("a", "b"), here=True)
     assert [spec.cell for spec in examined.specs] == ["b"]
     assert examined.here is True
 
@@ -197,7 +190,7 @@ def test_only_runs_that_this_call_trains_are_examined(examined):
 @pytest.mark.parametrize("rule", ["fetch_dataset", "parse_logs"])
 def test_a_call_that_trains_nothing_needs_no_device(examined, rule):
     workflow = planned("results/s/cpu/b/rep1/outcome.json", rule=rule)
-    driver.check_machine(workflow, None, plan_of("b"), here=True)
+    driver.check_machine(workflow, PROJECT, plan_of("b"), here=True)
     assert examined.specs is None
 
 
@@ -214,7 +207,7 @@ def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, cap
         pytest.raises(WorkflowError) as told,
         caplog.at_level(logging.WARNING, logger.name),
     ):
-        driver.check_machine(workflow, None, plan_of("b"), here=True)
+        driver.check_machine(workflow, PROJECT, plan_of("b"), here=True)
     first, *lines = str(told.value).splitlines()
     assert first.startswith("Nothing was started")
     assert lines == [
@@ -227,5 +220,5 @@ def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, cap
 def test_runs_that_are_given_up_need_no_device(examined, monkeypatch):
     monkeypatch.setenv(variables.LOST, "file.json")
     workflow = planned("results/s/cpu/b/rep1/outcome.json")
-    driver.check_machine(workflow, None, plan_of("b"), here=True)
+    driver.check_machine(workflow, PROJECT, plan_of("b"), here=True)
     assert examined.specs is None

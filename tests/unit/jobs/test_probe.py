@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from feedrate.cli import selftest
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.jobs import probe as probing
-from feedrate.results import selftest
 
 
 def outcomes(device, precisions=("fp32",), peak_tflops=None):

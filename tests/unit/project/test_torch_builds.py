@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.devices.doctor import cuda
-
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "requirements/torch_index.py"
 found_there = runpy.run_path(str(SCRIPT))
 BUILDS, advice, build_for, version = (
     found_there[name] for name in ("BUILDS", "advice", "build_for", "version")
 )
-
-
-def test_doctor_knows_the_same_drivers():
-    assert {build.name[2:4]: build.driver for build in BUILDS} == cuda.DRIVERS
 
 
 @pytest.mark.parametrize(

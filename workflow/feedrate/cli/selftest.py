@@ -1,7 +1,7 @@
 """The command `selftest` and its job: what works on this machine, part by part, in ten minutes.
 
 The job plans config/selftest.yaml for a device, brings each run to its record as the workflow does,
-measures the device's physics (jobs/probe.py), and judges both (results/selftest.py).
+measures the device's physics (jobs/probe.py), and judges both.
 """
 
 import argparse
@@ -12,8 +12,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -24,7 +27,7 @@ from feedrate.config.errors import raise_all
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, check_study
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import Study
+from feedrate.config.study import Study, Thresholds
 from feedrate.config.values import load, subset
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths, variables
@@ -33,18 +36,13 @@ from feedrate.core.files import write_json, write_text
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import FAILS, examine
-from feedrate.jobs.probe import ANSWER, Probe
+from feedrate.jobs.probe import ANSWER, Probe, Product
 from feedrate.results.assemble import current_record
+from feedrate.results.conformity import DISTURBED
 from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Record
-from feedrate.results.selftest import (
-    Line,
-    judge_energy,
-    judge_pixels,
-    judge_product,
-    judge_run,
-    judge_verdict,
-)
+from feedrate.results.statistics import rate_text
+from feedrate.results.verdicts import cell_verdict
 
 NAME = "selftest"
 LIMIT_S = 570.0
@@ -54,6 +52,30 @@ PART_S, LEAST_S = 180.0, 20.0
 VERDICTS = {"slow-loader": "input-bound", "slow-model": "compute-bound"}
 ORDER = ("failed", "unknown", "passed", "not claimed")
 """The outcomes in the order of the page."""
+LEAST_OF_PEAK = 0.2
+"""Share of its peak that a large matrix product reaches on any device that works; libraries reach
+0.6 to 0.95 (config/devices.yaml, `achievable_tflops`)."""
+MOST_OF_PEAK = 1.2
+"""A product above this share of its peak fails: a rate without a wait is far higher. Between the
+peak and this share it proves nothing, since cards may exceed their data sheet's boost clock: others
+measured 240 TFLOP/s in bf16 on an RTX 5090 (115%), 86 in TF32 on an RTX 4090 (104%)."""
+POWER_SHARE = 0.05
+"""NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
+MOST_LEVELS_OFF = 10.0
+"""Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
+crop first differ by up to 4.5, another picture by 46."""
+
+Outcome = Literal["passed", "failed", "unknown", "not claimed"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of the page."""
+
+    outcome: Outcome
+    subject: str
+    """`one card: fp8`, `rank 3: product in bf16`."""
+    text: str
+    """The finding, in one sentence without a full stop."""
 
 
 def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -84,30 +106,29 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
     if bound := [f"{one}" for one in found if one.outlook == FAILS and not one.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
     lines = []
-
-    def add(several: Iterator[Line]) -> None:
-        for line in several:
-            tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
-            lines.append(line)
-
-    add(physics(specs[-1], entry, runs))
-    for spec in specs:
-        add(part_lines(spec, entry, data, runs, start_s + LIMIT_S - time.monotonic()))
+    for line in chain(
+        physics(specs[-1], entry, runs),
+        *(part_lines(spec, entry, data, runs, start_s + LIMIT_S) for spec in specs),
+    ):
+        tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
+        lines.append(line)
     lacking = {str(cell.levels["part"]): cell.lacks for cell in plan.unsupported}
     for part in lacking.keys() - {spec.levels["part"] for spec in specs}:
         lines.append(Line("not claimed", part, f"the registry does not claim {lacking[part]}"))
     if entry.count == 1:
         lines.append(Line("not claimed", "all cards", "the entry has one card"))
     minutes = (time.monotonic() - start_s) / 60
-    head = f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes"
-    outcomes = [line.outcome for line in lines]
-    counts = ", ".join(f"{outcomes.count(name)} {name}" for name in ORDER if name in outcomes)
-    rows = [
-        f"{line.outcome:<12}{line.subject}: {line.text}"
-        for line in sorted(lines, key=lambda line: ORDER.index(line.outcome))
+    lines.sort(key=lambda line: ORDER.index(line.outcome))
+    counts = Counter(line.outcome for line in lines)
+    page = [
+        f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes",
+        ", ".join(f"{number} {name}" for name, number in counts.items()),
+        "",
+        *(f"{line.outcome:<12}{line.subject}: {line.text}" for line in lines),
+        "",
     ]
     write_json(out.with_suffix(".json"), {"device": device, "lines": msgspec.to_builtins(lines)})
-    write_text(out, "\n".join([head, counts, "", *rows, ""]))
+    write_text(out, "\n".join(page))
 
 
 def plan_project(device: str, entry: Device, parts: Path, dataset: str) -> Project:
@@ -132,9 +153,8 @@ def physics(spec: RunSpec, entry: Device, runs: Path) -> Iterator[Line]:
     """The lines of the device's physics, of all cards at the same time."""
     folder = runs / "probe"
     peaks = {peak.precision: peak.datasheet_tflops for peak in entry.peaks}
-    options = ["--precisions", *(peaks or ["fp32"])]
     try:
-        run_ranks(spec, "probe", folder, options, "physics", PART_S)
+        run_ranks(spec, "probe", folder, ["--precisions", *(peaks or ["fp32"])], "physics", PART_S)
     except ExpectedError as error:
         yield Line("failed", "physics", f"{error}")
         return
@@ -147,10 +167,10 @@ def physics(spec: RunSpec, entry: Device, runs: Path) -> Iterator[Line]:
 
 
 def part_lines(
-    spec: RunSpec, entry: Device, data: Path, runs: Path, left_s: float
+    spec: RunSpec, entry: Device, data: Path, runs: Path, end_s: float
 ) -> Iterator[Line]:
     """The lines of one part."""
-    part = str(spec.levels["part"])
+    part, left_s = str(spec.levels["part"]), end_s - time.monotonic()
     subject = f"{'one card' if spec.count == 1 else 'all cards'}: {part}"
     if left_s < LEAST_S:
         yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
@@ -170,19 +190,111 @@ def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: floa
     folder = runs / paths.run_dir(NAME, spec.device, spec.cell, 1)
     file = folder.with_suffix(".json")
     write_json(file, msgspec.to_builtins(spec))
-    needed, store = store_spec(spec.settings), store_folder(spec.settings, data.parent)
-    if needed and store and not (index := store / STORE_INDEX).is_file():
-        settings = msgspec.json.encode(needed).decode()
-        run_job("store-dataset", data=data, settings=settings, out=index)
-    limits = json.dumps({NAME: {spec.device: limit_s / 60}})
     # In its last try, a job records a fault of the machine too.
-    environment = {variables.TIMEOUTS: limits, variables.QUIET: "1", variables.RETRIES: "0"}
-    run_job("train", environment, spec=file, data=data, out=folder, **{"try": 1})
+    environment = {
+        **os.environ,
+        variables.TIMEOUTS: json.dumps({NAME: {spec.device: limit_s / 60}}),
+        variables.QUIET: "1",
+        variables.RETRIES: "0",
+    }
+    feedrate, of_data = [sys.executable, "-m", "feedrate"], ["--data", str(data)]
+    needed, store = store_spec(spec.settings), store_folder(spec.settings, data.parent)
+    if needed and store and not (store / STORE_INDEX).is_file():
+        settings = ["--settings", msgspec.json.encode(needed).decode()]
+        out = ["--out", str(store / STORE_INDEX)]
+        subprocess.run([*feedrate, "store-dataset", *of_data, *settings, *out], check=False)
+    train = ["train", "--spec", str(file), *of_data, "--out", str(folder), "--try", "1"]
+    subprocess.run([*feedrate, *train], env=environment, check=False)
     return current_record(folder, subset(DeviceFacts, entry))[0]
 
 
-def run_job(job: str, environment: dict[str, str] | None = None, **options: object) -> None:
-    """Run a job of feedrate with these options to its end."""
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "feedrate", job, *words]
-    subprocess.run(command, env={**os.environ, **(environment or {})}, check=False)
+# The judgements. Each rests on what any device must do, not on the past figures of one.
+
+
+def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
+    """A large matrix product reaches 20% to 100% of the registered peak. Above it, the clock is
+    above the data sheet's, the synchronisation does not wait, or the entry is another device's."""
+    subject = f"{card}: matrix product in {product.precision}"
+    if product.tflops is None:
+        text = product.failure or "this kind of device computes it only in its Trainer"
+        return Line("failed" if product.failure else "unknown", subject, text)
+    text = f"{product.tflops:.4g} TFLOP/s, side {product.side}"
+    if peak_tflops is None:
+        return Line("unknown", subject, f"{text}; no peak is registered")
+    share = product.tflops / peak_tflops
+    text += f", {share:.{int(share > 1)}%} of the registered {peak_tflops:g}"
+    if share <= 1:
+        return Line(_if(share >= LEAST_OF_PEAK), subject, text)
+    text += ": the device's synchronisation does not wait, the entry describes another device"
+    if share > MOST_OF_PEAK:
+        return Line("failed", subject, text)
+    return Line("unknown", subject, f"{text}, or its clock exceeds the data sheet's")
+
+
+def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
+    """Every energy counter increases (on CPUs the first rank's, which counts for all), and the mean
+    power stays below the rating."""
+    ranks = [answer.energy for answer in answers]
+    if any(joules is None for readings in ranks for _, joules in readings):
+        return Line("unknown", "energy", "it cannot be read here")
+    if not any(joules for readings in ranks[1:] for _, joules in readings):
+        ranks = ranks[:1]
+    highest_w = 0.0
+    for card, readings in enumerate(ranks):
+        times, joules = zip(*((s, j or 0.0) for s, j in readings), strict=True)
+        if any(later < earlier for earlier, later in pairwise(joules)):
+            return Line("failed", "energy", f"the counter of card {card} decreased")
+        if joules[-1] == joules[0]:
+            return Line("failed", "energy", f"the counter of card {card} did not increase")
+        highest_w = max(highest_w, (joules[-1] - joules[0]) / (times[-1] - times[0]))
+    text = f"the counters increase; {highest_w:.4g} W on average under matrix products"
+    if power_w is None:
+        return Line("unknown", "energy", f"{text}; no rated power is registered")
+    passed = highest_w <= (1 + POWER_SHARE) * power_w
+    return Line(_if(passed), "energy", f"{text}, rated for {power_w:g} W")
+
+
+def judge_run(record: Record, subject: str) -> Line:
+    """A claimed capability's job ends well, as asked for, whatever disturbs its speed."""
+    wrong = [c for c in record.checks if not c.passed and c.name not in DISTURBED]
+    if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
+        cause = wrong[0].detail if wrong else record.cause
+        return Line("failed", subject, f"{record.status}: {cause}")
+    rate = rate_text(record.measurement.samples_per_s)
+    return Line("passed", subject, f"{rate} samples/s, {len(record.checks)} checks passed")
+
+
+def judge_pixels(record: Record, subject: str) -> Line:
+    """The pixels of a decode path match those of the reference on the host."""
+    off, psnr_db = record.pixels.mean_abs_diff, record.pixels.psnr_db
+    if off is None:
+        return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
+    ratio = "" if psnr_db is None else f", {psnr_db:.1f} dB"
+    text = f"on average {off:.2f} of 255 levels from the reference's{ratio}"
+    return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
+
+
+def judge_verdict(record: Record, expected: str, memory_gib: float | None, subject: str) -> Line:
+    """A planted limit is found: a slow loader is input-bound, a slow model is compute-bound."""
+    if record.measurement is None or record.spec is None:
+        return Line("failed", f"{subject}: verdict", "there is no measurement")
+    loader = record.spec.settings.loader
+    cell = {
+        **msgspec.structs.asdict(record.measurement),
+        **msgspec.structs.asdict(record.ceilings),
+        "status": "ok",
+        "task": "training",
+        "device_kind": record.spec.kind,
+        "world_size": record.spec.count,
+        "loader_workers": loader.workers,
+        "decodes_on_device": loader.decode == "device",
+        "oversubscribed": False,
+        "device_busy_share": None,  # a slow model may have small kernels
+    }
+    found = cell_verdict(cell, Thresholds(), memory_gib)
+    wrong = "" if found.name == expected else f", not {expected}"
+    return Line(_if(not wrong), f"{subject}: verdict", f"{found.name}{wrong}: {found.why}")
+
+
+def _if(passed: bool) -> Outcome:
+    return "passed" if passed else "failed"

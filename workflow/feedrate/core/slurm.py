@@ -72,6 +72,34 @@ class Job(NamedTuple):
         return self.state in OVER
 
 
+class Nodes(NamedTuple):
+    """Equal nodes of a partition."""
+
+    partition: str
+    is_default: bool
+    limit_min: float | None
+    """The partition's time limit; None if it has none."""
+    memory_mb: int
+    cores: int
+    number: int
+    gres: str
+    """As Slurm writes it: `gpu:h100:8(S:0-1)`, or `(null)`."""
+
+    def has_gres(self, request: str) -> bool:
+        """Whether each has `name`, `name:type`, `name:count` or `name:type:count`."""
+        name, model, count = _gres(request)
+        offers = map(_gres, re.sub(r"\([^)]*\)", "", self.gres).split(","))
+        same = [n for kind, of, n in offers if kind == name and model in ("", of)]
+        return not request or sum(same) >= count
+
+
+def _gres(text: str) -> tuple[str, str, int]:
+    """Name, type and number of `gpu:h100:8`; the type may be missing, and a number of 1."""
+    name, *rest = text.split(":")
+    number = int(rest.pop().rstrip("KMGT")) if rest and rest[-1].rstrip("KMGT").isdigit() else 1
+    return name, ":".join(rest), number
+
+
 def find(job_id: str) -> Job | None:
     """A job by its number, ended or not; None if Slurm does not answer or has forgotten it: without
     accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed for lack of
@@ -110,21 +138,21 @@ def is_installed() -> bool:
     return shutil.which("sbatch") is not None
 
 
-def submit(command: str) -> str:
-    """Run an sbatch command in the syntax of a shell; return the job's number, empty with
-    `--test-only`. Raises SlurmError, or NoAnswerError."""
-    return ask("sh", "-c", command).strip().partition(";")[0]
-
-
-def longest_min(partition: str) -> float | None:
-    """The longest time limit of a partition, minutes; None without one, or without an answer."""
-    try:
-        lines = ask("sinfo", "--noheader", "--format", "%l", "--partition", partition).splitlines()
-    except SlurmError:
-        return None
-    limits = [minutes(line.strip()) for line in lines]
-    known = [limit for limit in limits if limit is not None]
-    return max(known, default=None) if known == limits else None
+def nodes() -> list[Nodes]:
+    """All nodes of all partitions, up or down. Raises SlurmError, or NoAnswerError."""
+    rows = ask("sinfo", "--noheader", "--all", "--exact", "--format", "%P %l %m %c %D %G")
+    return [
+        Nodes(
+            partition=partition.removesuffix("*"),
+            is_default=partition.endswith("*"),
+            limit_min=minutes(limit),
+            memory_mb=int(memory),
+            cores=int(cores),
+            number=int(number),
+            gres=gres,
+        )
+        for partition, limit, memory, cores, number, gres in map(str.split, rows.splitlines())
+    ]
 
 
 def _queue(*which: str) -> list[Job]:

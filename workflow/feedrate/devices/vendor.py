@@ -7,10 +7,11 @@ VENDOR_INTERPRETERS  interpreters that usually have it, in the order of search
 VENDOR_PROFILE       shell file that sets the software's environment variables in login shells
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,35 +25,46 @@ ASK_S = 30
 """Time limit of an interpreter, or of a profile file, s."""
 OLDEST = (3, 11)
 """The oldest Python that runs the measured programs."""
-_HAS, _LACKS, _TOO_OLD = 0, 1, 2
 _ASK = f"""
 import importlib.util, sys
 found = importlib.util.find_spec(sys.argv[1])
-sys.exit({_LACKS} if found is None else {_TOO_OLD} if sys.version_info < {OLDEST} else {_HAS})
+print("lacks" if found is None else "old" if sys.version_info < {OLDEST} else "has")
 """
 
 
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
-    """The spec with an interpreter that has the vendor's software. Unchanged if the kind needs
-    none, if the device's entry names its software, or if the user names no interpreter and this one
-    has it. Raises DeviceError if no interpreter here has it."""
+    """The spec with an interpreter that has the vendor's software: the user's choice, or the first
+    of the usual ones with a Python that is new enough. Unchanged if the kind needs none, if the
+    device's entry names its software, or if the user names no interpreter and this one has it.
+    Raises DeviceError if no interpreter here has it."""
     module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
+    chosen = environment.get(variables.PYTHON)
     if module is None or spec.software != Software(environment=spec.software.environment):
         return spec
-    if variables.PYTHON not in environment and importlib.util.find_spec(module):
+    if not chosen and importlib.util.find_spec(module):
         return spec
-    tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
-    answers = {python: _asked(python, module, environment) for python in tried}
-    # Those of a Python that is new enough come first.
-    having = [python for code in (_HAS, _TOO_OLD) for python in tried if answers[python] == code]
-    if not having:
-        raise DeviceError(
-            f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
-            f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
-            f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
-        )
-    software = msgspec.structs.replace(spec.software, python=having[0])
-    return msgspec.structs.replace(spec, software=software)
+    tried = [chosen] if chosen else []
+    usual = () if chosen else plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(spec.kind, ())
+    for place in usual:
+        folder, _, rest = place.partition("/")
+        start = environment.get(folder[1:], "") if folder.startswith("$") else folder
+        path = os.path.expanduser(f"{start}/{rest}")  # noqa: PTH111  # keeps a leading `/`
+        if (start or not folder) and os.access(path, os.X_OK):
+            tried.append(path)
+    first: dict[str, str] = {}
+    for python in tried:
+        with contextlib.suppress(*NO_ANSWER):
+            answer = ask([python, "-c", _ASK, module], ASK_S, environment).stdout.strip()
+            first.setdefault(answer, python)
+    best = first.get("has") or first.get("old")
+    if best:
+        software = msgspec.structs.replace(spec.software, python=best)
+        return msgspec.structs.replace(spec, software=software)
+    raise DeviceError(
+        f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
+        f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
+        f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
+    )
 
 
 def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
@@ -73,24 +85,3 @@ def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str
     for name in ("_", "SHLVL", "PWD", "OLDPWD"):
         found.pop(name, None)
     return made | {n: v for n, v in found.items() if n not in made or made[n] in v}
-
-
-def _candidates(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The user's choice, else the usual interpreters that exist."""
-    if chosen := environment.get(variables.PYTHON):
-        yield chosen
-        return
-    for place in plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(kind, ()):
-        folder, _, rest = place.partition("/")
-        start = environment.get(folder[1:], "") if folder.startswith("$") else folder
-        path = os.path.expanduser(f"{start}/{rest}")  # noqa: PTH111  # keeps a leading `/`
-        if (start or not folder) and os.access(path, os.X_OK):
-            yield path
-
-
-def _asked(python: str, module: str, environment: Mapping[str, str]) -> int | None:
-    """Whether the interpreter has the module; None if it does not run."""
-    try:
-        return ask([python, "-c", _ASK, module], ASK_S, environment).returncode
-    except NO_ANSWER:
-        return None

@@ -10,13 +10,12 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from feedrate.config.plan import Plan, timeouts_min
 from feedrate.config.project import Project
-from feedrate.config.workflow import WorkflowConfig
 from feedrate.core import paths, slurm, variables
 from feedrate.core.processes import this_process
 from feedrate.devices.doctor import FAILS, SLOW, examine
@@ -171,131 +170,106 @@ def _read_mark() -> Driver | None:
         return None
 
 
-# Before the first job. Slurm refuses some requests only when the job is sent, which may be hours
-# after the start; it accepts others and never starts them.
+# Before the first job: Slurm refuses some jobs only when they are sent, which may be hours after
+# the start, and never starts others.
 
-LATER = "--begin=now+1hour"
-"""Slurm checks a job with it like any other, and the job can be cancelled before it begins."""
-OPTIONS = {
-    "slurm_account": "--account",
-    "slurm_partition": "--partition",
-    "qos": "--qos",
-    "runtime": "--time",
-    "gres": "--gres",
-    "constraint": "--constraint",
-    "mem_mb": "--mem",
-    "nodes": "--nodes",
-    "cpus_per_task": "--cpus-per-task",
-}
-"""The options of sbatch by Snakemake's resource."""
 GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
 """The form of `gres` that the executor takes."""
+WORDS = (
+    *("slurm_account", "slurm_partition", "qos", "constraint"),
+    *("gres", "gpu_model", "slurm_extra"),
+)
+"""The resources, but for numbers, with which the executor asks Slurm for a job."""
 
 
 def check(workflow: Any) -> None:
-    """Raise WorkflowError with all kinds of jobs that Slurm would not run, by asking it. Other
-    executors, and a Slurm that does not answer, pass."""
+    """Raise WorkflowError with all kinds of jobs that Slurm would not run. Other executors, and a
+    Slurm that does not answer, pass."""
     from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm import ExecutorSettings
 
-    settings = workflow.executor_settings
-    if not isinstance(settings, ExecutorSettings):
+    if not isinstance(workflow.executor_settings, ExecutorSettings):
         return
     if not slurm.is_installed():
-        here = ", ".join(profile_names("local"))
         raise WorkflowError(
-            "no sbatch here: this profile sends its jobs to Slurm; run it on a login node of the "
-            f"cluster, or use a profile for one machine (--profile {here})"
+            "no sbatch here: this profile sends its jobs to Slurm; run it on a login node, or use "
+            f"a profile for one machine (--profile {', '.join(profile_names('local'))})"
         )
-    mend_executor(settings)
-    tries = 1 + int(workflow.execution_settings.retries)
+    mend_executor(workflow.executor_settings)
     sent = (job for job in workflow.dag.needrun_jobs() if not job.is_local)
-    jobs = {(job.rule.name, request(job.resources)): job for job in sent}
-    found = [
-        f"  {rule}: {problem}"
-        for (rule, words), job in jobs.items()
-        if (problem := _too_long(job, tries) or refusal(words, job.resources.get("gres") or ""))
-    ]
-    if found:
+    asked = (*WORDS, "nodes", "gpu", "cpus_per_task", "mem_mb", "runtime")
+    jobs = {(job.rule.name, *map(job.resources.get, asked)): job for job in sent}
+    try:
+        nodes = slurm.nodes() if jobs else []
+    except slurm.SlurmError:
+        return
+    last_try, problems = 1 + int(workflow.execution_settings.retries), set()
+    for job in jobs.values():
+        # A try may have more time than the one before.
+        last = job.rule.expand_resources(job.wildcards_dict, job.input, last_try, {"tmpdir"})
+        if problem := refusal(job.resources, nodes, last.get("runtime") or 0):
+            problems.add(f"  {job.rule.name}: {problem}")
+    if problems:
         raise WorkflowError(
             "Slurm would not run what the profile asks for. Nothing was started; change it under "
-            "`set-resources` in the profile's config.yaml:\n" + "\n".join(sorted(found))
+            "`set-resources` in the profile's config.yaml:\n" + "\n".join(sorted(problems))
         )
 
 
-def request(resources: Mapping[str, Any]) -> str:
-    """What a job with these resources asks of sbatch, in the syntax of a shell."""
-    asked = {option: resources.get(name) for name, option in OPTIONS.items()}
-    words = [f"{option}={value}" for option, value in asked.items() if value]
-    if count := resources.get("gpu"):
-        model = resources.get("gpu_model")
-        words.append(f"--gpus={model}:{count}" if model else f"--gpus={count}")
-    return f"{shlex.join(words)} {resources.get('slurm_extra') or ''}".rstrip()
-
-
-def refusal(asked: str, gres: str = "") -> str:
-    """Slurm's reason to refuse a job, with the request; empty if it would accept it."""
-    from snakemake.logging import logger
-
+def refusal(
+    resources: Mapping[str, Any], nodes: Sequence[slurm.Nodes], runtime_min: float = 0
+) -> str:
+    """Why Slurm would never run a job with these resources on these nodes; empty if it would, maybe
+    when nodes that are down are up again."""
+    gres, partition = str(resources.get("gres") or ""), resources.get("slurm_partition")
     if gres and not GRES.fullmatch(gres):
         return (
             f"gres {gres!r} is not allowed; expected NAME:COUNT or NAME:TYPE:COUNT. A type with a "
             'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
         )
-    command = f"sbatch {asked} --wrap true --output /dev/null"
-    try:
-        slurm.submit(f"{command} --test-only")
-    except slurm.NoAnswerError:
-        return ""
-    except slurm.SlurmError:
-        # --test-only refuses what no node can take now, a real job only what none ever can.
-        try:
-            number = slurm.submit(f"{command} {LATER}")
-        except slurm.NoAnswerError:
-            return ""
-        except slurm.SlurmError as error:
-            return f"{error} (asked for: {asked})"
-        with contextlib.suppress(slurm.SlurmError):
-            slurm.ask("scancel", number)
-        logger.warning(f"No node can take it now; jobs will wait for: {asked}")
-    return ""
-
-
-def _too_long(job: Any, tries: int) -> str:
-    """Why a try's limit exceeds the partition's, so that the job would never start; else empty."""
-    partition = job.resources.get("slurm_partition")
-    longest = slurm.longest_min(str(partition)) if partition else None
-    if longest is None:
-        return ""
-    for attempt in range(1, tries + 1):
-        asked = job.rule.expand_resources(job.wildcards_dict, job.input, attempt, {"tmpdir"})
-        if (asked.get("runtime") or 0) > longest:
-            return (
-                f"its time limit is {asked.runtime} minutes in try {attempt}, and the partition "
-                f"{partition} allows {longest:.0f}: set `runtime`, or another partition"
-            )
-    return ""
-
-
-def check_outside(config: WorkflowConfig) -> None:
-    """Raise WorkflowError if the hub is asked for and its token is not set."""
-    from snakemake.exceptions import WorkflowError
-
-    if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
-        raise WorkflowError(
-            "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
-            "nothing was started"
+    own = [n for n in nodes if n.partition == partition or (not partition and n.is_default)]
+    if not own:
+        names = ", ".join(sorted({n.partition for n in nodes}))
+        return f"there is no partition {partition or 'by default'}; known: {names}"
+    partition, limit_min = own[0].partition, own[0].limit_min
+    if limit_min is not None and runtime_min > limit_min:
+        return f"its last try may take {runtime_min} minutes; {partition} allows {limit_min:.0f}"
+    number, cores = resources.get("nodes") or 1, resources.get("cpus_per_task") or 0
+    memory_mb = resources.get("mem_mb") or 0
+    if gpus := resources.get("gpu"):
+        gres = ":".join(filter(None, ("gpu", resources.get("gpu_model"), f"{gpus // number}")))
+    able = [n for n in own if n.memory_mb >= memory_mb and n.cores >= cores and n.has_gres(gres)]
+    if sum(n.number for n in able) < number:
+        there = [f"{n.number} with {n.cores}, {n.memory_mb} MB and {n.gres}" for n in own]
+        return (
+            f"no {number} nodes have {cores} cores, {memory_mb} MB and gres {gres or '(null)'}; "
+            f"{partition} has: {', '.join(there)}"
         )
+    words = [f"--partition={partition}", *shlex.split(resources.get("slurm_extra") or "")]
+    for resource in ("slurm_account", "qos", "constraint"):
+        if value := resources.get(resource):
+            words.append(f"--{resource.removeprefix('slurm_')}={value}")
+    try:
+        slurm.ask("sbatch", "--test-only", *words, "--output=/dev/null", "--wrap=true")
+    except slurm.SlurmError as error:
+        # Its other reasons may pass: it also refuses what no node can take now.
+        return str(error) if "invalid" in str(error).lower() else ""
+    return ""
 
 
 def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) -> None:
-    """Raise WorkflowError for all that is bound to fail where this call trains, and warn of what
-    will be slow. `here`: these jobs run on this host."""
+    """Raise WorkflowError for all that is bound to fail where this call trains or pushes, and warn
+    of what will be slow. `here`: these jobs run on this host."""
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
 
     if variables.LOST in os.environ:
         return  # what remains uses no device
+    if project.config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
+        raise WorkflowError(
+            "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
+            "nothing was started"
+        )
     jobs = workflow.dag.needrun_jobs()
     planned = {str(j.output[0]) for j in jobs if j.rule.name.startswith(paths.TRAIN_RULE)}
     specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]

@@ -1,5 +1,5 @@
 """The physics of a device, measured for `feedrate selftest` on all ranks at once: the rate of a
-large matrix product and the energy counter. results/selftest.py judges the answers."""
+large matrix product and the energy counter. cli/selftest.py judges the answers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -62,57 +62,55 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
-    count = device.energy_counter()
-    found = Probe(rank, [], [])
-
-    def read_energy() -> None:
-        found.energy.append((perf_counter(), count()))
-
+    answer, joules = Probe(rank, [], []), device.energy_counter()
     for precision in precisions:
         product = Product(precision)
         try:
             if precision != "fp8" or device.fp8_by_torchao:
                 device.hold_fp32(precision)
-                product = multiply(device, precision, seconds, read_energy)
+                product = multiply(device, precision, seconds, joules, answer.energy)
         except Exception as error:  # one precision that fails must not hide the others
             product.failure = classify(error).message
-        found.products.append(product)
-    return found
+        answer.products.append(product)
+    return answer
 
 
 def multiply(
-    device: Any, precision: str, seconds: float, read_energy: Callable[[], None]
+    device: Any,
+    precision: str,
+    seconds: float,
+    joules: Callable[[], float | None],
+    readings: list[tuple[float, float | None]],
 ) -> Product:
     """The rate of matrix products, of 2 n^3 operations, that are large enough to reach the device's
     own rate. The device is synchronised at both ends, so a synchronisation that does not wait shows
     as a rate above the device's peak."""
+
+    def run(count: int) -> float:
+        """The time at the end of `count` products."""
+        for _ in range(count):
+            kept = product()  # until the next: its memory may be in use
+            device.end_of_step()
+        device.synchronize()
+        del kept
+        return perf_counter()
+
     for side in SIDES:
-        product = _product(device, precision, side)
-        _timed(device, product, 1)
-        if _timed(device, product, 1) >= LONG_S:
+        product = make_product(device, precision, side)
+        start_s = run(1)
+        if run(1) - start_s >= LONG_S:
             break
-    read_energy()
-    wall_s, count, start_s = 0.0, 0, perf_counter()
-    while wall_s < seconds:
-        _timed(device, product, PRODUCTS_AT_A_TIME)
+    start_s, end_s, count = perf_counter(), 0.0, 0
+    readings.append((start_s, joules()))
+    while end_s < start_s + seconds:
+        end_s = run(PRODUCTS_AT_A_TIME)
         count += PRODUCTS_AT_A_TIME
-        wall_s = perf_counter() - start_s
-        read_energy()
-    return Product(precision, side, tflops=count * 2 * side**3 / wall_s / 1e12)
+        readings.append((end_s, joules()))
+    tflops = count * 2 * side**3 / (end_s - start_s) / 1e12
+    return Product(precision, side, tflops)
 
 
-def _timed(device: Any, product: Callable[[], Any], count: int) -> float:
-    """Seconds that `count` products take."""
-    start_s = perf_counter()
-    for _ in range(count):
-        made = product()
-        device.end_of_step()
-    device.synchronize()
-    del made
-    return perf_counter() - start_s
-
-
-def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
+def make_product(device: Any, precision: str, side: int) -> Callable[[], Any]:
     """A function that multiplies two matrices of this side in this precision."""
     import torch
 
@@ -120,9 +118,9 @@ def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
     left, right = (torch.randn(side, side, device=device.device) for _ in range(2))
     if precision == "fp8":
         scale = torch.ones((), device=device.device)
-        eighths = [matrix.to(torch.float8_e4m3fn) for matrix in (left, right)]
+        left, right = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
         return lambda: torch._scaled_mm(
-            eighths[0], eighths[1].t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+            left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
         )
     names = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
     kind = getattr(torch, names[precision])

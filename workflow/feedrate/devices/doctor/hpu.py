@@ -1,78 +1,71 @@
-"""Gaudi cards: the driver's tool, Intel's software in the jobs' interpreter, and its variables."""
+"""Gaudi cards: the driver's tool, and Intel's software in the jobs' interpreter."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from feedrate.devices.doctor import FAILS, FINE, UNKNOWN, Asked, Finding
+from feedrate.config.spec import RunSpec
+from feedrate.devices.doctor import FAILS, FINE, UNKNOWN, Finding, package, studies_with
 from feedrate.devices.host import tool_rows
 from feedrate.devices.kinds._habana import INTELS_TORCH
 
 INSTALL = "add only what is missing: `PYTHON requirements/gaudi.py`"
-QUESTIONS = {
-    "bridge": "module('habana_frameworks.torch.hpu').is_available()",
-    "optimum": "version('optimum-habana')",
-    "media": "module('habana_frameworks.mediapipe').__name__",
-    "pip": "output(sys.executable, '-m', 'pip', '--version').split()[1]",
-    "mpirun": "output('mpirun', '--version').split('\\n')[0]",
-    "variables": """{name: [os.environ.get(name, ''), all(map(os.path.exists,
-        filter(None, os.environ.get(name, '').split(':'))))] for name in (
-        'GC_KERNEL_PATH', 'HABANA_SCAL_BIN_PATH', 'HABANA_PLUGINS_LIB_PATH')}""",
-}
-REQUIRED = ("GC_KERNEL_PATH",)
-"""Without it no graph compiles (Intel's guide for bare metal); the others have defaults."""
+SCRIPT = """
+@answer
+def habana_frameworks():
+    import habana_frameworks.torch.hpu
+    return habana_frameworks.torch.hpu.is_available()
+@answer
+def optimum():
+    return version("optimum-habana")
+@answer
+def media():
+    import habana_frameworks.mediapipe
+    return "habana_frameworks.mediapipe"
+@answer
+def kernels():
+    return [path for path in os.environ["GC_KERNEL_PATH"].split(":") if not os.path.exists(path)]
+@answer
+def pip():
+    command = [sys.executable, "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.split()[1]
+"""
 
 
-def findings(asked: Asked) -> Iterator[Finding]:
+def findings(
+    specs: Sequence[RunSpec], answers: Mapping[str, Any], errors: Mapping[str, str]
+) -> Iterator[Finding]:
     """All checks of this kind."""
     rows = tool_rows(["hl-smi", "-Q", "driver_version", "-f", "csv,noheader"], columns=1)
-    if rows:
-        yield Finding(FINE, "driver", rows[0][0])
-    else:
+    if not rows:
         use = "install habanalabs-firmware-tools; in a container, mount /usr/bin/hl-smi"
         yield Finding(UNKNOWN, "driver", "hl-smi does not answer", use)
-    yield _bridge(asked)
-    yield from _packages(asked)
-    yield from _variables(asked)
-
-
-def _bridge(asked: Asked) -> Finding:
-    """Whether the device's module can be imported with this torch."""
-    torch = str(asked.answers["torch"])
-    stock = "" if INTELS_TORCH.match(torch) else ", a stock build and not Intel's"
-    if error := asked.error("bridge"):
+    bridge, torch = "habana_frameworks", f"torch {answers.get('torch')}"
+    if not INTELS_TORCH.match(torch):
+        torch += ", a stock build and not Intel's"
+    if bridge in errors:
         use = (
             "reinstall Intel's torch (`habanalabs-installer.sh install --type pytorch`), or use "
             "Intel's container"
         )
-        text = f"it cannot be imported with torch {torch}{stock} in {asked.python} ({error})"
-        return Finding(FAILS, "habana_frameworks", text, use)
-    if asked.answers["bridge"] is not True:
+        text = f"it cannot be imported with {torch} in PYTHON ({errors[bridge]})"
+        yield Finding(FAILS, bridge, text, use)
+    elif not answers[bridge]:
         use = "look at hl-smi and dmesg; a container needs --runtime=habana"
-        return Finding(FAILS, "habana_frameworks", "it finds no device", use)
-    return Finding(FINE, "habana_frameworks", f"with torch {torch}{stock}")
-
-
-def _packages(asked: Asked) -> Iterator[Finding]:
-    """optimum-habana, the pip that it runs, Open MPI, and the media loader if a run needs it."""
-    install = INSTALL.replace("PYTHON", asked.python)
-    yield asked.package("optimum-habana", ("optimum",), install)
-    use = f"optimum-habana runs it; install it: `{asked.python} -m ensurepip`"
-    yield asked.package("pip", ("pip",), use)
-    if any(spec.launcher == "mpirun" for spec in asked.specs):
-        yield asked.package("Open MPI", ("mpirun",), "install it, or use `launcher: torchrun`")
-    if studies := asked.studies({"loader.decode": ["device"]}):
+        yield Finding(FAILS, bridge, "it finds no device", use)
+    else:
+        yield Finding(FINE, bridge, f"with {torch}")
+    yield package("optimum", answers, errors, INSTALL)
+    use = "optimum-habana runs it; install it: `PYTHON -m ensurepip`"
+    yield package("pip", answers, errors, use)
+    if studies := studies_with(specs, {"loader.decode": ("device",)}):
         use = (
             "install habana-media-loader for your version of the Gaudi software (Intel's licence), "
             "or remove decode_device from the device's capabilities in config/devices.yaml"
         )
-        yield asked.package("media loader", ("media",), use, studies)
-
-
-def _variables(asked: Asked) -> Iterator[Finding]:
-    """The variables of Intel's images, and whether what they name exists."""
-    for name, (value, exists) in asked.answers["variables"].items():
-        if value and exists:
-            yield Finding(FINE, name, value)
-        elif value or name in REQUIRED:
-            text = f"{value} does not exist" if value else "it is not set"
-            use = "set it in the device's entry, `software: {environment: …}` (docs/first-hour.md)"
-            yield Finding(FAILS, name, text, use)
+        yield package("media", answers, errors, use, *studies)
+    if "kernels" in errors or answers["kernels"]:  # without it no graph compiles
+        text = (
+            f"{answers['kernels'][0]} does not exist" if "kernels" in answers else "it is not set"
+        )
+        use = "set it in the device's entry, `software: {environment: …}` (docs/first-hour.md)"
+        yield Finding(FAILS, "GC_KERNEL_PATH", text, use)

@@ -3,8 +3,8 @@
 import pytest
 from record_builder import make_ceilings
 
+from feedrate.cli import selftest
 from feedrate.jobs.probe import Probe, Product
-from feedrate.results import selftest
 from feedrate.results.record import Check, Record
 from feedrate.results.schema import Measurement, PixelDistance
 from tiny_spec import tiny_spec
@@ -16,19 +16,18 @@ def product(tflops):
     )
 
 
-@pytest.mark.parametrize("tflops", [198, 650, 989])
-def test_a_product_near_the_peak_passes(tflops):
-    assert product(tflops).outcome == "passed"
-
-
-@pytest.mark.parametrize("tflops", [990, 1140])
-def test_a_product_above_the_peak_shows_nothing_where_a_clock_may_explain_it(tflops):
-    assert product(tflops).outcome == "unknown"
-
-
-@pytest.mark.parametrize("tflops", [9890, 1190, 197])
-def test_a_rate_that_is_impossible_or_far_too_low_fails(tflops):
-    assert product(tflops).outcome == "failed"
+@pytest.mark.parametrize(
+    ("tflops", "outcome"),
+    [
+        (197, "failed"),
+        (198, "passed"),
+        (989, "passed"),
+        (990, "unknown"),  # a clock above the data sheet's may explain it
+        (1190, "failed"),
+    ],
+)
+def test_a_product_reaches_a_possible_share_of_the_peak(tflops, outcome):
+    assert product(tflops).outcome == outcome
 
 
 def test_a_product_that_fails_is_no_product_that_a_kind_lacks():
