@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -110,26 +109,8 @@ def bar_panels(
     return figure, panels
 
 
-_TAG = re.compile(r"(\n *)?(<[^>]+>)")
-_NEEDLESS = re.compile(
-    r"; font-family: 'DejaVu Sans'"
-    r'| id="[A-Za-z0-9]+_\d+"| transform="rotate\(-0 [^"]*\)"'
-    r"|(?<=\.\d\d)\d+| *\n(?=[A-Z\"])|(?<=[\"\n][MLC]) "
-)
-"""What a drawing does not need: the font of each text, names of groups, rotations by 0 degrees,
-digits beyond a hundredth of a point, and spaces between the parts of a path."""
-_TENTHS = re.compile(r"(?<=\.\d)\d+")
-_FONTS = "<style>text{font-family:'DejaVu Sans',Verdana,sans-serif}</style>\n"
+FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
-
-
-def _shorter(tag: re.Match[str]) -> str:
-    """A tag on a new line, without indent and without needless parts. Curves are precise to a tenth
-    of a point."""
-    short = _NEEDLESS.sub("", tag[2])
-    if " clip-path=" in short:
-        short = _TENTHS.sub("", short)
-    return f"{chr(10) * bool(tag[1])}{short}"
 
 
 @contextmanager
@@ -152,8 +133,7 @@ def as_svg(draw: Draw, settings: PageSettings, inputs: Inputs) -> str:
     with theme():
         figure = draw(settings, inputs)
         figure.savefig(stream, format="svg", metadata=metadata)
-    drawing, end, rest = _TAG.sub(_shorter, stream.getvalue()).rpartition("</svg>")
-    return drawing + _FONTS + end + rest
+    return stream.getvalue().replace("'DejaVu Sans'", FONTS)
 
 
 def statement(sentence: str) -> Figure:
