@@ -86,11 +86,6 @@ def test_accelerators_that_are_not_configured_are_examined_too(examined, machine
     assert [devices for devices, _, _ in calls] == [["cpu"], ["h100-x1"]]
 
 
-def test_without_accelerators_detected_is_one_sentence(capsys):
-    assert entry.main(["doctor", "--profile", "gpu-node"]) == 1
-    assert "no accelerator was found" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("key", "value"), [("studies", "[nosuch]"), ("devices", "null")])
 def test_what_run_refuses_is_the_one_finding(examined, tmp_path, capsys, key, value):
     (tmp_path / "mine.yaml").write_text(f"{key}: {value}\n")

@@ -55,13 +55,6 @@ def test_what_the_registry_claims_is_shown_on_one_card_or_on_all(device):
     assert set(found) == {1, entry.count}
 
 
-def test_sharding_runs_on_all_cards_and_optimizers_on_one():
-    found = asked("h100")
-    assert {"fsdp", "fsdp-bf16", "ddp", "decode-device", "fp8"} <= found[8]
-    assert {"fp8", "fused-adam", "offload", "slow-loader", "slow-model"} <= found[1]
-    assert not {"fused-adam", "slow-loader"} & found[8]
-
-
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("unknown", 0), ("passed", 0)])
 def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, code, capsys):
     file = tmp_path / "selftest.txt"

@@ -114,10 +114,6 @@ def test_what_no_node_has_is_a_problem_of_its_rule(slurm, resources, reason):
     assert reason in lines[0]
 
 
-def test_a_first_try_that_is_short_enough_passes_without_retries(slurm):
-    driver.check(workflow(job(runtimes=(2000, 4000, 4000)), retries=0))
-
-
 def test_an_account_that_slurm_refuses_is_a_problem_and_nodes_that_are_down_are_not(slurm):
     slurm.answer("sbatch", error="allocation failure: Invalid account or partition\n", code=1)
     assert "train_h100: allocation failure: Invalid account" in refusal(job(slurm_account="me"))

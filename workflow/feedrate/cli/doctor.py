@@ -42,11 +42,8 @@ def doctor(options: argparse.Namespace) -> int:
         use = "correct it; nothing else was examined"
         findings.append(Finding(FAILS, "configuration", str(error), use))
     _show(findings)
-    for one in findings:
-        concerned = not one.studies or set(one.studies) & set(layers.values["studies"])
-        if one.outlook == FAILS and concerned:
-            return 1
-    return 0
+    bound = [one.studies for one in findings if one.outlook == FAILS]
+    return int(any(not names or set(names) & set(layers.values["studies"]) for names in bound))
 
 
 def _of_devices(
@@ -105,12 +102,10 @@ def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
         for given in (profile.values.get("default-resources"), own):
             if isinstance(given, dict):  # numbers may be expressions, which Snakemake evaluates
                 asked |= {key: value for key, value in given.items() if key in driver.WORDS}
-        if problem := driver.refusal(asked, nodes):
-            use = f"set it under {rule} in the profile's config.yaml (sinfo -o '%P %G')"
-            yield Finding(FAILS, f"{name}: Slurm", problem, use)
-        else:
-            text = f"partition {asked.get('slurm_partition') or 'by default'} has such nodes"
-            yield Finding(FINE, f"{name}: Slurm", text)
+        problem = driver.refusal(asked, nodes)
+        text = problem or f"partition {asked.get('slurm_partition') or 'by default'} has such nodes"
+        use = f"set it under {rule} in the profile's config.yaml (sinfo -o '%P %G')"
+        yield Finding(FAILS if problem else FINE, f"{name}: Slurm", text, use)
 
 
 def _show(findings: Iterable[Finding]) -> None:
@@ -118,11 +113,12 @@ def _show(findings: Iterable[Finding]) -> None:
     console, order = output(), list(STYLES)
     rows = sorted(findings, key=lambda one: order.index(one.outlook))
     for one in rows:
-        concerned = f" ({', '.join(one.studies)})" if one.studies and one.remedy else ""
+        is_bad = one.outlook != FINE and one.remedy
+        concerned = f" ({', '.join(one.studies)})" if one.studies and is_bad else ""
         line = Text(f"{one.outlook:<12}  ", STYLES[one.outlook])
         line.append(f"{one.subject}: {one.text}{concerned}", "default")
         console.print(line, soft_wrap=True)
-        if one.remedy:
+        if is_bad:
             console.print(Text(f"{'':14}{one.remedy}", "dim"), soft_wrap=True)
     counts = Counter(one.outlook for one in rows)
     console.print(", ".join(f"{counts[name]} {name}" for name in order if counts[name]))

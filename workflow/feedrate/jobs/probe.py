@@ -63,12 +63,16 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
     answer, joules = Probe(rank, [], []), device.energy_counter()
+
+    def read_energy(now_s: float) -> None:
+        answer.energy.append((now_s, joules()))
+
     for precision in precisions:
         product = Product(precision)
         try:
             if precision != "fp8" or device.fp8_by_torchao:
                 device.hold_fp32(precision)
-                product = multiply(device, precision, seconds, joules, answer.energy)
+                product = multiply(device, precision, seconds, read_energy)
         except Exception as error:  # one precision that fails must not hide the others
             product.failure = classify(error).message
         answer.products.append(product)
@@ -76,11 +80,7 @@ def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUC
 
 
 def multiply(
-    device: Any,
-    precision: str,
-    seconds: float,
-    joules: Callable[[], float | None],
-    readings: list[tuple[float, float | None]],
+    device: Any, precision: str, seconds: float, read_energy: Callable[[float], None]
 ) -> Product:
     """The rate of matrix products, of 2 n^3 operations, that are large enough to reach the device's
     own rate. The device is synchronised at both ends, so a synchronisation that does not wait shows
@@ -101,11 +101,11 @@ def multiply(
         if run(1) - start_s >= LONG_S:
             break
     start_s, end_s, count = perf_counter(), 0.0, 0
-    readings.append((start_s, joules()))
+    read_energy(start_s)
     while end_s < start_s + seconds:
         end_s = run(PRODUCTS_AT_A_TIME)
         count += PRODUCTS_AT_A_TIME
-        readings.append((end_s, joules()))
+        read_energy(end_s)
     tflops = count * 2 * side**3 / (end_s - start_s) / 1e12
     return Product(precision, side, tflops)
 

@@ -74,7 +74,7 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
     """One sentence without a full stop."""
     remedy: str = ""
-    """Empty if it is fine."""
+    """What to do; shown unless it is fine."""
     studies: list[str] = []
     """The studies that it concerns; empty: all."""
 
@@ -108,10 +108,8 @@ def package(
     name: str, answers: Mapping[str, Any], errors: Mapping[str, str], use: str, *studies: str
 ) -> Finding:
     """Whether software that these studies need works; the answer is its version."""
-    if name in errors:
-        text = f"it is missing or fails ({errors[name]})"
-        return Finding(FAILS, name, text, use, [*studies])
-    return Finding(FINE, name, str(answers[name]), studies=[*studies])
+    text = f"it is missing or fails ({errors[name]})" if name in errors else str(answers[name])
+    return Finding(FAILS if name in errors else FINE, name, text, use, [*studies])
 
 
 def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
@@ -125,9 +123,8 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
             wanted.append(Path(paths.CHECKPOINT.format(checkpoint=key)))
     needed_gib = RESULTS_GIB if all(map(Path.exists, wanted)) else RESULTS_GIB + FETCHED_GIB
     text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
-    if free_gib < needed_gib:
-        return Finding(FAILS, "disk", text, "free some space, or clone the project elsewhere")
-    return Finding(FINE, "disk", text)
+    use = "free some space, or clone the project elsewhere"
+    return Finding(FAILS if free_gib < needed_gib else FINE, "disk", text, use)
 
 
 def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
@@ -146,17 +143,12 @@ def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
         processes_needed = max(processes_needed, ranks * per_rank)
     free_gib = shutil.disk_usage(SHARED).free / host.GIB if SHARED.is_dir() else 0.0
     text = f"{free_gib:.2f} GiB are free in {SHARED}; the workers' batches need {batches_gib:.2f}"
-    if free_gib < batches_gib:
-        use = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
-        yield Finding(FAILS, "shared memory", text, use)
-    else:
-        yield Finding(FINE, "shared memory", text)
+    use = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
+    yield Finding(FAILS if free_gib < batches_gib else FINE, "shared memory", text, use)
     cores, memory_gib = host.cores_granted(), host.memory_gib()
     text = f"{cores} cores for {processes_needed} ranks and workers; {memory_gib:.0f} GiB of memory"
-    if cores < processes_needed:
-        yield Finding(SLOW, "cores", text, "ask for more cores (Slurm: cpus_per_task)")
-    else:
-        yield Finding(FINE, "cores", text)
+    use = "ask for more cores (Slurm: cpus_per_task)"
+    yield Finding(SLOW if cores < processes_needed else FINE, "cores", text, use)
 
 
 def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
@@ -196,11 +188,9 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         yield Finding(UNKNOWN, "Python", text, use)
         return
     text = f"{'.'.join(map(str, answers['python']))} ({python})"
-    if tuple(answers["python"]) < vendor.OLDEST:
-        use = "use an image or environment with 3.11 or 3.12 (docs/first-hour.md names some)"
-        yield Finding(FAILS, "Python", f"{text} is too old for the jobs", use)
-    else:
-        yield Finding(FINE, "Python", text)
+    use = "use an image or environment with 3.11 or 3.12 (docs/first-hour.md names some)"
+    is_old = tuple(answers["python"]) < vendor.OLDEST
+    yield Finding(FAILS if is_old else FINE, "Python", text, use)
     own = []
     if answers["missing"]:
         use = plugins.declared(__name__, "INSTALL").get(kind, "run `make setup` again")
@@ -219,10 +209,10 @@ def _cards(device: Device, spec: RunSpec) -> Finding:
     (_, many), needed = plugins.declared(KINDS, "NOUNS")[spec.kind], spec.count // spec.nodes
     machine = host.look()
     models = machine.models if machine.kind == spec.kind else []
-    found = ", ".join(f"{number} x {model}" for model, number in Counter(models).items())
     right = [m for m in models if not device.model_pattern or is_called(m, device.model_pattern)]
-    if len(right) >= needed:
-        return Finding(FINE, many, found)
-    text = f"a job needs {needed} x {device.label}; this machine has {found or 'none'}"
+    text = ", ".join(f"{number} x {model}" for model, number in Counter(models).items())
+    if len(right) < needed:
+        text = f"a job needs {needed} x {device.label}; this machine has {text or 'none'}"
+        text += f"; {machine.remark}" if machine.remark else ""
     use = "use --device detected for this machine's devices, or run it where the device is"
-    return Finding(FAILS, many, "; ".join(filter(None, [text, machine.remark])), use)
+    return Finding(FINE if len(right) >= needed else FAILS, many, text, use)

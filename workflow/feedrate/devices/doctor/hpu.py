@@ -44,8 +44,7 @@ def findings(
         torch += ", a stock build and not Intel's"
     if bridge in errors:
         use = (
-            "reinstall Intel's torch (`habanalabs-installer.sh install --type pytorch`), or use "
-            "Intel's container"
+            "use Intel's container or its torch (`habanalabs-installer.sh install --type pytorch`)"
         )
         text = f"it cannot be imported with {torch} in PYTHON ({errors[bridge]})"
         yield Finding(FAILS, bridge, text, use)
