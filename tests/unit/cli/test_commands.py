@@ -280,3 +280,10 @@ pathlib.Path({str(tmp_path / "handler")!r}).write_text(handler.__name__)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (tmp_path / "handler").read_text() == "default_int_handler"
+
+
+def test_of_what_snakemake_says_the_sentence_is_shown(stand_in, capsys):
+    said = "print('Using profile gaudi for setting\\nwhat is wrong', file=sys.stderr)"
+    stand_in(f"import sys\n{said}\nsys.exit(2)\n")
+    assert run_snakemake(CHOICES, held_back=True) == 2
+    assert capsys.readouterr().err == "what is wrong\n"

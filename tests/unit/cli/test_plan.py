@@ -1,13 +1,14 @@
 """The runs to do, their time and their cost."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from feedrate.cli import plan as plans
-from feedrate.cli.plan import count_runs, show
+from feedrate.cli.plan import Runs, count_runs, show
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
@@ -94,3 +95,10 @@ def test_a_cost_is_shown_with_what_has_no_price(view, capsys):
     assert "5.40 USD" in text
     assert "without gaudi2." in text
     assert "no price" in text
+
+
+def test_what_is_not_known_is_called_so(capsys):
+    show([Runs(STUDY, "cpu", 1, None, cells=1, to_do=1, bases=Counter({None: 1}))], on_cluster=True)
+    text = capsys.readouterr().out
+    assert "unknown" in text
+    assert "The duration is not known" in text

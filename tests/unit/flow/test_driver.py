@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
@@ -166,3 +167,20 @@ def test_a_target_is_taken_out_of_the_command(monkeypatch):
     monkeypatch.setattr(sys, "argv", words)
     rest = "--profile plan --config 'devices=[h100, cpu]'"
     assert driver.arguments_without("plan") == rest
+
+
+@pytest.mark.parametrize(
+    ("forced", "said"),
+    [({}, ""), ({"forcerun": {"train_cpu"}}, "1")],
+)
+def test_jobs_are_told_how_they_are_tried(environment, forced, said):
+    plain = {"forceall": False, "forcetargets": False, "forcerun": set()}
+    driver.tell_jobs(
+        SimpleNamespace(
+            execution_settings=SimpleNamespace(retries=2),
+            dag_settings=SimpleNamespace(**plain | forced),
+        )
+    )
+    assert environment["FEEDRATE_RETRIES"] == "2"
+    assert environment["FEEDRATE_FORCED"] == said
+    assert float(environment["FEEDRATE_DRIVER_SINCE"]) > 1.7e9

@@ -1,13 +1,14 @@
 """`--logger feedrate`: which of Snakemake's records are shown, and in what words."""
 
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.core import variables
-from feedrate.flow import driver
+from feedrate.flow import configuration, driver
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
@@ -100,3 +101,16 @@ def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler,
         "train_cpu w=0, repeat 1 failed: the job could not be submitted to Slurm: no route",
         "train_cpu w=0, repeat 1: trying again",
     ]
+
+
+def test_a_broken_configfile_is_told_with_file_and_line(handler, monkeypatch, tmp_path, capsys):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("repeats: 1\n")
+    (tmp_path / "mine.yaml").write_text("repeats:\n\t- 1\n")
+    monkeypatch.chdir(tmp_path)
+    called = configuration.Call(True, [], [Path("mine.yaml")], [])
+    monkeypatch.setattr(configuration, "call", lambda: called)
+    text = "Config file is not valid JSON or YAML. In case of YAML, make sure to not mix tabs."
+    handler().emit(record(f"WorkflowError:\n{text}", event=LogEvent.ERROR))
+    said = capsys.readouterr().err
+    assert said == "mine.yaml, line 2: a tab; YAML is indented with spaces\n"

@@ -260,3 +260,10 @@ def test_what_disturbs_makes_a_run_invalid_and_what_may_is_kept(tmp_path, readin
     record = build_record(write_run(tmp_path, ranks=ranks), DeviceFacts())
     assert (record.status, record.disturbances) == (status, kept)
     assert ("heat" in record.cause) is (status == "invalid")
+
+
+def test_a_run_without_a_window_is_invalid(tmp_path):
+    ranks = {0: [e for e in rank_events(make_spec(), 0) if e["event"] != "window"]}
+    record = build_record(write_run(tmp_path, ranks=ranks), DEVICE)
+    assert record.status == "invalid"
+    assert "timed window" in record.cause
