@@ -108,12 +108,6 @@ def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> lis
                 "library": "transformers 5.23.0",
                 "metrics": {"train_runtime": 20.0, "train_samples_per_second": 30.5},
             },
-            {
-                "event": "evaluation",
-                "split": "validation",
-                "metrics": {"eval_loss": 1.5, "eval_runtime": "0.7", "epoch": 1.0},
-            },
-            {"event": "evaluation", "split": "test", "metrics": {"test_loss": float("nan")}},
         ]
     return [{**event, "rank": rank} for event in events]
 

@@ -34,8 +34,11 @@ def test_no_planned_run_is_refused_by_its_device(study):
     from feedrate.devices.base import refusals
     from feedrate.jobs.strategy import check_strategy
 
+    ladder, checked = project_of(study).studies[study].ladder, set()
     for spec in runs_of(study):
-        if spec.repeat == 1:  # repeats differ in the seed only
+        cell = [str(level) for factor, level in spec.levels.items() if factor not in ladder]
+        if (spec.device, *cell) not in checked:  # the others differ in seed, batch and size only
+            checked.add((spec.device, *cell))
             check_strategy(spec)
             assert not list(refusals(spec))
     assert {spec.device for spec in runs_of(study)} == set(DEVICES)

@@ -71,7 +71,9 @@ def test_the_quota_counts_for_the_jobs_affinity_and_not_for_a_ranks(kernel):
     assert host.cores_granted(affinity=96) == 8
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=st.text(max_size=40))
 def test_no_contents_of_a_quota_file_break_the_count(text, kernel):
     proc, cgroup = kernel
