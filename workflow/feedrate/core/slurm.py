@@ -42,11 +42,7 @@ _OPENING = re.compile(r"^s[a-z]+: (error: )?")
 
 
 class SlurmError(ExpectedError):
-    """Slurm refused a request; the message is its own."""
-
-
-class NoAnswerError(SlurmError):
-    """Slurm is not installed, or did not answer in time."""
+    """Slurm refused a request, with its own message, or did not answer in time."""
 
 
 class Job(NamedTuple):
@@ -139,7 +135,7 @@ def is_installed() -> bool:
 
 
 def nodes() -> list[Nodes]:
-    """All nodes of all partitions, up or down. Raises SlurmError, or NoAnswerError."""
+    """All nodes of all partitions, up or down. Raises SlurmError."""
     rows = ask("sinfo", "--noheader", "--all", "--exact", "--format", "%P %l %m %c %D %G")
     return [
         Nodes(
@@ -209,11 +205,11 @@ def minutes(text: str) -> float | None:
 
 
 def ask(*command: str) -> str:
-    """The output of one of Slurm's commands. Raises SlurmError, or NoAnswerError."""
+    """The output of one of Slurm's commands. Raises SlurmError."""
     try:
         answer = processes.ask(command, ANSWER_S)
     except processes.NO_ANSWER as error:
-        raise NoAnswerError(str(error)) from None
+        raise SlurmError(str(error)) from None
     if answer.returncode:
         lines = [_OPENING.sub("", line).strip() for line in answer.stderr.splitlines()]
         reasons = "; ".join(dict.fromkeys(filter(None, lines)))
