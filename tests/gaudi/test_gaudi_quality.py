@@ -8,7 +8,7 @@ from feedrate.data.winoground import fetch_winoground
 
 def test_a_model_is_scored_before_and_after_training(prepared, tmp_path):
     examples = tmp_path / "winoground/examples.json"
-    fetch_winoground("generated", GeneratedExamples(examples=2), examples, workers=1)
+    fetch_winoground("generated", GeneratedExamples(examples=2), examples)
     spec = make_spec(evaluate=True)
     job = Job(spec, prepared, tmp_path / "rep1", "--winoground", str(examples))
     assert job.exit_code == 0, job.stderr

@@ -114,7 +114,7 @@ def job(labelled, tmp_path):
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     out = tmp_path_factory.mktemp("winoground") / "examples.json"
-    fetch_winoground("generated", GeneratedExamples(examples=3), out, workers=1)
+    fetch_winoground("generated", GeneratedExamples(examples=3), out)
     return out
 
 

@@ -18,7 +18,7 @@ from feedrate.core.errors import ExpectedError, explain_os_error, fail
 
 JOBS = {
     "fetch-dataset": "data.fetch:fetch_dataset",
-    "fetch-winoground": "data.winoground:fetch_set",
+    "fetch-winoground": "data.winoground:fetch_winoground",
     "fetch-checkpoint": "data.hub:fetch_checkpoint",
     "preprocess-dataset": "data.prepare:preprocess_dataset",
     "store-dataset": "jobs.store:store_dataset",

@@ -7,7 +7,6 @@ examples.json with a checksum for each. It is replaced as a whole or not at all.
 
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,7 +22,7 @@ from feedrate.data.drawing import Scene, draw_files, invent
 from feedrate.data.fetch import EmbeddedImages, ListedFiles
 from feedrate.data.hub import download
 from feedrate.data.isolate import Lost
-from feedrate.data.manifest import DataError, Fetched, check_file, read_document
+from feedrate.data.manifest import DataError, RawFile, check_file, read_document
 from feedrate.data.shapes import FIGURES
 from feedrate.data.tables import (
     check_example_columns,
@@ -34,9 +33,10 @@ from feedrate.data.tables import (
 )
 from feedrate.data.verify import Stored, verify_images
 
-_IMAGES = ("image_0", "image_1")
-_TEXTS = ("caption_0", "caption_1", "tag", "secondary_tag", "collapsed_tag")
+Rows = list[dict[str, Any]]
 
+_IMAGES = ("image_0", "image_1")
+_CAPTIONS = ("caption_0", "caption_1")
 _FIRST_CONTEST = 2_000_000
 """Drawn examples use the scenes from this contest number on, which no dataset uses."""
 _SIDES = (
@@ -50,33 +50,17 @@ _MIDDLE = (
 
 
 class Example(Strict, frozen=True, kw_only=True):
-    """One example, with the hub's columns; images are paths in the folder of examples.json."""
+    """One example."""
 
     id: int
-    image_0: str
-    image_1: str
-    caption_0: Annotated[str, about("Describes image_0.")]
-    caption_1: Annotated[str, about("Describes image_1.")]
-    tag: str = ""
-    secondary_tag: str = ""
-    num_main_preds: int | None = None
-    collapsed_tag: str = ""
-
-    @property
-    def images(self) -> tuple[str, str]:
-        """Both images."""
-        return self.image_0, self.image_1
-
-    @property
-    def captions(self) -> tuple[str, str]:
-        """Both captions."""
-        return self.caption_0, self.caption_1
+    images: Annotated[tuple[str, str], about("Paths in the folder of examples.json.")]
+    captions: Annotated[tuple[str, str], about("Each describes the image at its place.")]
 
 
 class Winoground(Strict, frozen=True, kw_only=True):
     """examples.json."""
 
-    schema: int = 2
+    schema: int = 3
     name: Annotated[str, about("As config.yaml names this copy.")]
     source: Annotated[str, about("generated, folder or hub.")]
     origin: Annotated[str | None, about("The hub's repository.")]
@@ -99,103 +83,99 @@ def read_winoground(path: Path) -> Winoground:
     return found
 
 
-def fetch_set(name: str, settings: Examples, out: Path) -> None:
-    """Fetch the Winoground set `name` of config.yaml into the folder of `out`, which is
-    examples.json."""
-    found = fetch_winoground(name, settings, out, workers=len(os.sched_getaffinity(0)))
-    print(f"fetched Winoground ({name}): {len(found.examples)} examples")
-
-
-def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> Winoground:
-    """Fetch the examples into the folder of `out`, which is examples.json.
+def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
+    """Fetch the set `name` of config.yaml into the folder of `out`, which is examples.json.
 
     One unusable image or caption is an error, because a score over fewer examples could not be
     compared with any other. Raises ConfigError or DataError, one sentence.
     """
+    key, workers = f"winoground_sets.{name}", len(os.sched_getaffinity(0))
+    origin: str | None = None
+    revision: str | None = None
     with replaced_folder(out.parent) as folder:
         raw = folder / "raw"
         raw.mkdir()
         match settings:
             case GeneratedExamples():
-                fetched = _drawn(settings, raw, workers)
+                rows, files = _drawn(settings, raw, workers)
             case LocalExamples():
                 wrong = Findings("")
-                tables = check_examples(wrong, f"winoground_sets.{name}", settings)
+                tables = check_examples(wrong, key, settings)
                 raise_all(wrong)
-                fetched = _of_tables(tables, raw)
-            case HubExamples():
-                fetched = _of_hub(settings, raw)
-        stored = verify_images(raw, fetched.files, folder, workers)
+                rows, files = _of_tables(tables, raw)
+            case HubExamples(name=origin):
+                copy = _of_hub(settings)
+                revision = copy.name
+                rows, files = _of_tables(example_tables(copy), raw)
+        stored = verify_images(raw, files, folder, workers)
         shutil.rmtree(raw)
-        found = Winoground(
+        examples = _examples(key, rows, stored)
+        document = Winoground(
             name=name,
             source=str(settings.__struct_config__.tag),
-            origin=settings.name if isinstance(settings, HubExamples) else None,
-            revision=fetched.revision,
-            examples=_examples(f"winoground_sets.{name}", fetched.rows, stored),
+            origin=origin,
+            revision=revision,
+            examples=examples,
             sha256={e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)},
         )
-        write_json(folder / out.name, msgspec.to_builtins(found))
-    return found
+        write_json(folder / out.name, msgspec.to_builtins(document))
+    print(f"fetched Winoground ({name}): {len(examples)} examples")
 
 
-def invent_pair(seed: int, number: int) -> tuple[tuple[Scene, Scene], tuple[str, str], str]:
-    """Drawn example `number` (from 0): two scenes that differ only in positions, their captions, of
-    the same words in another order, and the tag. In even examples the figure and the thing swap
+def invent_pair(seed: int, number: int) -> tuple[tuple[Scene, Scene], tuple[str, str]]:
+    """Drawn example `number` (from 0): two scenes that differ only in positions, and their
+    captions, of the same words in another order. In even examples the figure and the thing swap
     sides; in odd ones two figures do."""
     rng = Random(f"{seed}/{number}/pair")
-    found = invent(seed, _FIRST_CONTEST + number, 0.5)
+    whole = invent(seed, _FIRST_CONTEST + number, 0.5)
     # Half the size of a dataset's picture: enough for any model, and four times as fast to read.
-    width, height = found.size
-    scene = replace(found, size=(width // 2, height // 2), count=1, companion=None)
+    width, height = whole.size
+    scene = replace(whole, size=(width // 2, height // 2), count=1, companion=None)
     if number % 2 == 0:
         a, b = scene.figure, f"{scene.paint} {scene.thing}"
         scenes = replace(scene, left=True), replace(scene, left=False)
-        tag, template = "sides", rng.choice(_SIDES)
+        template = rng.choice(_SIDES)
     else:
         a, b = rng.sample(list(FIGURES), 2)
         scenes = replace(scene, figure=a, companion=b), replace(scene, figure=b, companion=a)
-        tag, template = "middle", rng.choice(_MIDDLE)
-    return scenes, (template.format(a=a, b=b), template.format(a=b, b=a)), tag
+        template = rng.choice(_MIDDLE)
+    return scenes, (template.format(a=a, b=b), template.format(a=b, b=a))
 
 
-def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> Fetched:
+def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, list[RawFile]]:
     (raw / "images").mkdir()
     scenes: dict[str, Scene] = {}
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for number in range(settings.examples):
-        drawn, captions, tag = invent_pair(settings.seed, number)
+        pair, captions = invent_pair(settings.seed, number)
         images = [f"images/{number:04d}-{which}.jpg" for which in (0, 1)]
-        scenes |= zip(images, drawn, strict=True)
-        row = dict(zip(_IMAGES + _TEXTS[:2], (*images, *captions), strict=True))
-        more = {"tag": tag, "num_main_preds": 1, "collapsed_tag": "Object"}
-        rows.append({"id": number, **row, **more})
-    files = draw_files(scenes, settings.seed, raw, workers)
-    return Fetched(rows=rows, files=files, left_out=[])
+        scenes |= zip(images, pair, strict=True)
+        rows.append(dict(zip(_IMAGES + _CAPTIONS, (*images, *captions), strict=True)))
+    return rows, draw_files(scenes, settings.seed, raw, workers)
 
 
-def _of_hub(settings: HubExamples, raw: Path) -> Fetched:
-    """Download the hub's Parquet files. Raises DataError if the hub refuses."""
+def _of_hub(settings: HubExamples) -> Path:
+    """Download the hub's Parquet files into a folder named by their commit. Raises DataError if the
+    hub refuses."""
     name, revision = settings.name, settings.revision
     advice = "set `winoground` to the generated one, a local copy or null"
     folder = download("dataset", name, revision, ["*.parquet"], advice)
-    tables = example_tables(folder)
-    if not tables:
+    if not example_tables(folder):
         raise DataError(f"dataset {name} at {revision} has no Parquet file: take another revision")
-    return msgspec.structs.replace(_of_tables(tables, raw), revision=folder.name)
+    return folder
 
 
-def _of_tables(tables: list[Path], raw: Path) -> Fetched:
+def _of_tables(tables: list[Path], raw: Path) -> tuple[Rows, list[RawFile]]:
     """The rows of all tables, with their images as files under raw/. Raises DataError."""
     images = EmbeddedImages(raw)
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for path in tables:
         listed, table = ListedFiles(path.parent.resolve()), read_table(path)
         check_example_columns(path, table.columns)
         for number, row in enumerate(table.rows, start=1):
             where = f"{path}, row {number}"
             rows.append(row | {key: _image(row[key], images, listed, where) for key in _IMAGES})
-    return Fetched(rows=rows, files=images.written(), left_out=[])
+    return rows, images.written()
 
 
 def _image(value: Any, images: EmbeddedImages, listed: ListedFiles, where: str) -> str:
@@ -211,42 +191,37 @@ def _image(value: Any, images: EmbeddedImages, listed: ListedFiles, where: str) 
         if found is None:
             reason = next(lost.reason for lost in listed.lost() if lost.path == value)
             raise DataError(f"{where}: image {value!r}: {reason}")
-        value = {"bytes": None, "path": str(listed.root / found)}
+        value = {"bytes": (listed.root / found).read_bytes(), "path": found}
     written = images.write(value, listed) if isinstance(value, dict) else None
     if written is None:
         raise DataError(f"{where}: no image, or one that is too large")
     return written
 
 
-def _examples(
-    key: str, rows: Sequence[dict[str, Any]], stored: dict[str, Stored | Lost]
-) -> list[Example]:
+def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Example]:
     """The rows with their verified images. Raises DataError for the first unusable row."""
     examples: dict[int, Example] = {}
     for number, row in enumerate(rows):
         where = f"{key}: example {number}"
-        texts = {name: plain_text(row.get(name)).strip() for name in _TEXTS}
-        if not (texts["caption_0"] and texts["caption_1"]):
+        first, second = (plain_text(row.get(name)).strip() for name in _CAPTIONS)
+        if not (first and second):
             raise DataError(f"{where}: a caption is empty")
-        identity = _number(row.get("id", number))
+        given = row.get("id", number)
+        try:
+            identity = int(plain_text(given))
+        except ValueError:
+            identity = None
         if identity is None or identity in examples:
-            raise DataError(f"{where}: its id {row['id']!r} is not a number, or occurs twice")
-        images = {}
+            raise DataError(f"{where}: its id {given!r} is not a number, or occurs twice")
+        images = []
         for name in _IMAGES:
             image = stored[row[name]]
             if isinstance(image, Lost):
                 raise DataError(f"{where}: {name}: {image.reason}")
-            images[name] = image.path
-        preds = _number(row.get("num_main_preds"))
-        examples[identity] = Example(id=identity, num_main_preds=preds, **images, **texts)
+            images.append(image.path)
+        examples[identity] = Example(
+            id=identity, images=(images[0], images[1]), captions=(first, second)
+        )
     if not examples:
         raise DataError(f"{key}: it has no example")
     return list(examples.values())
-
-
-def _number(value: Any) -> int | None:
-    """A whole number, even if written as text; None for anything else."""
-    try:
-        return int(plain_text(value))
-    except ValueError:
-        return None
