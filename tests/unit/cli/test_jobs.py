@@ -171,3 +171,11 @@ def test_a_job_needs_neither_rich_nor_snakemake_nor_what_it_does_not_use():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_wrong_json_file_is_named(run, capsys, tmp_path):
+    file = tmp_path / "spec.json"
+    for text in ("{", '{"steps": "many"}'):
+        file.write_text(text)
+        assert run(settings_job, "--spec", file) == 1
+        assert capsys.readouterr().err.startswith(f"feedrate x: {file}: ")

@@ -102,3 +102,8 @@ def test_what_is_not_known_is_called_so(capsys):
     text = capsys.readouterr().out
     assert "unknown" in text
     assert "The duration is not known" in text
+
+
+def test_nothing_to_do_is_said(capsys):
+    show([Runs(STUDY, "cpu", 1, None, cells=1, done=1)], on_cluster=False)
+    assert "There are no runs to do." in capsys.readouterr().out
