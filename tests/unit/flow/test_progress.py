@@ -2,14 +2,14 @@
 
 import pytest
 
-from feedrate.cli.display import Progress
+from snakemake_logger_plugin_feedrate import Progress
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """The time, s."""
     now_s = [0.0]
-    monkeypatch.setattr("feedrate.cli.display.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("snakemake_logger_plugin_feedrate.time.monotonic", lambda: now_s[0])
     return now_s
 
 
