@@ -75,7 +75,11 @@ def evaluate(
             scores += scores_of_split(answers, dataset, built)
         if winoground and heads_of(spec.settings.model.name):
             pairs = WinogroundPairs(winoground, built, spec.settings.loader.max_tokens)
-            scores += scores_of_winoground(answers, pairs)
+            text, image = (output.reshape(len(output) // 2, 2, -1) for output in answers(pairs))
+            cosines = np.einsum("ncd,nid->nci", text, image)
+            for metric, hits in winoground_hits(cosines).items():
+                chance = WINOGROUND_CHANCE[metric]
+                scores.append(score("winoground", metric, hits, np.arange(len(hits)), chance))
         for split, dataset in datasets.items() if moment == "after" else ():
             predict(trainer, built, dataset, [one for one in scores if one.on == split])
     if log.rank == 0:
@@ -142,8 +146,8 @@ def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Ite
         hits = nearest_hits(queries, targets, of_query, of_target)
         chance = float(np.mean([np.mean(of_target == group) for group in of_query]))
         yield score(name, f"{way}_recall_at_1", hits, of_query, chance)
-    offered, labels = read_choices(dataset, built)
-    if offered:
+    if choices := read_choices(dataset, built):
+        offered, labels = choices
         texts = [answers(dataset.with_tokens(*tokens))[0] for tokens in offered]
         chosen = np.stack([(one * image).sum(axis=1) for one in texts], axis=1)
         hits = choice_hits(chosen, labels[:, None] == np.arange(CHOICES))
@@ -171,15 +175,6 @@ class WinogroundPairs(Dataset[Sample]):
         return {"pixel_values": self._finish.pixels(pixels[None])[0], **tokens}
 
 
-def scores_of_winoground(answers: Answers, pairs: WinogroundPairs) -> Iterator[Score]:
-    """The three scores of Winoground."""
-    text, image = (output.reshape(len(output) // 2, 2, -1) for output in answers(pairs))
-    cosines = np.einsum("ncd,nid->nci", text, image)
-    for metric, hits in winoground_hits(cosines).items():
-        example = np.arange(len(hits))
-        yield score("winoground", metric, hits, example, WINOGROUND_CHANCE[metric])
-
-
 def winoground_hits(scores: Floats) -> dict[str, Hits]:
     """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
     own = scores[:, (0, 1), (0, 1)]
@@ -201,9 +196,8 @@ def nearest_hits(queries: Floats, targets: Floats, of_query: Numbers, of_target:
     """Whether the target nearest to each query is of its group. `queries` (n, d) and `targets`
     (m, d) are normalised; `of_query` (n,) and `of_target` (m,) number the groups."""
     parts = np.array_split(np.arange(len(queries)), len(queries) // _ROWS + 1)
-    return np.concatenate(
-        [choice_hits(queries[p] @ targets.T, of_query[p, None] == of_target) for p in parts]
-    )
+    hits = [choice_hits(queries[p] @ targets.T, of_query[p, None] == of_target) for p in parts]
+    return np.concatenate(hits)
 
 
 def choice_hits(scores: Floats, right: Hits) -> Hits:
@@ -216,19 +210,18 @@ def choice_hits(scores: Floats, right: Hits) -> Hits:
 
 def read_choices(
     data: PairDataset, built: Built
-) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], Numbers]:
+) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], Numbers] | None:
     """input_ids and attention_mask of the first, second, … caption that each row offers, and the
-    number of the right one (rows,); none if a row has no such choice."""
+    number of the right one (rows,); None if a row has no such choice."""
     path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]
-    none: Numbers = np.zeros(0, dtype=np.int64)
     if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
-        return [], none
+        return None
     split = [("split", "=", data.split)]
     table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pylist()
     labels = [row["label"] for row in table]
     offered = [row["caption_choices"] or [] for row in table]
     if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
-        return [], none
+        return None
     texts = [[str(row[number]) for row in offered] for number in range(CHOICES)]
     tokens = [tokenise(built.tokenizer, some, data.loader.max_tokens) for some in texts]
     return tokens, np.array([_LETTERS.index(label) for label in labels])
