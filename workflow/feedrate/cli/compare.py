@@ -31,19 +31,19 @@ UNSUPPORTED = {"", "unsupported"}
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     for name, when in (("OLD", "before"), ("NEW", "after")):
-        told = f"the results {when}: a folder of results, or one with a results/, or a results.csv"
-        parser.add_argument(name.lower(), metavar=name, type=Path, help=told)
+        text = f"the results {when}: a folder of results, or one with a results/, or a results.csv"
+        parser.add_argument(name.lower(), metavar=name, type=Path, help=text)
     share: dict[str, Any] = {"metavar": "SHARE", "type": _share}
-    told = "medians that differ by no more than this share count as equal; default: %(default)s"
-    parser.add_argument("--noise", default=Thresholds().noise_share, help=told, **share)
-    told = (
+    text = "medians that differ by no more than this share count as equal; default: %(default)s"
+    parser.add_argument("--noise", default=Thresholds().noise_share, help=text, **share)
+    text = (
         "exit with code 1 if a cell is slower by more than this share and beyond noise, or lost "
         "its rate, or if nothing could be compared"
     )
-    parser.add_argument("--fail-slower", help=told, **share)
+    parser.add_argument("--fail-slower", help=text, **share)
     parser.add_argument("--out", metavar="FILE.csv", type=Path, help="write the rows to this file")
-    told = "what is printed: tables for a terminal, or Markdown for a page; default: %(default)s"
-    parser.add_argument("--format", choices=("text", "markdown"), default="text", help=told)
+    text = "what is printed: tables for a terminal, or Markdown for a page; default: %(default)s"
+    parser.add_argument("--format", choices=("text", "markdown"), default="text", help=text)
 
 
 def _share(text: str) -> float:
@@ -79,7 +79,7 @@ def compare(options: argparse.Namespace) -> int:
     share = options.fail_slower
     if share is None:
         return 0
-    if not any(row["change"] in comparison.COMPARED for row in rows):
+    if all(row["ratio"] is None for row in rows):
         return fail("feedrate", "no cell has a rate before and after: nothing was compared")
     if slowed := comparison.slowed(rows, share):
         names = "; ".join(f"{row['study']} {row['device']} {row['cell']}" for row in slowed)
@@ -126,41 +126,39 @@ def _described(results: comparison.Results) -> str:
 
 
 def _values(row: Row) -> Iterator[RenderableType]:
-    """The rates, their ratio, its interval, the change, and remarks."""
+    """The rates, their ratio, its interval, the change, and remarks on the ratio or the reason why
+    there is none."""
     for side in ("before", "after"):
         rate = row[f"samples_per_s_{side}"]
         yield Text(row[f"status_{side}"], "bold red") if rate is None else rate_text(rate)
-    low, high = row.get("ratio_ci_low"), row.get("ratio_ci_high")
-    yield f"{row['ratio']:.3f}" if row["change"] in comparison.COMPARED else ""
-    yield "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-    yield Text(row["change"], STYLES.get(row["change"], ""))
-    yield Text(", ".join(_remarks(row)))
-
-
-def _remarks(row: Row) -> Iterator[str]:
-    """The remarks on a ratio, or the reason why there is none."""
-    if row["change"] not in comparison.COMPARED:
-        yield row["why"]
+    change = Text(row["change"], STYLES.get(row["change"], ""))
+    if row["ratio"] is None:
+        yield from ("", "", change, Text(row["why"]))
         return
+    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
+    yield f"{row['ratio']:.3f}"
+    yield "" if low is None else f"{low:.3f} to {high:.3f}"
+    yield change
+    remarks = []
     if other := [word for word in row["differs"].split(";") if word in comparison.WORK]:
-        yield f"different {' and '.join(other)}"
+        remarks.append(f"different {' and '.join(other)}")
     if min(row["ok_runs_before"], row["ok_runs_after"]) == 1:
-        yield "single run"
+        remarks.append("single run")
     if row["same_runs"]:
-        yield counted(row["same_runs"], "same run")
+        remarks.append(counted(row["same_runs"], "same run"))
+    yield Text(", ".join(remarks))
 
 
 def sentences(
     rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
 ) -> Iterator[str]:
     """The summary, and remarks that the reader of a ratio needs."""
-    compared = [row for row in rows if row["change"] in comparison.COMPARED]
     counts = Counter(row["change"] for row in rows)
     listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
     yield f"{counted(len(rows), 'cell')}: {listed}."
     if counts[comparison.OPEN]:
         yield "More repeats would tell the rest apart."
-    if single := sum(row["ratio_ci_low"] is None for row in compared):
+    if single := sum(row["ratio"] is not None and row["ratio_ci_low"] is None for row in rows):
         share = comparison.percent(lines.noise_share)
         yield (
             f"{counted(single, 'cell')} without a repeat anywhere on the device: single runs show "

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -23,9 +23,7 @@ NEEDED = ("study", "device", "cell", "repeat", "status", "samples_per_s")
 SLOWER, FASTER, EQUAL, OPEN = "slower", "faster", "no difference", "cannot tell"
 OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER = "other status", "only before", "only after"
 NO_RATE = "no rate"
-COMPARED = (SLOWER, FASTER, EQUAL, OPEN)
-"""The changes that have a ratio."""
-CHANGES = (*COMPARED, OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER, NO_RATE)
+CHANGES = (SLOWER, FASTER, EQUAL, OPEN, OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER, NO_RATE)
 
 WORK = ("spec", "data", "code")
 """The facts that identify the measured work."""
@@ -42,7 +40,10 @@ NONE = "none"
 ABSENT: Row = {"status": "", "cause": "", "runs": 0, "ok_runs": 0, "rates": []}
 """A cell that a set lacks."""
 
-_key: Callable[[Row], tuple[str, str, str]] = itemgetter(*KEY)
+Key = tuple[str, str, str]
+Changes = dict[str, tuple[str, str]]
+"""The values of facts before and after."""
+_key: Callable[[Row], Key] = itemgetter(*KEY)
 
 
 class Results(NamedTuple):
@@ -81,7 +82,7 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     ratio last."""
     old, new = _cells(before.runs), _cells(after.runs)
     same = Counter(run[:3] for run in _identities(before.runs) & _identities(after.runs))
-    differences = differing(before.runs, after.runs)
+    differences = _differences(before.runs, after.runs)
     # The noise is that between repeats within either set, not between the sets.
     runs = [run | {"cell": f"before {run['cell']}"} for run in before.runs]
     runs += [run | {"cell": f"after {run['cell']}"} for run in after.runs]
@@ -90,19 +91,18 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     compared = Counter(key[:2] for key in both)
     rows = []
     for key in old.keys() | new.keys():
-        cells = old.get(key, ABSENT), new.get(key, ABSENT)
+        was, now = old.get(key, ABSENT), new.get(key, ABSENT)
         row: Row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
-        for side, cell in zip(("before", "after"), cells, strict=True):
+        for side, cell in (("before", was), ("after", now)):
             row |= {f"{name}_{side}": cell[name] for name in ("status", "ok_runs")}
             row[f"samples_per_s_{side}"] = median(cell["rates"]) if cell["rates"] else None
         if key in both:
-            rates = cells[0]["rates"], cells[1]["rates"]
-            row |= judge(*rates, lines, noise.get(key[:2]), compared[key[:2]])
-            if same[key] == cells[0]["runs"] == cells[1]["runs"]:
+            row |= judge(was["rates"], now["rates"], lines, noise.get(key[:2]), compared[key[:2]])
+            if same[key] == was["runs"] == now["runs"]:
                 why = "The runs are the same in both: none was repeated."
                 row |= {"change": EQUAL, "why": why}
         else:
-            row |= _without_ratio(*cells)
+            row |= _without_ratio(was, now)
         changes = differences.get(key, {})
         words = {name.split()[0] for name in changes}
         versions = (f"{n} {a} to {b}" for n, (a, b) in changes.items() if n.split()[0] not in FACTS)
@@ -127,32 +127,34 @@ def judge(
     noise is known, the interval does not contain 1; if it does, we cannot tell. We cannot tell
     either where medians are closer, but the interval contains 1 and a ratio that would be a
     difference. So swapped sets give the same answer, swapped."""
-    found = ratio_interval(new, old, lines.confidence, noise, comparisons)
+    ratio, low, high = ratio_interval(new, old, lines.confidence, noise, comparisons)
     lesser, greater = sorted((median(old), median(new)))
-    apart = greater > lesser * (1 + lines.noise_share)
-    low, high = found.low, found.high
-    unsure = low is not None and high is not None and low <= 1 <= high
-    wide = unsure and max(1 / (low or 1.0), high or 1.0) > 1 + lines.noise_share
+    line = 1 + lines.noise_share
+    apart = greater > lesser * line
+    change = EQUAL
+    if apart:
+        change = SLOWER if ratio < 1 else FASTER
     why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
-    if low is None:
+    if low is None or high is None:
         why += "; without repeats the noise is unknown"
+    elif apart and not low <= 1 <= high:
+        why += ", and the interval excludes 1"
     elif apart:
-        why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
-    elif wide:
+        change = OPEN
+        why += ", but the interval contains 1"
+    elif low <= 1 <= high and (low * line < 1 or high > line):
+        change = OPEN
         why += ", but the interval is wider"
-    change = SLOWER if found.value < 1 else FASTER
-    if unsure or not apart:
-        change = OPEN if apart or wide else EQUAL
-    names = ("ratio", "ratio_ci_low", "ratio_ci_high")
-    return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
+    interval = {"ratio_ci_low": low, "ratio_ci_high": high}
+    return {"change": change, "why": f"{why}.", "ratio": ratio, **interval}
 
 
 def comparison_columns(rows: Sequence[Row]) -> list[Column]:
     """The columns of these rows, with those of their factors."""
-    levels: dict[str, list[Level]] = {}
+    levels: dict[str, list[Level]] = defaultdict(list)
     for row in rows:
         for name, level in parse_levels(row["cell"], BETWEEN_LEVELS).items():
-            levels.setdefault(name, []).append(level)
+            levels[name].append(level)
     return with_factors(COMPARISON, levels)
 
 
@@ -175,41 +177,41 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
 def moved_between(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     """The differences in machine, software and commit between cells that both sets have: what
     differs, its values before and after, and the devices that share it."""
-    devices: dict[tuple[str, str, str], dict[str, None]] = {}
+    devices: dict[Key, dict[str, None]] = defaultdict(dict)
     for row in rows:
         for name, values in row["changes"].items():
             if name.split()[0] not in WORK:
-                devices.setdefault((name, *values), {})[row["device"]] = None
+                devices[name, *values][row["device"]] = None
     return [(*fact, ", ".join(names)) for fact, names in devices.items()]
 
 
-def differing(
-    before: Sequence[Row], after: Sequence[Row]
-) -> dict[tuple[str, str, str], dict[str, tuple[str, str]]]:
-    """The facts whose values differ between the runs of each cell of two sets, with these values.
-    Where one side does not know a fact, it does not differ."""
-    names = dict.fromkeys(name for run in [*before, *after] for name in run.get(SOFTWARE) or {})
-    sides: list[dict[tuple[str, str, str], dict[str, set[str]]]] = []
-    for runs in (before, after):
-        values: dict[tuple[str, str, str], dict[str, set[str]]] = {}
-        for run in runs:
-            facts = {name: run.get(column) for name, column in FACTS.items()}
-            # Seeds, and so specs, differ between repeats.
-            facts[f"spec {run['repeat']}"] = facts.pop("spec")
-            if software := run.get(SOFTWARE):
-                facts |= {name: software.get(name, NONE) for name in names}
-            for name, value in facts.items():
-                if value not in (None, ""):
-                    values.setdefault(_key(run), {}).setdefault(name, set()).add(str(value))
-        sides.append(values)
-    return {
-        cell: {
-            name: (", ".join(sorted(old)), ", ".join(sorted(new)))
-            for name, old in facts.items()
-            if (new := sides[1].get(cell, {}).get(name, old)) != old
-        }
-        for cell, facts in sides[0].items()
-    }
+def _differences(before: Sequence[Row], after: Sequence[Row]) -> dict[Key, Changes]:
+    """The facts whose values differ between the runs of each cell of two sets. Where one side does
+    not know a fact, it does not differ."""
+    software = dict.fromkeys(name for run in [*before, *after] for name in run.get(SOFTWARE) or {})
+    old, new = _values(before, software), _values(after, software)
+    changes: dict[Key, Changes] = defaultdict(dict)
+    for (cell, name), values in old.items():
+        others = new.get((cell, name), values)
+        if others != values:
+            changes[cell][name] = ", ".join(sorted(values)), ", ".join(sorted(others))
+    return changes
+
+
+def _values(runs: Iterable[Row], software: Iterable[str]) -> dict[tuple[Key, str], set[str]]:
+    """The known values of each fact of each cell. `software` names all versions that either set
+    knows."""
+    values: dict[tuple[Key, str], set[str]] = defaultdict(set)
+    for run in runs:
+        facts = {name: run.get(column) for name, column in FACTS.items()}
+        # Seeds, and so specs, differ between repeats.
+        facts[f"spec {run['repeat']}"] = facts.pop("spec")
+        if versions := run.get(SOFTWARE):
+            facts |= {name: versions.get(name, NONE) for name in software}
+        for name, value in facts.items():
+            if value not in (None, ""):
+                values[_key(run), name].add(str(value))
+    return values
 
 
 def _fault(row: Row) -> str:
@@ -227,23 +229,8 @@ def _fault(row: Row) -> str:
 
 
 def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
-    """The software of a run, from its record near `results_csv`; None if that is missing."""
-    provenance = _provenance(run, results_csv)
-    if provenance is None:
-        return None
-    if not provenance.get("packages"):
-        return {}
-    found = {name: provenance.get(name.lower()) for name in ("driver", "Python", "platform")}
-    for key, before in (("firmware", "firmware "), ("environment", "variable "), ("packages", "")):
-        versions = provenance.get(key)
-        for name, version in versions.items() if isinstance(versions, dict) else ():
-            found[before + name] = version
-    return {name: version for name, version in found.items() if version}
-
-
-def _provenance(run: Row, results_csv: Path) -> dict[str, Any] | None:
-    """The provenance in a run's record near `results_csv`; None if that is missing. A copy of the
-    results has a copy of the record, while the clone, from whose root the row has the path, may
+    """The software of a run, from its record near `results_csv`; None if that is missing. A copy of
+    the results has a copy of the record, while the clone, from whose root the row has the path, may
     have a newer one. A record with another start is not this run's."""
     path = Path(run.get("record") or "")
     if not path.is_relative_to(RESULTS):
@@ -257,8 +244,20 @@ def _provenance(run: Row, results_csv: Path) -> dict[str, Any] | None:
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
         if provenance.get("started_at") == run.get("started_at"):
-            return provenance
+            return _versions(provenance)
     return None
+
+
+def _versions(provenance: dict[str, Any]) -> dict[str, str]:
+    """The known versions in a record's provenance, by name."""
+    if not provenance.get("packages"):
+        return {}
+    versions = {name: provenance.get(name.lower()) for name in ("driver", "Python", "platform")}
+    for key, before in (("firmware", "firmware "), ("environment", "variable "), ("packages", "")):
+        part = provenance.get(key)
+        if isinstance(part, dict):
+            versions |= {f"{before}{name}": version for name, version in part.items()}
+    return {name: version for name, version in versions.items() if version}
 
 
 def _cells(runs: list[Row]) -> dict[tuple[str, str, str], Row]:
