@@ -40,7 +40,8 @@ TOGETHER = (
     "unit/jobs/test_trainer.py",
     "extras/loaders/tests/test_libraries_train.py",
     "extras/loaders/tests/test_loaders_study.py",
-    "unit/cli/test_merge_sites.py",
+    "unit/cli/test_archive.py",
+    "unit/results/test_golden.py",
     "unit/project/test_goldens.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every

@@ -19,6 +19,7 @@ from feedrate.jobs.events import EventLog
 from feedrate.jobs.infer import COMPILED, HEADERS, compiling_anew, time_passes
 from feedrate.models.build import ModelError
 from feedrate.models.builders.bridgetower import count_flops, make_config
+from feedrate.results import conformity
 from feedrate.results.assemble import build_record
 from feedrate.results.params import DeviceFacts
 
@@ -186,7 +187,8 @@ def test_what_cannot_be_timed_is_refused_in_a_sentence(infer, settings, error, w
     assert "\n" not in str(refusal.value)
 
 
-def test_a_run_becomes_a_checked_record(infer, tmp_path):
+def test_a_run_becomes_a_checked_record(infer, tmp_path, monkeypatch):
+    monkeypatch.setattr(conformity, "FOREIGN_POSSIBLE", 2.0)  # other tests may run beside it
     spec = make_spec(preprocessing="in")
     events = infer(spec)
     run = tmp_path / "run"
