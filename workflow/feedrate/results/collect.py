@@ -77,14 +77,13 @@ def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame
         own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
         rows += [row | own for row in measured if [row[name] for name in KEY] == key]
     rows = [{**row, "site": settings.sites.get(row["device"], "")} for row in rows]
-    studies = list(settings.studies)
+    studies, devices = list(settings.studies), list(settings.memory_gib)
 
     def place(row: Row) -> list[int]:
-        orders: dict[str, list[Any]] = {"study": studies, "device": list(settings.memory_gib)}
         factors = settings.studies[row["study"]].factors
-        orders |= {name: factor.levels for name, factor in factors.items()}
-        found = ((order, row.get(name)) for name, order in orders.items())
-        places = [order.index(one) if one in order else len(order) for order, one in found]
+        orders: list[tuple[Any, list[Any]]] = [(row["study"], studies), (row["device"], devices)]
+        orders += [(row.get(name), factor.levels) for name, factor in factors.items()]
+        places = [order.index(value) if value in order else len(order) for value, order in orders]
         return [*places, row["repeat"]]
 
     return frame_of(sorted(rows, key=place), for_studies(RUNS, settings.studies))
@@ -226,10 +225,10 @@ def add_parts(cells: pd.DataFrame, ok: Any) -> None:
     rows = rows_of(ok.obj[[*KEY, "status", "measured_as", *PART_COLUMNS]])
     noises = {part: noise_by_device(rows, f"{part}_ratio", floor="") for part in PARTS}
     ratios: dict[Any, Row] = {}
-    for key, found in ok[PART_COLUMNS]:
+    for key, of_cell in ok[PART_COLUMNS]:
+        ratios[key] = {}
         for part, noise in noises.items():
-            told = over_runs(rows_of(found), part, noise.get(key[:2]))
-            ratios.setdefault(key, {}).update(told)
+            ratios[key] |= over_runs(rows_of(of_cell), part, noise.get(key[:2]))
     if ratios:
         added = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
         cells[added.columns] = added.reindex(cells.index)
@@ -239,8 +238,8 @@ def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> N
     """Add intervals, spread and speed-up to the rows of a study. The intervals of the speed-ups
     over one baseline hold together: there are as many comparisons as other cells with own runs."""
     lines = study.thresholds
-    bases = [(cell["device"], cell_name(study.baseline_of(cell))) for cell in cells]
     known = {(cell["device"], cell["cell"]): cell[OK_RATES] for cell in cells}
+    bases = [(cell["device"], cell_name(study.baseline_of(cell))) for cell in cells]
     own = zip(bases, cells, strict=True)
     among = Counter(base for base, c in own if c[OK_RATES] and not c["measured_as"])
     for cell, base in zip(cells, bases, strict=True):
@@ -248,13 +247,12 @@ def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> N
         options = lines.confidence, noise.get((cell["study"], cell["device"]))
         interval = median_interval(rates, *options)[1:] if rates else (None, None)
         speedup: Sequence[float | None] = (None, None, None)
-        if rates and baseline:
-            same = cell["cell"] == base[1]
-            speedup = (
-                (1.0,) * 3 if same else ratio_interval(rates, baseline, *options, among[base] - 1)
-            )
-        found = (*interval, spread(rates or []), *speedup)
-        cell |= dict(zip(INTERVALS, found, strict=True))
+        if rates and cell["cell"] == base[1]:
+            speedup = (1.0, 1.0, 1.0)
+        elif rates and baseline:
+            speedup = ratio_interval(rates, baseline, *options, among[base] - 1)
+        values = (*interval, spread(rates or []), *speedup)
+        cell |= dict(zip(INTERVALS, values, strict=True))
         cell["noisy"] = (cell["spread"] or 0.0) > lines.noise_share or cell["disturbed"] != ""
 
 
@@ -288,8 +286,10 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     because the batches are."""
     known = (runs["status"] == "ok") & runs["loss_end"].notna()
     ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
+    per_step = ends["batch_size"] * ends["gradient_accumulation"] * ends["world_size"]
+    ends = ends.assign(trained=(ends["steps"] + ends["warmup_steps"]) * per_step)
     seen = ["repeat", "trained", "losses", "model"]
-    ends = ends.assign(trained=trained_samples(ends))[[*KEY, *seen, "loss_end", "loss_digest"]]
+    ends = ends[[*KEY, *seen, "loss_end", "loss_digest"]]
     losses = ends.groupby(KEY)["loss_end"]
     ranges = (losses.max() - losses.min())[losses.size() >= FEWEST]
     cells = baselines.rename("baseline").reset_index()
@@ -312,12 +312,5 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     departs = (shift.abs() > seeds).astype("boolean").where(shift.notna())
     seeds = seeds.where(shift.notna() | is_baseline)
     identical = cells["same"].astype("boolean").where(shift.notna())
-    found = cells[KEY].assign(loss_shift=shift, loss_seeds=seeds, loss_departs=departs)
-    return found.assign(loss_identical=identical).set_index(KEY)
-
-
-def trained_samples(runs: pd.DataFrame) -> pd.Series:
-    """Samples that each run trained on, warm-up included."""
-    steps = runs["steps"] + runs["warmup_steps"]
-    per_step = runs["batch_size"] * runs["gradient_accumulation"] * runs["world_size"]
-    return steps * per_step
+    table = cells[KEY].assign(loss_shift=shift, loss_seeds=seeds, loss_departs=departs)
+    return table.assign(loss_identical=identical).set_index(KEY)
