@@ -187,3 +187,20 @@ def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, mo
     assert jobs.run("train", arguments(make_spec())) == 0
     assert outcome(lost)["status"] == "out_of_memory"
     assert outcome(lost)["infrastructure"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[]", "is not a JSON object of causes"),
+        ("{", "is not a JSON object of causes"),
+        ('{"elsewhere/outcome.json": "x"}', "gives no cause for "),
+    ],
+)
+def test_a_list_of_lost_runs_without_this_one_trains_nothing(arguments, lost, capsys, text, told):
+    lost.parent.joinpath("lost.json").write_text(text)
+    assert jobs.run("train", arguments(make_spec())) == 1
+    stderr = capsys.readouterr().err
+    assert told in stderr
+    assert stderr.count("\n") == 1
+    assert not lost.exists()
