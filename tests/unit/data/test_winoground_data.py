@@ -100,7 +100,7 @@ def test_the_stand_in_has_captions_of_the_same_words(tmp_path):
         assert sorted(first.split()) == sorted(second.split())
         assert len(set(example.images)) == 2
     assert len({example.captions for example in found.examples}) == 12
-    assert found.source == "generated"
+    assert found.copy == "generated"
     assert sorted(p.name for p in (tmp_path / "g").iterdir()) == ["examples.json", "images"]
 
 
@@ -151,7 +151,7 @@ def test_parquet_with_images_in_it_is_read(place):
     found = place.fetch()
     assert [example.id for example in found.examples] == [0, 1, 2]
     assert found.examples[1].captions == CAPTIONS
-    assert found.source == "folder"
+    assert found.copy == "folder (mine)"
     for example in found.examples:
         for image in example.images:
             with Image.open(place.out.parent / image) as opened:
@@ -274,8 +274,8 @@ def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
     place.parquet([place.row(), place.row(1)])
     hub.answer = place.mine.rename(place.mine.with_name(COMMIT))
     found = fetch("hub", HUB, place.out)
-    assert (found.source, found.revision, len(found.examples)) == ("hub", COMMIT, 2)
-    assert found.described == f"hub (facebook/winoground at {COMMIT})"
+    assert len(found.examples) == 2
+    assert found.copy == f"hub (facebook/winoground at {COMMIT})"
     name, options = hub.asked[0]
     assert (name, options["revision"]) == ("facebook/winoground", "main")
     assert (options["repo_type"], options["token"]) == ("dataset", TOKEN)

@@ -61,26 +61,17 @@ class Winoground(Strict, frozen=True, kw_only=True):
     """examples.json."""
 
     schema: int = 3
-    name: Annotated[str, about("As config.yaml names this copy.")]
-    source: Annotated[str, about("generated, folder or hub.")]
-    origin: Annotated[str | None, about("The hub's repository.")]
-    revision: Annotated[str | None, about("Its commit.")] = None
+    copy: Annotated[str, about("generated, folder (NAME) or hub (REPOSITORY at COMMIT).")]
     examples: list[Example]
     sha256: Annotated[dict[str, str], about("Of every image, by path.")]
-
-    @property
-    def described(self) -> str:
-        """Which copy it is: `generated`, `folder (NAME)` or `hub (REPOSITORY at COMMIT)`."""
-        details = {"folder": f" ({self.name})", "hub": f" ({self.origin} at {self.revision})"}
-        return f"{self.source}{details.get(self.source, '')}"
 
 
 def read_winoground(path: Path) -> Winoground:
     """Read examples.json and compare the images with their checksums. Raises DataError."""
-    found = read_document(path, Winoground, "Winoground has not been fetched")
-    for image, sha256 in found.sha256.items():
+    document = read_document(path, Winoground, "Winoground has not been fetched")
+    for image, sha256 in document.sha256.items():
         check_file(path.parent, image, sha256)
-    return found
+    return document
 
 
 def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
@@ -90,8 +81,7 @@ def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
     compared with any other. Raises ConfigError or DataError, one sentence.
     """
     key, workers = f"winoground_sets.{name}", len(os.sched_getaffinity(0))
-    origin: str | None = None
-    revision: str | None = None
+    copy = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as folder:
         raw = folder / "raw"
         raw.mkdir()
@@ -102,22 +92,17 @@ def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
                 wrong = Findings("")
                 tables = check_examples(wrong, key, settings)
                 raise_all(wrong)
+                copy += f" ({name})"
                 rows, files = _of_tables(tables, raw)
-            case HubExamples(name=origin):
-                copy = _of_hub(settings)
-                revision = copy.name
-                rows, files = _of_tables(example_tables(copy), raw)
+            case HubExamples():
+                downloaded = _of_hub(settings)
+                copy += f" ({settings.name} at {downloaded.name})"
+                rows, files = _of_tables(example_tables(downloaded), raw)
         stored = verify_images(raw, files, folder, workers)
         shutil.rmtree(raw)
         examples = _examples(key, rows, stored)
-        document = Winoground(
-            name=name,
-            source=str(settings.__struct_config__.tag),
-            origin=origin,
-            revision=revision,
-            examples=examples,
-            sha256={e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)},
-        )
+        sha256 = {e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)}
+        document = Winoground(copy=copy, examples=examples, sha256=sha256)
         write_json(folder / out.name, msgspec.to_builtins(document))
     print(f"fetched Winoground ({name}): {len(examples)} examples")
 

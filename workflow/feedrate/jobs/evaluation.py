@@ -83,7 +83,7 @@ def evaluate(
         for split, dataset in datasets.items() if moment == "after" else ():
             predict(trainer, built, dataset, [one for one in scores if one.on == split])
     if log.rank == 0:
-        copy = read_winoground(winoground).described if winoground else ""
+        copy = read_winoground(winoground).copy if winoground else ""
         took_s = round(perf_counter() - began_s, 3)
         event = Evaluation(rank=0, moment=moment, scores=scores, winoground=copy, seconds=took_s)
         log.write(event)
