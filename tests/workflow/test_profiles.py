@@ -297,7 +297,7 @@ def test_downloads_go_to_the_network_and_short_rules_stay_here(planned, profile)
     assert found.resources("fetch_dataset")["slurm_partition"] == "network"
     assert found.resources("preprocess_dataset")["slurm_partition"] == "cpu"
     sent = found.sent()
-    data = {"fetch_dataset", "fetch_checkpoint", "preprocess_dataset"}
+    data = {"fetch_dataset", "fetch_checkpoint", "fetch_winoground", "preprocess_dataset"}
     assert sent - {"all"} == data | {rule_of(DEVICES[profile])}
 
 
