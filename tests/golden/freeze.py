@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from feedrate.cli.make_results import make_results
+from feedrate.cli.report import make_results
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import load_project
 from feedrate.config.settings import ModelSettings, Settings

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from training_jobs import window
 
 from feedrate.core.errors import LogError
-from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import (
     Ceiling,
     End,
     Evaluation,
     EventLog,
+    EventTail,
     Note,
     Start,
     Step,

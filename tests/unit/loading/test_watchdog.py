@@ -119,7 +119,7 @@ next(watched(hang(), 0.2, "the decoder"))
 
 
 def test_the_process_leaves_without_waiting_and_its_events_hold_the_cause(tmp_path):
-    from feedrate.jobs.event_tail import EventTail
+    from feedrate.jobs.events import EventTail
 
     command = [sys.executable, "-c", HANGS, str(tmp_path)]
     ended = subprocess.run(command, check=False, timeout=60, env={**os.environ})

@@ -8,17 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.inspect import (
-    DictType,
-    ListType,
-    LiteralType,
-    Metadata,
-    StructType,
-    Type,
-    UnionType,
-    VarTupleType,
-    type_info,
-)
+from msgspec import inspect
 
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
@@ -133,9 +123,10 @@ def _explain(value: Any, kind: Any, error: str) -> Fault:
         return tuple(path), not_one_of(wrong, _tags(_types(value, kind, path[:-1]), path[-1]))
     if text.startswith("Invalid enum value"):
         types = _types(value, kind, path)
-        names = [name for t in types if isinstance(t, LiteralType) for name in t.values]
+        literals = [t for t in types if isinstance(t, inspect.LiteralType)]
+        names = [name for t in literals for name in t.values]
         # `int` or `null`, where a value of another type is allowed too
-        names += [type(t).__name__[:-4].lower() for t in types if not isinstance(t, LiteralType)]
+        names += [type(t).__name__[:-4].lower() for t in types if t not in literals]
         return tuple(path), not_one_of(wrong, names)
     # "Expected `array`, got `str`", "Expected `int` >= 1"
     expected = text.partition(", got")[0].replace("`", "").replace(".0", "")
@@ -168,9 +159,9 @@ def _wrong_key(value: Any, path: list[Any], kind: Any, error: str) -> Any:
     raise KeyError(error)
 
 
-def _types(value: Any, kind: Any, path: Iterable[Any]) -> list[Type]:
+def _types(value: Any, kind: Any, path: Iterable[Any]) -> list[inspect.Type]:
     """The types that the value at `path` may have."""
-    types = _alternatives(type_info(kind))
+    types = _alternatives(inspect.type_info(kind))
     for part in path:
         inner = [
             field.type
@@ -178,29 +169,30 @@ def _types(value: Any, kind: Any, path: Iterable[Any]) -> list[Type]:
             for field in struct.fields
             if field.encode_name == part
         ]
-        inner += [t.value_type for t in types if isinstance(t, DictType)]
-        inner += [t.item_type for t in types if isinstance(t, ListType | VarTupleType)]
+        inner += [t.value_type for t in types if isinstance(t, inspect.DictType)]
+        lists = (inspect.ListType, inspect.VarTupleType)
+        inner += [t.item_type for t in types if isinstance(t, lists)]
         types, value = [one for each in inner for one in _alternatives(each)], value[part]
     return types
 
 
-def _structs(types: Iterable[Type], value: Any) -> list[StructType]:
+def _structs(types: Iterable[inspect.Type], value: Any) -> list[inspect.StructType]:
     """The structs among `types` that have the tag of `value`, or no tag."""
-    structs = [t for t in types if isinstance(t, StructType) and isinstance(value, dict)]
+    structs = [t for t in types if isinstance(t, inspect.StructType) and isinstance(value, dict)]
     return [t for t in structs if t.tag_field is None or value.get(t.tag_field) == t.tag]
 
 
-def _alternatives(kind: Type) -> list[Type]:
-    if isinstance(kind, Metadata):
+def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
+    if isinstance(kind, inspect.Metadata):
         return _alternatives(kind.type)
-    if isinstance(kind, UnionType):
+    if isinstance(kind, inspect.UnionType):
         return [one for each in kind.types for one in _alternatives(each)]
     return [kind]
 
 
-def _tags(types: Iterable[Type], field: str) -> list[str]:
+def _tags(types: Iterable[inspect.Type], field: str) -> list[str]:
     """The tags of the types whose key `field` names the type."""
-    return [str(t.tag) for t in types if isinstance(t, StructType) and t.tag_field == field]
+    return [str(t.tag) for t in types if isinstance(t, inspect.StructType) and t.tag_field == field]
 
 
 def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:

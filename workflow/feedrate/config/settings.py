@@ -52,11 +52,6 @@ class ModelSettings(Strict, kw_only=True):
         found: str | None = declared(BUILDERS, "TASK").get(self.name)
         return found
 
-    @property
-    def classifies(self) -> bool:
-        """Whether the model classifies images, and reads no text."""
-        return self.task == "image-classification"
-
 
 class LoaderSettings(Strict, kw_only=True):
     """How samples reach the device."""

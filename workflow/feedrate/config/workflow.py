@@ -23,20 +23,9 @@ from feedrate.config.values import (
 from feedrate.core import plugins
 
 Integration = Literal[
-    "azure_ml",
-    "clearml",
-    "codecarbon",
-    "comet_ml",
-    "dagshub",
-    "dvclive",
-    "flyte",
-    "mlflow",
-    "neptune",
-    "swanlab",
-    "tensorboard",
-    "trackio",
-    "wandb",
-]
+    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow",
+    "neptune", "swanlab", "tensorboard", "trackio", "wandb",
+]  # fmt: skip
 """The Trainer's integrations for reports."""
 Repository = Annotated[Text, about("Repository on the hub.")]
 Revision = Annotated[Text, about("Commit, tag or branch; only a commit is reproducible.")]

@@ -1,12 +1,13 @@
 """The events of a run: one JSON object a line, one file a rank.
 
 docs/architecture.md lists the events and explains their keys. Each rank writes them as they happen;
-`EventTail` (event_tail.py) reads those written so far while the run is running.
+`EventTail` reads those written so far while the run is running.
 """
 
 import json
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -322,3 +323,27 @@ def read_events(path: Path, rank: int) -> RankEvents:
             events = RankEvents()
         events.add(event)
     return events
+
+
+class EventTail:
+    """Reads the events added to a file since the last call, without lines that are cut off."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset = path, 0
+
+    def read(self) -> list[Event]:
+        """The events of complete lines; none while there is no file."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                added = stream.read()
+        except OSError:
+            return []
+        complete = added.rfind(b"\n") + 1
+        self._offset += complete
+        found = []
+        for line in added[:complete].splitlines():
+            with suppress(ValueError, RecursionError):
+                if event := decode(line):
+                    found.append(event)
+        return found

@@ -17,8 +17,7 @@ from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_json
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.core.slurm import KILLED_FOR_MEMORY
-from feedrate.jobs.event_tail import EventTail
-from feedrate.jobs.events import Error, RankEvents, Result
+from feedrate.jobs.events import Error, EventTail, RankEvents, Result
 from feedrate.jobs.run_lock import Identity
 from feedrate.jobs.worker import (
     DISK_FULL,

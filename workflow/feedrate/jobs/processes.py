@@ -24,8 +24,7 @@ from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import descendants
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
-from feedrate.jobs.event_tail import EventTail
-from feedrate.jobs.events import Event, Step, Window
+from feedrate.jobs.events import Event, EventTail, Step, Window
 from feedrate.jobs.outcome import MachineFault, ProcessExit
 
 TICK_S = 0.5
