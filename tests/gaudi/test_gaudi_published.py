@@ -71,6 +71,7 @@ ELSEWHERE = {
     "dataloader_drop_last": "all steps have one size, so that rates compare",
     "dataloader_prefetch_factor": "loader.prefetch_factor: torch's own default, told",
     "disable_tqdm": "a log, not a screen",
+    "run_name": "the run, for experiment trackers",
     "ddp_broadcast_buffers": "no model here has buffers that training changes",
     "accelerator_config": "hpu.non_blocking_data_copy",
 }
