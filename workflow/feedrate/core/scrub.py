@@ -43,8 +43,8 @@ _PATTERNS = [
         ("://", r"\w://", r"(?:[^\s/@:\"'?#]*:[^\s/@\"'?#]+|[^\s/@:\"'?#\\]{20,})(?=@(?!sha\d))"),
     )
 ]
-"""Words in small letters of which a text has one if it has such a secret, and the form of the
-secret, with a group for what stays before it."""
+"""For each kind of secret: words in small letters, one of which is in every text that has it; and
+its form, with a group for what stays before it."""
 
 
 def scrub(text: str) -> str:

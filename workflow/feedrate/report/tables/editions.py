@@ -71,7 +71,7 @@ def _mark(entry: Published, settings: PageSettings, claims: Iterable[ClaimRow]) 
     )
     if used and (entry.headline or entry.edition not in headlines):
         return "used for claims"
-    return "used for comparisons" * (entry.headline and entry.metric == RATE)
+    return "used for comparisons" if entry.headline and entry.metric == RATE else ""
 
 
 def _row(

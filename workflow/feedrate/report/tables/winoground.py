@@ -52,7 +52,7 @@ def _measured(scores: Sequence[ScoreRow], device: str) -> Iterator[Markup]:
         mine = [one for one in scores if one.key == cell.key]
         before = [text.share(score.before) for score in found]
         yield row(name, "contrastive", "before", *before, examples, of=mine)
-        intervals = [f"gain {interval}" * bool(interval) for _, interval in map(gain_text, found)]
-        shares = [text.share(score.after) for score in found]
-        after = [noted(*pair) for pair in zip(shares, intervals, strict=True)]
+        intervals = [interval for _, interval in map(gain_text, found)]
+        gains = [f"gain {interval}" if interval else "" for interval in intervals]
+        after = [noted(text.share(s.after), gain) for s, gain in zip(found, gains, strict=True)]
         yield row(name, "contrastive", "after", *after, examples, class_="use", of=mine)
