@@ -5,7 +5,10 @@ from pathlib import Path
 PATH_BYTES, NAME_BYTES = 4095, 255
 """The longest path, and the longest name in it, that Linux allows."""
 
+RUNS = "runs"
+"""Measured runs: expensive, and kept."""
 RESULTS = "results"
+"""What is made from runs within seconds."""
 DATASETS = "resources/datasets"
 LOGS = "logs"
 
@@ -28,21 +31,25 @@ WINOGROUND = "resources/winoground/{winoground}/examples.json"
 CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
 """The fetched files of a hub checkpoint, next to them; `checkpoint` is a `checkpoint_key`."""
 
-RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
+RUN = f"{RUNS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}-{{identity}}"
+"""A run's folder; `identity` is that of the run, with `-2` for a second attempt, and so on."""
 SPEC_NAME, EVENTS_NAME, OUTCOME_NAME = "spec.json", "events.jsonl", "outcome.json"
-LOG_NAME, RECORD_NAME, TRAINER_NAME = "train.log", "record.json", "trainer"
-TRACE_NAME = "trace.json.gz"
+LOG_NAME, TRAINER_NAME, TRACE_NAME = "train.log", "trainer", "trace.json.gz"
 """The files of a run by their names, because a job works in another folder than the run's."""
 ANY_EVENTS = "events*.jsonl"
 OUTCOME = f"{RUN}/{OUTCOME_NAME}"
 """The job's outcome, written last."""
-TRAIN_LOG = f"{RUN}/{LOG_NAME}"
-RECORD = f"{RUN}/{RECORD_NAME}"
+RUN_LOG = f"{RUN}.log"
+"""What a run's job printed, in all tries."""
 
 STUDY = f"{RESULTS}/{{study}}"
 """The results of one study; files of the same names in RESULTS hold all studies together."""
-RECORDS = f"{STUDY}/{{device}}/records.json"
-"""Digests of a device's records, and disturbed attempts; written once all runs are parsed."""
+RECORDS = f"{STUDY}/{{device}}/records.jsonl"
+"""The records of a device's planned runs, one a line."""
+DISTURBED = f"{STUDY}/{{device}}/disturbed.json"
+"""The run folders of a device whose measurement was disturbed and is to be repeated."""
+STUDY_PLAN = ".snakemake/feedrate/{study}.json"
+"""What the report knows of a study besides its runs; the driver writes it if it changed."""
 RESULTS_CSV = f"{STUDY}/results.csv"
 RESULTS_PARQUET = f"{STUDY}/results.parquet"
 CELLS_CSV = f"{STUDY}/cells.csv"
@@ -87,11 +94,6 @@ def events_name(rank: int) -> str:
 def rule_of(prefix: str, device: str) -> str:
     """The name of a device's rule; `prefix` is one of `*_RULE`."""
     return prefix + device.replace("-", "_").replace(".", "_")
-
-
-def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:
-    """The folder of one run."""
-    return Path(RUN.format(study=study, device=device, cell=cell, repeat=repeat))
 
 
 def of_all_studies(path: str) -> str:

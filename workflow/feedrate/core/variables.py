@@ -1,24 +1,33 @@
-"""The environment variables that feedrate's processes pass on: values that must reach a job
-but must not rerun it. docs/architecture.md explains each, and names the code that sets it."""
+"""The environment variables that feedrate's processes pass on: what a job cannot know from its
+options. docs/architecture.md explains each, and names the code that sets it."""
 
-DRIVER_PID = "FEEDRATE_DRIVER_PID"
-DRIVER_SINCE = "FEEDRATE_DRIVER_SINCE"
-RETRIES = "FEEDRATE_RETRIES"
-FORCED = "FEEDRATE_FORCED"
-MODEL_PATTERNS = "FEEDRATE_MODEL_PATTERNS"
-PUSH_TO_HUB = "FEEDRATE_PUSH_TO_HUB"
-REPORT_TO = "FEEDRATE_REPORT_TO"
+import os
+
+import msgspec
+
+DRIVER = "FEEDRATE_DRIVER"
+SUPERVISOR_PID = "FEEDRATE_SUPERVISOR_PID"
 DETECTED = "FEEDRATE_DETECTED"
 PROFILE_FILES = "FEEDRATE_PROFILE_FILES"
-QUIET = "FEEDRATE_QUIET"
-ASKED_AT = "FEEDRATE_ASKED_AT"
-LADDERS = "FEEDRATE_LADDERS"
-TIMEOUTS = "FEEDRATE_TIMEOUTS"
-BAD_SHARES = "FEEDRATE_BAD_SHARES"
-LOST = "FEEDRATE_LOST"
-SUPERVISOR_PID = "FEEDRATE_SUPERVISOR_PID"
-LOCK = "FEEDRATE_LOCK"
 PYTHON = "FEEDRATE_PYTHON"
 PATH = "FEEDRATE_PATH"
 SET = "FEEDRATE_SET"
 """Names of variables that have a copy under this prefix and `_`."""
+
+
+class DriverCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The Snakemake that starts a job, and how it was called: the value of `DRIVER`."""
+
+    pid: int
+    host: str
+    since: str
+    """When it began, in its own clock's seconds since 1970: it tells calls apart."""
+    retries: int = 0
+    """How often Snakemake tries a failed job again."""
+    quiet: bool = False
+
+
+def driver_call() -> DriverCall | None:
+    """The driver of this job; None for a job that somebody starts by hand."""
+    text = os.environ.get(DRIVER, "")
+    return msgspec.json.decode(text, type=DriverCall) if text else None
