@@ -39,7 +39,7 @@ BUILDS := requirements/torch_index.py
 INDEX = $(if $(TORCH_INDEX),"$(TORCH_INDEX)",$$($(PYTHON) $(BUILDS) $(GPU_DRIVER) 2> /dev/null))
 READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/null),$(CUDA_READY))
 # What `make clean` deletes.
-MADE := results resources logs report.html .snakemake
+MADE := runs results resources logs report.html .snakemake
 
 .PHONY: help setup run plan doctor selftest fits compare test check bench lock \
 	format clean

@@ -6,7 +6,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 try:
-    from feedrate.flow import configuration, driver, lost
+    from feedrate.flow import configuration, driver
 except ImportError as missing:
     raise WorkflowError(
         f"the Python of this Snakemake lacks {missing.name}: start with `make run`, or with "
@@ -19,7 +19,8 @@ min_version("9.20")
 # looking for garbage among them takes a fifth of the time that 1,000 cells need.
 gc.set_threshold(100_000, 50, 50)
 
-PROFILE_FILES = configuration.profile_files(main_process=workflow.is_main_process)
+IS_DRIVER = workflow.is_main_process
+PROFILE_FILES = configuration.profile_files(main_process=IS_DRIVER)
 # Read before Snakemake reads the same files, which is less strict and names no line.
 with configuration.workflow_errors():
     LAYERS = configuration.of_workflow(workflow, PROFILE_FILES)
@@ -42,38 +43,23 @@ report: "report/workflow.rst"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
-include: "workflow/rules/selftest.smk"
-include: "workflow/rules/results.smk"
 include: "workflow/rules/report.smk"
 
 
-CAUSES = lost.Causes()
-
-
-# Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
-onstart:
-    driver.check_alone()
-    check_files()
-    driver.check_machine(
-        workflow, PROJECT, VIEW.plan, here=configuration.call().is_local
-    )
-    driver.check(workflow)
-    driver.tell_jobs(workflow)
-    CAUSES.listen()
-
-
-onerror:
-    lost.finish(workflow, config, CAUSES)
-
-
 rule all:
-    """All studies of config/config.yaml: records, results, claims, tables, figures, first page."""
+    """All studies of config/config.yaml: runs, results, claims, tables, figures, first page."""
     default_target: True
     input:
-        paths.of_all_studies(paths.RESULTS_CSV),
-        paths.of_all_studies(paths.CLAIMS_CSV),
+        # Snakemake does not make what only an up-to-date file was made from.
+        GRAPH.all_outcomes(),
         paths.OVERVIEW,
         paths.CONFIRMED,
+
+
+rule measure:
+    """The runs alone."""
+    input:
+        GRAPH.all_outcomes(),
 
 
 # Each study is a target with its own name: only its runs, results, claims, tables and figures.
@@ -83,21 +69,5 @@ for study in STUDIES:
         name:
             study
         input:
-            VIEW.pages(study),
-            paths.CLAIMS_CSV.format(study=study),
-
-
-rule plan:
-    """Show how many runs are to do, for how long and at what cost, as `python -m feedrate plan` does."""
-    handover: True
-    # Without this, Snakemake grants all memory, and on a cluster that is not a number.
-    resources:
-        mem_mb=1000,
-    params:
-        arguments=driver.arguments_without("plan"),
-    shell:
-        "python -m feedrate plan {params.arguments}"
-
-
-if workflow.is_main_process and workflow.output_settings.dryrun:
-    check_files()
+            GRAPH.all_outcomes(study),
+            expand([paths.TABLES, paths.FIGURES, paths.CLAIMS_CSV], study=study),

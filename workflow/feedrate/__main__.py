@@ -27,9 +27,9 @@ COMMANDS = {
 
 FUNCTIONS = {
     "run": ("cli.run:add_run_options", "cli.run:run"),
-    "plan": ("cli.run:add_choices", "cli.plan:plan"),
-    "doctor": ("cli.run:add_choices", "cli.doctor:doctor"),
-    "selftest": ("cli.run:add_choices", "cli.selftest:selftest"),
+    "plan": ("cli.snakemake:add_choices", "cli.plan:plan"),
+    "doctor": ("cli.snakemake:add_choices", "cli.doctor:doctor"),
+    "selftest": ("cli.snakemake:add_choices", "cli.selftest:selftest"),
     "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "archive": ("cli.archive:add_options", "cli.archive:archive"),

@@ -1,47 +1,58 @@
-"""Shared by all rules: the checked configuration, the plan, and the state of this driver."""
+"""The checked configuration, the graph of the workflow, and its begin and end."""
 
 import re
 from pathlib import Path
 
-from feedrate.core import paths, plugins
-from feedrate.flow import configuration, driver
-from feedrate.flow.runs import signed
-from feedrate.flow.view import PlanView
-from feedrate.results import files
+from feedrate.core import paths
+from feedrate.flow import configuration, driver, preflight
+from feedrate.flow.graph import Graph
+from feedrate.flow.resources import with_cached_signature
 
 ROOT = Path(workflow.basedir)
 with configuration.workflow_errors():
     PROJECT = configuration.load(ROOT, LAYERS)
-    VIEW = PlanView(PROJECT, ROOT)
-    if workflow.is_main_process:
+    GRAPH = Graph(PROJECT, ROOT)
+    if IS_DRIVER:
         configuration.check_targets(ROOT, PROJECT, LAYERS, configuration.call().targets)
+if IS_DRIVER:
+    GRAPH.write_plans()
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
 # Whether failed jobs are tried again. The process of a job does not know, and assumes it.
-RETRIED = not workflow.is_main_process or configuration.call().retries > 0
+RETRIED = not IS_DRIVER or configuration.call().retries > 0
 SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
 DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
-
-if workflow.is_main_process and not workflow.output_settings.dryrun:
-    if driver.hold():
-        files.remove_damaged(Path(paths.RESULTS))
-driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
+REPORT_ENV = "../../envs/report.yaml"
 
 
 def check_files():
     """Before the first job, and in a dry-run: the files that the configuration names exist."""
     with configuration.workflow_errors():
-        configuration.check_files(
-            PROJECT, VIEW.plan, LAYERS, here=configuration.call().is_local
+        here = configuration.call().is_local
+        configuration.check_files(PROJECT, GRAPH.runs_to_do(), LAYERS, here=here)
+
+
+# Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
+onstart:
+    check_files()
+    with configuration.workflow_errors():
+        driver.start(configuration.call(), ROOT / "workflow")
+        driver.check(PROJECT, GRAPH.runs_to_do(), configuration.call())
+
+
+onsuccess:
+    driver.release()
+
+
+onerror:
+    driver.release()
+    if lost := [file for file in GRAPH.all_outcomes() if not Path(file).is_file()]:
+        print(
+            f"{len(lost)} runs have no result. The same command measures them; a report of what "
+            "there is: python -m feedrate report",
+            file=sys.stderr,
         )
-
-
-def outcomes(wildcards):
-    """The outcomes of a study's runs on a device; Snakemake makes stale files again."""
-    if workflow.is_main_process:
-        workflow.dag.forcefiles |= VIEW.stale(wildcards.study, wildcards.device)
-    return VIEW.outcomes(wildcards.study, wildcards.device)
 
 
 wildcard_constraints:
@@ -52,7 +63,23 @@ wildcard_constraints:
     winoground="|".join(map(re.escape, PROJECT.config.winoground_sets)) or "none",
     checkpoint="[^/]+",
     cell="[^/]+",
-    store="[0-9a-f]+",
+    store="[0-9a-f]{8}",
+    # Of a run, a second attempt and later ones have a number: ab12cd34-2.
+    identity=r"[0-9a-f]{8}(-\d+)?",
     repeat=r"\d+",
-    table="[^/]+",
-    figure="[^/]+",
+
+
+if IS_DRIVER and workflow.output_settings.dryrun:
+    check_files()
+
+
+rule plan:
+    """Show how many runs are to do, for how long and at what cost, as `python -m feedrate plan` does."""
+    handover: True
+    # Without this, Snakemake grants all memory, and on a cluster that is not a number.
+    resources:
+        mem_mb=1000,
+    params:
+        arguments=driver.arguments_without("plan"),
+    shell:
+        "python -m feedrate plan {params.arguments:q}"

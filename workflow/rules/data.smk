@@ -6,17 +6,15 @@ rule fetch_dataset:
     output:
         paths.RAW_INDEX,
     log:
-        f"{paths.LOGS}/fetch_dataset/{{dataset}}.log",
-    benchmark:
-        f"{paths.LOGS}/fetch_dataset/{{dataset}}.tsv"
+        f"{paths.LOGS}/fetch_dataset/{{dataset}}-{{identity}}.log",
     localrule: DOWNLOADS_ARE_LOCAL
     conda:
-        "../../envs/report.yaml"
+        REPORT_ENV
     params:
-        fetch=lambda wc: VIEW.fetching(wc.dataset),
+        settings=lambda wc: GRAPH.dataset_settings(wc.dataset),
     shell:
         "python -m feedrate fetch-dataset --name {wildcards.dataset} "
-        "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "--settings {params.settings:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule fetch_winoground:
@@ -24,17 +22,15 @@ rule fetch_winoground:
     output:
         paths.WINOGROUND,
     log:
-        f"{paths.LOGS}/fetch_winoground/{{winoground}}.log",
-    benchmark:
-        f"{paths.LOGS}/fetch_winoground/{{winoground}}.tsv"
+        f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
     localrule: DOWNLOADS_ARE_LOCAL
     conda:
-        "../../envs/report.yaml"
+        REPORT_ENV
     params:
-        fetch=lambda wc: VIEW.fetching_winoground(wc.winoground),
+        settings=lambda wc: GRAPH.examples_settings(wc.winoground),
     shell:
         "python -m feedrate fetch-winoground --name {wildcards.winoground} "
-        "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "--settings {params.settings:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule fetch_checkpoint:
@@ -43,55 +39,49 @@ rule fetch_checkpoint:
         paths.CHECKPOINT,
     log:
         f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
-    benchmark:
-        f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.tsv"
     localrule: DOWNLOADS_ARE_LOCAL
     conda:
-        "../../envs/report.yaml"
+        REPORT_ENV
     params:
-        fetch=lambda wc: VIEW.fetching_checkpoint(wc.checkpoint),
+        checkpoint=lambda wc: GRAPH.checkpoint(wc.checkpoint),
     shell:
-        "python -m feedrate fetch-checkpoint --name {params.fetch[settings][name]:q} "
-        "--revision {params.fetch[settings][revision]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate fetch-checkpoint --name {params.checkpoint[0]:q} "
+        "--revision {params.checkpoint[1]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule preprocess_dataset:
     """Verify every image; convert those that can be converted, and list those left out."""
     input:
-        paths.RAW_INDEX,
+        lambda wc: ancient(GRAPH.raw_index(wc.dataset)),
     output:
         manifest=paths.MANIFEST,
         report=paths.DATA_REPORT,
     log:
-        f"{paths.LOGS}/preprocess_dataset/{{dataset}}.log",
-    benchmark:
-        f"{paths.LOGS}/preprocess_dataset/{{dataset}}.tsv"
+        f"{paths.LOGS}/preprocess_dataset/{{dataset}}-{{identity}}.log",
     conda:
-        "../../envs/report.yaml"
+        REPORT_ENV
     threads: CORES
     params:
-        prepare=lambda wc: VIEW.preparing(wc.dataset),
+        settings=lambda wc: GRAPH.dataset_settings(wc.dataset),
     shell:
         "python -m feedrate preprocess-dataset --index {input:q} "
-        "--settings {params.prepare[settings]:q} --out {output.manifest:q} 2> >(tee {log:q} >&2)"
+        "--settings {params.settings:q} --out {output.manifest:q} 2> >(tee {log:q} >&2)"
 
 
 rule store_dataset:
     """Decode, resize and tokenise the data once, for runs with `loader.decode: cache`."""
     input:
-        data=paths.MANIFEST,
-        weights=lambda wc: VIEW.inputs.checkpoints_of_store(wc.store),
+        data=ancient(paths.MANIFEST),
+        weights=lambda wc: ancient(GRAPH.weights_of_store(wc.store)),
     output:
         paths.STORE,
     log:
-        f"{paths.LOGS}/store_dataset/{{dataset}}.{{store}}.log",
-    benchmark:
-        f"{paths.LOGS}/store_dataset/{{dataset}}.{{store}}.tsv"
+        f"{paths.LOGS}/store_dataset/{{dataset}}-{{identity}}.{{store}}.log",
     conda:
         "../../envs/cpu.yaml"
     threads: CORES
     params:
-        store=lambda wc: VIEW.storing(wc.store),
+        settings=lambda wc: GRAPH.store_settings(wc.store),
     shell:
         "python -m feedrate store-dataset --data {input.data:q} "
-        "--settings {params.store[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "--settings {params.settings:q} --out {output:q} 2> >(tee {log:q} >&2)"

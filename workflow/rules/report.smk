@@ -1,68 +1,147 @@
-"""Report: tables, figures, and the first page, which answers the question.
+"""Report: runs become records, results, claims, tables, figures and the first page. All are made
+within seconds, so time stamps decide what is made again: of code, captions, and a file with the
+configuration of the study."""
 
-There is one rule for each kind of table and figure, because a rule has one caption.
-"""
-
-CAPTIONS = "../../report/captions"
-
-PAGES = (("table", "tabulate", paths.TABLE), ("figure", "plot", paths.FIGURE))
-
-for part, verb, path in PAGES:
-    for caption, names in VIEW.captions(f"{part}s"):
-
-        rule:
-            name:
-                caption.replace(part, verb, 1)
-            input:
-                lambda wc, part=part: VIEW.inputs_of(wc.study, part, wc[part]),
-            output:
-                report(
-                    path,
-                    caption=f"{CAPTIONS}/{caption}.rst",
-                    category=f"{part.title()}s",
-                    subcategory="{study}",
-                    labels={part: f"{{{part}}}"},
-                ),
-            log:
-                f"{paths.LOGS}/{verb}/{{study}}.{{{part}}}.log",
-            wildcard_constraints:
-                **{part: names},
-            localrule: SHORT_IS_LOCAL
-            conda:
-                "../../envs/report.yaml"
-            params:
-                page=lambda wc, part=part: VIEW.rendering(wc.study, part, wc[part]),
-            shell:
-                "python -m feedrate render-page --settings {params.page[settings]:q} "
-                "--out {output:q} --inputs {input:q} 2> >(tee {log:q} >&2)"
+LOG = f"{paths.LOGS}/{{}}/{{{{study}}}}.log"
 
 
-rule write_overview:
-    """Write the first page: the answer in words and one picture, then the details."""
+def outcomes(wildcards):
+    """The outcomes of a study's runs on a device. A job's process sees those that have ended: had
+    one failed, the job would not have started."""
+    return GRAPH.outcomes(wildcards.study, wildcards.device, ended=not IS_DRIVER)
+
+
+def page_inputs(part):
+    """The inputs of a study's tables or figures."""
+    return {
+        "results": [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV],
+        "data": lambda wc: ancient(GRAPH.data_report(wc.study)),
+        "plan": paths.STUDY_PLAN,
+        "code": lambda wc: GRAPH.page_code(wc.study, part),
+    }
+
+
+def pages(folder, name, suffix):
+    """A folder of pages, each with an entry in Snakemake's report."""
+    return report(
+        directory(folder),
+        patterns=[f"{{{name}}}.{suffix}"],
+        caption=f"../../report/captions/{name}.rst",
+        category=f"{name.title()}s",
+        subcategory="{study}",
+        labels={name: f"{{{name}}}"},
+    )
+
+
+rule parse_logs:
+    """Turn the raw logs of runs into checked records."""
     input:
-        results=[
-            paths.of_all_studies(path)
-            for path in (paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV)
-        ],
-        pages=[page for study in STUDIES for page in VIEW.pages(study)],
-        data=paths.DATA_REPORT.format(dataset=VIEW.dataset(STUDIES[0])),
-        captions=[
-            f"report/captions/{caption}.rst"
-            for part in ("tables", "figures")
-            for caption, _ in VIEW.captions(part)
-        ],
+        outcomes,
+        plan=paths.STUDY_PLAN,
+        code=GRAPH.code("results/assemble.py"),
     output:
-        paths.OVERVIEW,
+        paths.RECORDS,
     log:
-        f"{paths.LOGS}/write_overview.log",
+        f"{paths.LOGS}/parse_logs/{{study}}.{{device}}.log",
     localrule: SHORT_IS_LOCAL
     conda:
-        "../../envs/report.yaml"
-    params:
-        overview=VIEW.overview(),
+        REPORT_ENV
     shell:
-        "python -m feedrate write-overview --settings {params.overview[settings]:q} "
-        "--out {output:q} --inputs {input:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate parse-logs --plan {input.plan:q} --device {wildcards.device} "
+        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+
+
+rule collect_results:
+    """Collect a study's runs into one table, and summarise their repeats as cells."""
+    input:
+        lambda wc: GRAPH.records(wc.study),
+        plan=paths.STUDY_PLAN,
+        code=GRAPH.code("results/collect.py"),
+    output:
+        [paths.RESULTS_CSV, paths.RESULTS_PARQUET, paths.CELLS_CSV],
+    log:
+        LOG.format("collect_results"),
+    localrule: SHORT_IS_LOCAL
+    conda:
+        REPORT_ENV
+    shell:
+        "python -m feedrate collect-results --plan {input.plan:q} "
+        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+
+
+rule check_claims:
+    """Check the source's claims against its own numbers and against ours."""
+    input:
+        paths.RESULTS_CSV,
+        plan=paths.STUDY_PLAN,
+        code=GRAPH.code("results/claims.py"),
+    output:
+        paths.CLAIMS_CSV,
+    log:
+        LOG.format("check_claims"),
+    localrule: SHORT_IS_LOCAL
+    conda:
+        REPORT_ENV
+    shell:
+        "python -m feedrate check-claims --plan {input.plan:q} "
+        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+
+
+rule tabulate_results:
+    """Write all tables of a study as pages."""
+    input:
+        **page_inputs("tables"),
+    output:
+        pages(paths.TABLES, "table", "html"),
+    log:
+        LOG.format("tabulate_results"),
+    localrule: SHORT_IS_LOCAL
+    conda:
+        REPORT_ENV
+    shell:
+        "python -m feedrate tabulate-results --plan {input.plan:q} "
+        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+
+
+rule plot_figures:
+    """Draw all figures of a study."""
+    input:
+        **page_inputs("figures"),
+    output:
+        pages(paths.FIGURES, "figure", "svg"),
+    log:
+        LOG.format("plot_figures"),
+    localrule: SHORT_IS_LOCAL
+    conda:
+        REPORT_ENV
+    shell:
+        "python -m feedrate plot-figures --plan {input.plan:q} "
+        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+
+
+rule write_report:
+    """Merge the results of all studies, and write the first page: the answer, then the details."""
+    input:
+        expand(
+            [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV, paths.TABLES, paths.FIGURES],
+            study=STUDIES,
+        ),
+        data=[ancient(GRAPH.data_report(study)) for study in STUDIES],
+        plans=expand(paths.STUDY_PLAN, study=STUDIES),
+        captions=GRAPH.captions(),
+        code=GRAPH.code("report/overview.py"),
+    output:
+        [paths.of_all_studies(paths.RESULTS_CSV), paths.of_all_studies(paths.RESULTS_PARQUET)],
+        [paths.of_all_studies(paths.CELLS_CSV), paths.of_all_studies(paths.CLAIMS_CSV)],
+        page=report(paths.OVERVIEW, category="Overview"),
+    log:
+        f"{paths.LOGS}/write_report.log",
+    localrule: SHORT_IS_LOCAL
+    conda:
+        REPORT_ENV
+    shell:
+        "python -m feedrate write-report --plans {input.plans:q} --captions {input.captions:q} "
+        "--results results 2> >(tee {log:q} >&2)"
 
 
 rule confirm_results:
@@ -78,7 +157,7 @@ rule confirm_results:
     retries: 0
     localrule: SHORT_IS_LOCAL
     conda:
-        "../../envs/report.yaml"
+        REPORT_ENV
     shell:
         "python -m feedrate confirm-results --results {input.results:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

@@ -1,37 +1,69 @@
-"""Training: one rule per device, so that a profile can send each to its own partition."""
-
-# No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes twice
-# a second, on the cores that are measured (docs/measurement.md). The outcome has time and memory.
+"""Training and the self-test: one rule per device, so that a profile can send each to its own
+partition."""
 
 ENVIRONMENTS = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
 
-for device, entry in VIEW.devices():
+for device, entry in GRAPH.devices():
 
     rule:
         name:
             paths.rule_of(paths.TRAIN_RULE, device)
         input:
-            **VIEW.inputs.of_training(device),
-            data=VIEW.inputs.data(device),
+            # The data's identity is in their path, so their time says nothing.
+            **{name: ancient(files) for name, files in GRAPH.training_inputs(device).items()},
         output:
             # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),
         log:
-            paths.TRAIN_LOG.replace("{device}", device),
-        priority: signed(lambda wc, device=device: VIEW.order(wc.study, device, wc.cell, wc.repeat))
+            paths.RUN_LOG.replace("{device}", device),
+        priority:
+            with_cached_signature(
+                lambda wc, device=device: GRAPH.order(wc.study, device, wc.cell, wc.repeat)
+            )
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         # All cores, so that no other job runs while a training job is measured.
         threads: entry.threads or CORES
         resources:
-            **VIEW.resources.training(device, retried=RETRIED),
+            **GRAPH.resources.training(device, retried=RETRIED),
         params:
-            train=signed(
-                lambda wc, device=device: VIEW.training(
-                    wc.study, device, wc.cell, wc.repeat
-                )
+            options=with_cached_signature(
+                lambda wc, device=device: GRAPH.training_options(device, wc)
             ),
+        # No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes
+        # twice a second, on the cores that are measured. The outcome has time and memory.
         shell:
-            "python -m feedrate train --spec {params.train[settings]:q} --data {input.data:q} "
-            "--out $(dirname {output:q}) --source-digest {params.train[source]} "
-            "--attempt {params.train[attempt]} --try {resources.tries} {params.train[winoground]}"
+            "python -m feedrate train {params.options} --data {input.data:q} "
+            "--out $(dirname {output:q}) --try {resources.tries} 2> >(tee -a -i {log:q} >&2)"
+
+
+# Runs only when named: `snakemake --profile local selftest`, or `python -m feedrate selftest`.
+rule selftest:
+    """Show what works on each device of config/config.yaml."""
+    input:
+        expand(paths.SELFTEST, device=PROJECT.config.devices),
+
+
+for device, entry in GRAPH.devices():
+
+    rule:
+        name:
+            paths.rule_of(paths.SELFTEST_RULE, device)
+        input:
+            data=ancient(GRAPH.drawn_data()),
+            parts="config/selftest.yaml",
+        output:
+            paths.SELFTEST.replace("{device}", device),
+        log:
+            f"{paths.LOGS}/selftest/{device}.log",
+        conda:
+            f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
+        threads: entry.threads or CORES
+        resources:
+            **GRAPH.resources.testing(device),
+        params:
+            device=device,
+            entry=GRAPH.device_entry(device),
+        shell:
+            "python -m feedrate selftest-device --device {params.device} --entry {params.entry:q} "
+            "--data {input.data:q} --parts {input.parts:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -4,20 +4,18 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
 
 from rich.table import Table
 
 from feedrate.cli.display import output, table
-from feedrate.cli.run import check_call, layers_of
-from feedrate.core import paths
+from feedrate.cli.snakemake import check_call, layers_of
 from feedrate.core.errors import UsageError
 from feedrate.flow import configuration
-from feedrate.flow.attempts import of_run
-from feedrate.flow.runs import START_S, Basis, Estimator
-from feedrate.flow.view import PlanView
+from feedrate.flow.estimate import START_S, Basis, Estimator
+from feedrate.flow.graph import Graph
 from feedrate.report.text import counted
 
 HOUR_S = 3600.0
@@ -74,32 +72,28 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
         raise UsageError(f"{targets[0]}: plan has no targets; choose studies with --study")
     profile = configuration.read_profile(options.profile)
     layers = layers_of(options, profile)
-    view = PlanView(configuration.load(Path(), layers), Path())
+    graph = Graph(configuration.load(Path(), layers), Path().resolve())
     executor = getattr(given, "executor", None) or profile.executor
     here = executor in ("", "local")
-    configuration.check_files(view.project, view.plan, layers, here=here)
-    show(count_runs(view), on_cluster=not here)
+    configuration.check_files(graph.project, graph.runs_to_do(), layers, here=here)
+    show(count_runs(graph), on_cluster=not here)
     return 0
 
 
-def count_runs(view: PlanView) -> list[Runs]:
-    """The runs of each study on each device: a run is done if it has an outcome that serves."""
-    project = view.project
+def count_runs(graph: Graph) -> list[Runs]:
+    """The runs of each study on each device."""
+    project = graph.project
     groups: dict[tuple[str, str], Runs] = {}
-    stale: set[str] = set()
-    for study in project.studies:
-        for device in project.config.devices:
-            entry = project.devices[device]
-            groups[study, device] = Runs(study, device, entry.count, entry.price_usd_per_hour)
-            stale |= view.stale(study, device)
-    for lacking in view.plan.unsupported:
+    for study, device in product(project.studies, project.config.devices):
+        entry = project.devices[device]
+        groups[study, device] = Runs(study, device, entry.count, entry.price_usd_per_hour)
+    for lacking in graph.plan.unsupported:
         groups[lacking.study, lacking.device].unsupported_cells += 1
     estimator = Estimator(project)
-    for spec in view.plan.runs.values():
+    for spec in graph.plan.runs.values():
         group = groups[spec.study, spec.device]
         group.cells += spec.repeat == 1
-        outcome = of_run(paths.OUTCOME, spec)
-        if outcome not in stale and Path(outcome).exists():
+        if graph.folders.has_result(spec):
             group.done += 1
             continue
         group.to_do += 1

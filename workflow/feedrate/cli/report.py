@@ -3,52 +3,77 @@ without Snakemake and without measuring; those of several sites become one repor
 
 import argparse
 import contextlib
-import io
+import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from feedrate.cli import jobs
+from feedrate.cli.snakemake import add_choices, load_project, write_html
 from feedrate.config.plan import Plan, make_plan
-from feedrate.config.project import Project, load_project, study_names
+from feedrate.config.project import Project, study_names
+from feedrate.config.project import load_project as read_project
 from feedrate.config.values import load
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import digest_file, replaced_folder
-from feedrate.flow.view import PlanView
-from feedrate.report.params import Part
-from feedrate.results.assemble import read_spec
-from feedrate.results.record import read_record, write_record
+from feedrate.flow.folders import NAME
+from feedrate.flow.graph import Graph
+from feedrate.report.overview import write_report
+from feedrate.report.pages import plot_figures, tabulate_results
+from feedrate.results.assemble import parse_logs, read_spec
+from feedrate.results.claims import check_claims
+from feedrate.results.collect import collect_results
+from feedrate.results.files import confirm_results
+from feedrate.results.study_plan import RunKey, StudyPlan, study_plan, write_plan
 
-PAGES: dict[Part, str] = {"table": paths.TABLE, "figure": paths.FIGURE}
-MERGED = {"runs": paths.RESULTS_CSV, "cells": paths.CELLS_CSV, "claims": paths.CLAIMS_CSV}
-"""The files that `merge-results` merges, by its options."""
-Key = tuple[str, str, str, int]
-"""Study, device, cell and repeat of a run."""
 Origins = Mapping[str, tuple[str, str]]
 """By the name of a device in the report: its name in its site, and the site."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    about = "clones or unpacked archives, with the site's name; default: this folder"
+    about = "unpacked archives or clones, with the site's name; default: the runs of this folder"
     parser.add_argument("sites", metavar="[SITE=]FOLDER", nargs="*", help=about)
     about = "a new folder for the report of several sites"
     parser.add_argument("--out", metavar="FOLDER", type=Path, help=about)
+    add_choices(parser)
 
 
 def report(options: argparse.Namespace) -> int:
-    """Make the report in its folder, or of several sites in a new one. Return 1 if a file differs
-    from its checksum."""
+    """Make the report of this folder, of another one, or of several sites in a new one. Return 1 if
+    a file differs from its checksum, or a run did not end well."""
     if (len(options.sites) > 1) != (options.out is not None):
         raise UsageError("--out is for several sites, and they need it")
+    if options.sites:
+        return _report_of_sites(options)
+    graph = Graph(load_project(options), Path().resolve())
+    make_report(graph.study_plans(ended=True), graph.captions())
+    code = write_html(options)
+    confirm_results(Path(paths.of_all_studies(paths.RESULTS_CSV)), Path(paths.CONFIRMED))
+    return code
+
+
+def make_report(plans: Sequence[StudyPlan], captions: Sequence[str]) -> None:
+    """Make all that follows from the runs in the working directory: results, pages, first page."""
+    files = []
+    for plan in plans:
+        file, results = write_plan(plan), Path(paths.STUDY.format(study=plan.name))
+        for device in dict.fromkeys(run.device for run in plan.runs):
+            parse_logs(plan=file, device=device, results=results)
+        for stage in (collect_results, check_claims, tabulate_results, plot_figures):
+            stage(plan=file, results=results)
+        files.append(file)
+    write_report(plans=files, captions=list(map(Path, captions)), results=Path(paths.RESULTS))
+
+
+def _report_of_sites(options: argparse.Namespace) -> int:
     if options.out and options.out.exists():
         raise UsageError(f"--out {options.out}: not allowed; it exists")
-    root, sites = Path.cwd(), dict(map(_site, options.sites or ["."]))
+    root, sites = Path.cwd(), dict(map(_site, options.sites))
     if len(sites) < len(options.sites):
         raise UsageError("two sites have one name: name them, as in SITE=FOLDER")
     if wrong := [name for name in sites if options.out and not re.fullmatch(r"[\w.+-]+", name)]:
@@ -60,18 +85,36 @@ def report(options: argparse.Namespace) -> int:
             print(f"{folder / name} is not the file of {paths.CHECKSUMS}")
     runs, origins = _runs(sites, study_names(first))
     project, plan = _planned(first, runs, origins)
+    folders = {
+        key: f"{paths.RUNS}/{key[0]}/{key[1]}/{key[2]}/{runs[key].name}" for key in plan.runs
+    }
+    reports = {
+        study: str(max(first.glob(_data_report(plan, study)), default=first).relative_to(first))
+        for study in project.studies
+    }
+    plans = [study_plan(project, s, plan, folders, reports[s]) for s in project.studies]
+    captions = [str(file) for file in sorted((root / "report/captions").glob("*.rst"))]
     if options.out:
         with replaced_folder(options.out) as folder:
-            for key in plan.runs:
-                shutil.copytree(runs[key], folder / paths.run_dir(*key))
-            for file in first.glob(paths.DATA_REPORT.format(dataset="*")):
-                (folder / file.relative_to(first)).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(file, folder / file.relative_to(first))
-            make_report(PlanView(project, folder.resolve(), plan), folder, root)
+            for key, name in folders.items():
+                shutil.copytree(runs[key], folder / name)
+            for name in set(reports.values()):
+                if (first / name).is_file():
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(first / name, folder / name)
+            with contextlib.chdir(folder):
+                make_report(plans, captions)
     else:
-        make_report(PlanView(project, first, plan), first, root)
+        with contextlib.chdir(first):
+            make_report(plans, captions)
     print(f"The report: {(options.out or first) / paths.OVERVIEW}")
     return 1 if changed else 0
+
+
+def _data_report(plan: Plan, study: str) -> str:
+    """A pattern of the data report of a study's first run."""
+    dataset = next((spec.dataset for spec in plan.of_study(study)), "*")
+    return paths.DATA_REPORT.format(dataset=dataset, identity="*")
 
 
 def _site(word: str) -> tuple[str, Path]:
@@ -92,35 +135,41 @@ def changed_files(folder: Path) -> Iterator[str]:
             yield name
 
 
-def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[Key, Path], Origins]:
-    """The folders of all runs that have ended. The first site that has a device keeps its name;
-    others add their own."""
-    runs: dict[Key, Path] = {}
+def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, Path], Origins]:
+    """The folders of all runs that have ended, of each the newest. The first site that has a device
+    keeps its name; others add their own."""
+    runs: dict[RunKey, Path] = {}
+    ends: dict[RunKey, str] = {}
     origins: dict[str, tuple[str, str]] = {}
     for site, folder in sites.items():
         names: dict[str, str] = {}
-        for outcome in sorted((folder / paths.RESULTS).glob("*/*/*/rep[0-9]*/outcome.json")):
-            study, device, cell, repeat = outcome.parts[-5:-1]
-            if study in studies:
-                if device not in names:
-                    names[device] = f"{device}-{site}" if device in origins else device
-                    if names[device] in origins:
-                        raise UsageError(f"two devices are called {names[device]}: rename a site")
-                    origins[names[device]] = device, site
-                runs[study, names[device], cell, int(repeat[3:])] = outcome.parent
+        for outcome in sorted((folder / paths.RUNS).glob(f"*/*/*/rep*/{paths.OUTCOME_NAME}")):
+            study, device, cell, run = outcome.parts[-5:-1]
+            match = NAME.fullmatch(run)
+            if match is None or study not in studies:
+                continue
+            if device not in names:
+                names[device] = f"{device}-{site}" if device in origins else device
+                if names[device] in origins:
+                    raise UsageError(f"two devices are called {names[device]}: rename a site")
+                origins[names[device]] = device, site
+            key = study, names[device], cell, int(match[1])
+            end = str(json.loads(outcome.read_bytes()).get("ended_at", ""))
+            if key not in runs or ends[key] <= end:
+                runs[key], ends[key] = outcome.parent, end
         if not names:
-            raise ExpectedError(f"{folder}: there is no run of a known study in {paths.RESULTS}/")
+            raise ExpectedError(f"{folder}: there is no run of a known study in {paths.RUNS}/")
     return runs, origins
 
 
-def _planned(first: Path, runs: Mapping[Key, Path], origins: Origins) -> tuple[Project, Plan]:
+def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tuple[Project, Plan]:
     """The project of the first site, with the studies and devices that have runs; and these runs,
     without those of cells that the project does not plan."""
     several = len({site for _, site in origins.values()}) > 1
     chosen = {"studies": list(dict.fromkeys(key[0] for key in runs))}
     chosen["devices"] = list(dict.fromkeys(device for device, _ in origins.values()))
     with contextlib.chdir(first):
-        project = load_project(first, load(Path("config/config.yaml"), dict[str, Any]) | chosen)
+        project = read_project(first, load(Path("config/config.yaml"), dict[str, Any]) | chosen)
     devices = dict(project.devices)
     for name, (own, site) in origins.items():
         family = devices[own].variant_of or (own if name != own else None)
@@ -152,57 +201,3 @@ def _planned(first: Path, runs: Mapping[Key, Path], origins: Origins) -> tuple[P
     cells = {key[:3] for key in of_plan}
     shared = [c for c in plan.shared if (c.study, c.device, c.measured_as) in cells]
     return project, Plan(runs=of_plan, unsupported=unsupported, shared=shared)
-
-
-def make_report(view: PlanView, folder: Path, root: Path) -> None:
-    """Make all that follows from the runs in a folder: results, pages, and the first page with the
-    captions of the project `root`. Raises ExpectedError if a job fails."""
-    with contextlib.chdir(folder):
-        make_results(view)
-        files = [paths.of_all_studies(path) for path in MERGED.values()]
-        for study, entry in view.project.studies.items():
-            for part, pattern in PAGES.items():
-                for page in getattr(entry, f"{part}s"):
-                    out = pattern.format(study=study, **{part: page.name})
-                    settings = repr(view.rendering(study, part, page.name)["settings"])
-                    inputs = view.inputs_of(study, part, page.name)
-                    _run("render-page", "--settings", settings, "--out", out, "--inputs", *inputs)
-            files += view.pages(study)
-        first = next(iter(view.project.studies))
-        files.append(paths.DATA_REPORT.format(dataset=view.dataset(first)))
-        files += map(str, (root / "report/captions").glob("*.rst"))
-        inputs = [file for file in files if Path(file).is_file()]
-        settings = repr(view.overview()["settings"])
-        _run("write-overview", "--settings", settings, "--out", paths.OVERVIEW, "--inputs", *inputs)
-
-
-def make_results(view: PlanView) -> None:
-    """Make the records and the result files in the working directory."""
-    for study in view.project.studies:
-        for file in view.parsed(study):
-            device = Path(file).parent.name
-            parsing = view.parsing(device)
-            words = ("--runs-list", view.run_list(study, device), "--parser", parsing["source"])
-            _run("parse-logs", *words, "--device", repr(parsing["settings"]), "--out", file)
-        for key in view.plan.runs if view.project.sites else ():
-            record = read_record(paths.run_dir(*key) / paths.RECORD_NAME)
-            write_record(paths.run_dir(*key) / paths.RECORD_NAME, replace(record, device=key[1]))
-        runs, cells, claims = [path.format(study=study) for path in MERGED.values()]
-        parquet = paths.RESULTS_PARQUET.format(study=study)
-        out = ("--out-csv", runs, "--out-parquet", parquet, "--cells", cells)
-        _run("collect-results", f"@{view.collect_arguments(study)}", *out)
-        settings = repr(view.claims(study)["settings"])
-        _run("judge-claims", "--results", runs, "--settings", settings, "--out", claims)
-    files = []
-    for option, path in MERGED.items():
-        files += [f"--{option}", *(path.format(study=study) for study in view.project.studies)]
-    _run("merge-results", *files, "--out", paths.RESULTS)
-
-
-def _run(job: str, *words: str) -> None:
-    """Run a job without its output. Raises ExpectedError with its sentence if it fails."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        code = jobs.run(job, words)
-    if code:
-        raise ExpectedError(output.getvalue().strip().splitlines()[-1].rstrip("."))

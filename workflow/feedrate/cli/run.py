@@ -1,45 +1,37 @@
 """The commands `run` (the workflow, its report and a summary) and `cancel`."""
 
 import argparse
-import contextlib
-import io
-import os
-import shlex
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from feedrate.cli.display import cells_table, output
 from feedrate.cli.jobs import STOPPED
-from feedrate.config.plan import make_plan
-from feedrate.config.project import Project
-from feedrate.core import paths, slurm, variables
-from feedrate.core.errors import UsageError, fail, tell
-from feedrate.core.processes import die_with_parent, stop_signals
-from feedrate.flow import configuration, driver
+from feedrate.cli.report import make_report
+from feedrate.cli.snakemake import (
+    REPORT,
+    add_choices,
+    check_call,
+    load_project,
+    run_snakemake,
+    write_html,
+)
+from feedrate.core import paths, slurm
+from feedrate.core.errors import fail, tell
+from feedrate.flow import driver
+from feedrate.flow.graph import Graph
 from feedrate.report.text import counted
 from feedrate.results.columns import CELLS
 from feedrate.results.files import Row, read_csv
 from feedrate.results.schema import BAD
 
-REPORT = Path("report.html")
-PART = Path(".report.part.html")
-STYLE = Path("report/style.css")
-
 LOCKED = 3
 """Exit code if another driver works in the folder."""
-TWICE_WITHIN_S = 2.0
-"""A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
-if it is interrupted again while it handles the first one."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -59,52 +51,36 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         # With `--quiet all` Snakemake would not even print how many jobs there are.
         words = ["--dry-run", *(["--quiet", "host", "rules", "reason"] if quiet else [])]
         return run_snakemake(options, *others, *words)
-    if other := _other_driver(options.profile):
-        return fail("feedrate", other, LOCKED)
-    if driver.clear_dead_lock() and not quiet:
-        tell("feedrate", f"the previous run was killed; continuing it{_still_on_slurm()}")
+    if why := driver.occupied():
+        return fail("feedrate", why, LOCKED)
     driver.STARTED.unlink(missing_ok=True)
     words = [*others, *(["--quiet", "all"] if quiet else [])]
     code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
-    if code and not driver.STARTED.is_file():
+    started = driver.STARTED.is_file()
+    if code and not started:
         return code
+    if code and not given.targets:
+        report_on_what_exists(options)
     if not Path(paths.OVERVIEW).is_file():
         if code == 0:
             tell("feedrate", "nothing to report yet")
         return code
-    report_code = _write_report(options)
+    report_code = 0
+    if started or not REPORT.is_file():
+        report_code = write_html(options)
     if not quiet:
         show(REPORT if report_code == 0 else None)
     return code or report_code
 
 
-def _other_driver(profile: str) -> str:
-    """Why this run must not start: another one uses this folder. Empty if there is none."""
-    if occupied := driver.occupied():
-        return occupied
-    if other := driver.unseen_driver():
-        return (
-            f"a run on another host works in this folder ({other}), or was killed there; if it has "
-            f"ended, remove its lock: snakemake --profile {profile} --unlock"
-        )
-    return ""
-
-
-def _still_on_slurm() -> str:
-    count = len(slurm.own_jobs())
-    instead = "their results will be used (to cancel them instead: python -m feedrate cancel)"
-    return f"; {count} of its jobs are still on Slurm, and {instead}" if count else ""
-
-
-def _write_report(options: argparse.Namespace) -> int:
-    """Write report.html on this host; the old one is replaced only if this succeeds."""
-    PART.unlink(missing_ok=True)
-    words = ("--executor", "local", "--report", str(PART), "--report-stylesheet", str(STYLE))
-    if (code := run_snakemake(options, *words, held_back=True)) == 0:
-        PART.replace(REPORT)
-    return code
+def report_on_what_exists(options: argparse.Namespace) -> None:
+    """Make the results and the page of runs that have ended, if jobs of others were lost: then
+    Snakemake could not make them. It has listed the failed jobs."""
+    graph = Graph(load_project(options), Path().resolve())
+    if not all(Path(file).is_file() for file in graph.all_outcomes()):
+        make_report(graph.study_plans(ended=True), graph.captions())
 
 
 def measure_again(
@@ -113,10 +89,11 @@ def measure_again(
     """Make a target that writes a page for each device at every call; exit code and new pages."""
     check_call(options, others)
     started_s = time.time()
-    environment = {variables.ASKED_AT: f"{started_s}"}
-    code = run_snakemake(options, target, *others, environment=environment)
-    found = sorted(Path().glob(page.format(device="*")))
-    return code, [file for file in found if file.stat().st_mtime >= started_s]
+    devices = load_project(options).config.devices
+    rules = [paths.rule_of(f"{target}_", device) for device in devices]
+    code = run_snakemake(options, target, "--forcerun", *rules, *others)
+    files = sorted(Path().glob(page.format(device="*")))
+    return code, [file for file in files if file.stat().st_mtime >= started_s]
 
 
 def add_cancel_options(parser: argparse.ArgumentParser) -> None:
@@ -128,13 +105,10 @@ def add_cancel_options(parser: argparse.ArgumentParser) -> None:
 
 def cancel(options: argparse.Namespace) -> int:
     """List this project's jobs on Slurm and cancel them; return the exit code."""
-    other = driver.other_driver() or driver.unseen_driver()
-    if other and not (options.force or options.dry_run):
+    why = driver.occupied()
+    if why and not (options.force or options.dry_run):
         return fail(
-            "feedrate",
-            f"these jobs may belong to the active run in this folder ({other}): stop it with "
-            "Ctrl-C, which cancels them, or use --force",
-            LOCKED,
+            "feedrate", f"{why} with Ctrl-C, which cancels its jobs, or use --force", LOCKED
         )
     jobs = slurm.own_jobs()
     for job in jobs:
@@ -145,132 +119,6 @@ def cancel(options: argparse.Namespace) -> int:
         slurm.cancel(jobs)
         print(f"Cancelled {counted(len(jobs), 'job')}.")
     return 0
-
-
-# Snakemake as a child process: its options, and how it is started and stopped.
-
-
-def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select a profile and override keys of config.yaml."""
-    parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
-    parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
-    told = "an entry of devices.yaml, or `detected` for the devices of this machine; repeatable"
-    parser.add_argument("--device", action="append", help=told)
-    parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
-    several: dict[str, Any] = {"nargs": "+", "default": []}
-    told = "YAML file that overrides keys of config.yaml"
-    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=told, **several)
-    several |= {"action": "extend", "metavar": "KEY=VALUE"}
-    told = "keys of config.yaml in Snakemake's syntax; repeatable"
-    parser.add_argument("--config", "-C", help=told, **several)
-    parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
-
-
-def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
-    """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
-    ConfigError, and UsageError for an option or a value in `others` that Snakemake refuses."""
-    check_configuration(options, others)
-    if not others:
-        return argparse.Namespace(dryrun=False, quiet=None)
-    from snakemake.cli import parse_args  # slow
-    from snakemake.exceptions import CliException, WorkflowError
-
-    errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors):
-            found: argparse.Namespace = parse_args(list(others))[1]
-    except SystemExit:
-        raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
-    except (CliException, WorkflowError, ValueError) as error:
-        raise UsageError(f"an option of Snakemake, in {shlex.join(others)}: {error}") from None
-    return found
-
-
-def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
-    """The project of a call, checked but for the files outside of config/: Snakemake checks them,
-    which knows where jobs run. Raises ConfigError."""
-    layers = layers_of(options, configuration.read_profile(options.profile))
-    project = configuration.load(Path(), layers)
-    configuration.check_targets(Path(), project, layers, targets)
-    make_plan(project)
-    return project
-
-
-def layers_of(options: argparse.Namespace, profile: configuration.Profile) -> configuration.Layers:
-    """The configuration of a call with a profile, file by file. Raises ConfigError."""
-    files = [*profile.files, *map(Path, options.configfile)]
-    return configuration.read_layers(files, assignments(options))
-
-
-def assignments(options: argparse.Namespace) -> list[str]:
-    """The choices as KEY=VALUE of --config."""
-    chosen = {"studies": options.study, "devices": options.device}
-    lists = [f"{key}=[{','.join(names)}]" for key, names in chosen.items() if names]
-    dataset = [f"dataset={options.dataset}"] if options.dataset else []
-    return [*lists, *dataset, *options.config]
-
-
-def snakemake_arguments(options: argparse.Namespace, *words: str) -> list[str]:
-    """The profile, `words` and the choices, which come last: --config takes all that follows."""
-    arguments = ["--profile", options.profile, *words]
-    for flag, values in (("--configfile", options.configfile), ("--config", assignments(options))):
-        arguments += [flag, *values] if values else []
-    return arguments
-
-
-def run_snakemake(
-    options: argparse.Namespace,
-    *words: str,
-    held_back: bool = False,
-    environment: Mapping[str, str] | None = None,
-) -> int:
-    """Run Snakemake in its own process group, with further variables of `environment`; return the
-    exit code. Ctrl-C, or a signal to this process, interrupts it with all its jobs; it ends too if
-    this process is killed. With `held_back`, its messages are shown only if it fails."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *snakemake_arguments(options, *words)],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE if held_back else None,
-        text=True,
-        env={**os.environ, **(environment or {})},
-        process_group=0,
-        preexec_fn=_begin_snakemake,
-    )
-    with _interrupting(process.pid) as received:
-        _, errors = process.communicate()
-    if received:
-        return STOPPED
-    if errors and process.returncode:
-        lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
-        print(*lines, sep="\n", file=sys.stderr)
-    return process.returncode
-
-
-def _begin_snakemake() -> None:
-    """Die with the parent, and obey SIGINT: a shell makes its background jobs ignore it."""
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@contextlib.contextmanager
-def _interrupting(group: int) -> Iterator[list[float]]:
-    """Interrupt a process group when a stop signal comes; gives the times of such signals, s."""
-    received: list[float] = []
-
-    def interrupt(_number: int, _frame: object) -> None:
-        # A signal to make's process group comes twice: make passes it on.
-        repeated = bool(received) and time.monotonic() - received[0] < TWICE_WITHIN_S
-        received.append(time.monotonic())
-        if not repeated:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGINT)
-
-    previous = {number: signal.signal(number, interrupt) for number in stop_signals()}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 # The summary at the end of a run: what was measured, what failed, where the report is.

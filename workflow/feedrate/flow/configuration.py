@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, raise_all
-from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project, study_names
-from feedrate.config.spec import Software
+from feedrate.config.spec import RunSpec, Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
+from feedrate.core.errors import ExpectedError
 from feedrate.data.sources.folder import check_folder
 from feedrate.data.tables import check_examples
 from feedrate.devices import host
@@ -97,12 +97,12 @@ def _shown(file: Path) -> str:
 
 @contextmanager
 def workflow_errors() -> Iterator[None]:
-    """Snakemake shows a wrong configuration without a traceback."""
+    """Snakemake shows an expected failure, such as a wrong configuration, without a traceback."""
     from snakemake.exceptions import WorkflowError
 
     try:
         yield
-    except ConfigError as error:
+    except ExpectedError as error:
         raise WorkflowError(str(error)) from None
 
 
@@ -116,7 +116,7 @@ def load(root: Path, layers: Layers) -> Project:
     """The whole configuration of the project in `root`. Raises ConfigError."""
     project = load_project(root, layers.values, host.machine, layers.origin)
     captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
-    raise_all(_rule_faults(project, layers, captions))
+    raise_all(_rule_faults(project, layers))
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
         for columns in (RUNS, CELLS):
@@ -129,7 +129,7 @@ def load(root: Path, layers: Layers) -> Project:
     return project
 
 
-def _rule_faults(project: Project, layers: Layers, captions: Iterable[str]) -> Findings:
+def _rule_faults(project: Project, layers: Layers) -> Findings:
     """Devices whose rules would have one name, and studies, which are targets, named like rules."""
     found, devices = Findings(layers.origin), project.config.devices
     first: dict[str, str] = {}
@@ -141,8 +141,6 @@ def _rule_faults(project: Project, layers: Layers, captions: Iterable[str]) -> F
     rules = {name for text in texts for name in _RULE.findall(text)}
     kinds = (paths.SELFTEST_RULE, paths.TRAIN_RULE)
     rules |= {paths.rule_of(kind, name) for kind in kinds for name in devices}
-    for part, verb in (("table", "tabulate"), ("figure", "plot")):
-        rules |= {caption.replace(part, verb, 1) for caption in captions}
     for key, name in numbered("studies[{}]", project.config.studies):
         if name in rules:
             found.say(key, f"{name!r} is the name of a rule; rename config/studies/{name}.yaml")
@@ -210,37 +208,32 @@ def profile_names(executor: str = "") -> list[str]:
 # if jobs run here. Relative paths start at the project's root, which all hosts share.
 
 
-def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> None:
-    """Raise ConfigError for files that the configuration names and that do not exist. `here`: jobs
-    run on this host."""
-    if variables.LOST in os.environ:
-        return  # the jobs ran elsewhere; what remains reads no such file
+def check_files(project: Project, specs: Sequence[RunSpec], layers: Layers, *, here: bool) -> None:
+    """Raise ConfigError for files that the configuration names and that do not exist, and that the
+    runs `specs` would need. `here`: jobs run on this host."""
     config = project.config
-    found = Findings(layers.origin)
+    problems = Findings(layers.origin)
     downloads_here = here or "downloads" in config.on_driver
     dataset = config.datasets[config.dataset]
     if isinstance(dataset, Folder) and _is_known(dataset.path, here=downloads_here):
-        check_folder(found, f"datasets.{config.dataset}", dataset)
-    evaluated = any(spec.protocol.evaluate for spec in plan.runs.values())
+        check_folder(problems, f"datasets.{config.dataset}", dataset)
+    evaluated = any(spec.protocol.evaluate for spec in specs)
     copy = config.winoground_sets.get(config.winoground or "") if evaluated else None
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
-        check_examples(found, f"winoground_sets.{config.winoground}", copy)
-    found += dict.fromkeys(_checkpoint_faults(project, plan, layers, here=here))
+        check_examples(problems, f"winoground_sets.{config.winoground}", copy)
+    problems += dict.fromkeys(_checkpoint_faults(project, specs, layers, here=here))
     registry = Findings("config/devices.yaml")
-    for name in config.devices:
+    for name in dict.fromkeys(spec.device for spec in specs):
         for key, text in _software_faults(project.devices[name].software, here=here):
-            runs = (paths.run_dir(*run) for run in plan.runs if run[1] == name)
-            # If all runs have ended, their results may come from another host.
-            if not all((run / paths.OUTCOME_NAME).exists() for run in runs):
-                registry.say(f"{name}.software.{key}", text)
-    raise_all([*found, *registry])
+            registry.say(f"{name}.software.{key}", text)
+    raise_all([*problems, *registry])
 
 
 def _checkpoint_faults(
-    project: Project, plan: Plan, layers: Layers, *, here: bool
+    project: Project, specs: Iterable[RunSpec], layers: Layers, *, here: bool
 ) -> Iterator[str]:
     """Local checkpoints that no model can be loaded from."""
-    models = {(s.settings.model.checkpoint, s.study): s.settings.model for s in plan.runs.values()}
+    models = {(s.settings.model.checkpoint, s.study): s.settings.model for s in specs}
     for (name, study), model in models.items():
         if name and local_folder(model) and _is_known(name, here=here):
             try:
@@ -285,6 +278,7 @@ class Call(NamedTuple):
     """The `configfile` of the profiles if Snakemake does not read it."""
     retries: int = 0
     """How often Snakemake tries a failed job again."""
+    is_quiet: bool = False
 
 
 @cache
@@ -304,6 +298,7 @@ def call() -> Call:
         configfiles=list(options.configfile or []),
         profile_files=[Path(name).resolve() for name in files or []],
         retries=int(options.retries or 0),
+        is_quiet=bool(options.quiet),
     )
 
 

@@ -1,7 +1,12 @@
-"""Digests of a job's code and of the files that it reads, fast enough for every plan: with another
-digest it runs again."""
+"""Identities: digests of all that a run, a dataset or a store is made from. They are parts of the
+paths, so another identity is another folder, and nothing has to be invalidated.
+
+A digest of code ignores comments, docstrings and layout. It is fast enough for every plan: an
+unchanged file costs one stat.
+"""
 
 import ast
+import hashlib
 import json
 import stat
 from collections.abc import Callable, Iterator
@@ -11,8 +16,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.settings import Decode
-from feedrate.config.spec import LIBRARIES, Kind
+import msgspec
+import yaml
+
+from feedrate.config.spec import LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
 from feedrate.core.files import digest_file, digest_value, write_text
 from feedrate.data.hub import PATTERNS
@@ -21,11 +28,22 @@ from feedrate.loading.decoders import decoders
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
-
-SHARED = ("devices/*.py",)
-"""The code around device kinds and launchers; `plugins_of` adds a run's own."""
+LENGTH = 8
+"""Characters of an identity."""
 MEASURED = ("jobs", "devices", "models", "loading")
 """The rooms of the measured work."""
+
+
+def identity(*parts: Any) -> str:
+    """The identity of what is made from these JSON values."""
+    return digest_value(parts)[:LENGTH]
+
+
+def run_identity(spec: RunSpec, surroundings: str) -> str:
+    """The identity of a run; `surroundings` is the digest of all that it is made from besides its
+    spec. Many runs share it, and there may be thousands of them in a plan."""
+    made_from = surroundings.encode() + msgspec.json.encode(spec, order="sorted")
+    return hashlib.sha256(made_from).hexdigest()[:LENGTH]
 
 
 class Code(NamedTuple):
@@ -37,39 +55,26 @@ class Code(NamedTuple):
     """Of the package, only modules in these rooms count; empty: all."""
 
 
-CODE = {
-    # The measured work only. Modules that plan, start or watch a job do not count, and a job's
-    # settings are in its spec: neither is a reason to train again.
-    "measured": Code(("jobs/worker.py", "jobs/train.py", *SHARED), MEASURED),
-    "inferred": Code(("jobs/worker.py", "jobs/infer.py", *SHARED), MEASURED),
-    "fetched": Code(("data/fetch.py",), ("data",)),
-    "weights": Code(("data/hub.py",), ("data",)),
-    "winoground": Code(("data/winoground.py",), ("data",)),
-    "prepared": Code(("data/prepare.py",), ("data",)),
-    "stored": Code(("jobs/store.py",), ("jobs", "models", "loading", "data")),
-    "parsed": Code(("results/assemble.py",)),
-    "collected": Code(("results/collect.py",)),
-    "claimed": Code(("results/claims.py",)),
-    "merged": Code(("results/merge.py",)),
-    # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
-    "page": Code(("report/page.py",)),
-    "overview": Code(("report/overview.py",)),
-}
-
-
-@cache
-def plugins_of(
-    kind: Kind, launcher: str, model: str, level: Decode, library: str = ""
-) -> tuple[str, ...]:
-    """The files of the plug-ins that a run imports by name. The reference decoder is one of them:
-    every run compares its pixels with it."""
-    names = {*decoders(level), *decoders(level, kind), *decoders("reference")}
-    return (
-        f"devices/kinds/{kind}.py",
-        f"devices/launchers/{launcher}.py",
-        builder(model),
-        *(f"loading/decoders/{name}.py" for name in sorted(names)),
-        *([plugin_file(LIBRARIES, library)] if library else []),
+def measured_code(spec: RunSpec) -> Code:
+    """The measured work of a run, with the plug-ins that it imports by name. Modules that plan,
+    start or watch a job do not count, and its settings are in its spec. The reference decoder
+    counts: every run compares its pixels with it."""
+    program = "jobs/infer.py" if spec.task == "inference" else "jobs/train.py"
+    loader = spec.settings.loader
+    names = {*decoders(loader.decode), *decoders(loader.decode, spec.kind), *decoders("reference")}
+    library = library_of(loader)
+    return Code(
+        (
+            "jobs/worker.py",
+            program,
+            "devices/*.py",
+            f"devices/kinds/{spec.kind}.py",
+            f"devices/launchers/{spec.launcher}.py",
+            builder(spec.settings.model.name),
+            *(f"loading/decoders/{name}.py" for name in sorted(names)),
+            *([plugin_file(LIBRARIES, library)] if library else []),
+        ),
+        MEASURED,
     )
 
 
@@ -90,15 +95,16 @@ class DigestCache:
 
     def __init__(self, path: Path) -> None:
         self._path, self._fresh = path, False
+        self._code: dict[Code, str] = {}
         try:
             self._known: dict[str, list[Any]] = json.loads(path.read_text())
         except (OSError, ValueError):
             self._known = {}
 
-    def digest(self, path: Path, compute: Callable[[Path], Any]) -> Any:
+    def of_file(self, path: Path, compute: Callable[[Path], Any] = digest_file) -> Any:
         """`compute(path)`, a JSON value; computed only if the file's size or time has changed."""
-        stat = path.stat()
-        state = [stat.st_mtime_ns, stat.st_size]
+        status = path.stat()
+        state = [status.st_mtime_ns, status.st_size]
         known = self._known.get(str(path))
         if known and known[:2] == state:
             return known[2]
@@ -107,37 +113,45 @@ class DigestCache:
         self._fresh = True
         return value
 
+    def of_code(self, code: Code) -> str:
+        """The digest of `code` with all modules that it imports."""
+        if code not in self._code:
+            digests = {
+                name: self.of_file(file, digest_module)[0] for name, file in self._modules(code)
+            }
+            self._code[code] = digest_value(digests)
+        return self._code[code]
+
+    def sources(self, *programs: str) -> list[Path]:
+        """The files of programs and of all modules that they import: the inputs of a cheap rule."""
+        return [file for _, file in self._modules(Code(programs))]
+
+    def _modules(self, code: Code) -> Iterator[tuple[str, Path]]:
+        """Name and file of each module that counts."""
+        waiting: list[Path] = []
+        for program in code.programs:
+            of_others = Path(program).is_absolute()
+            waiting += [Path(program)] if of_others else sorted(PACKAGE.glob(program))
+        seen = set(waiting)
+        files = {name: file for top, root in _roots().items() for name, file in _files(top, root)}
+        names = {file: name for name, file in files.items()}
+        while waiting:
+            file = waiting.pop()
+            _, imports = self.of_file(file, digest_module)
+            if not file.is_relative_to(PACKAGE):
+                yield names[file], file
+            elif not code.rooms or file.relative_to(PACKAGE).parts[0] in code.rooms:
+                yield str(file.relative_to(PACKAGE)), file
+            imported = {files[name] for name in imports if name in files} - seen
+            seen |= imported
+            waiting += imported
+
     def save(self) -> None:
         """Keep the values for the next plan; a read-only folder is no error."""
         if self._fresh:
             with suppress(OSError):
                 write_text(self._path, json.dumps(self._known))
                 self._fresh = False
-
-
-def source_digest(cache: DigestCache, code: Code) -> str:
-    """Digest of `code` with all modules it imports, without comments, docstrings and layout."""
-    digests: dict[str, str] = {}
-    waiting: list[Path] = []
-    for program in code.programs:
-        of_others = Path(program).is_absolute()
-        waiting += [Path(program)] if of_others else sorted(PACKAGE.glob(program))
-    seen = set(waiting)
-    modules = {name: file for top, root in _roots().items() for name, file in _modules(top, root)}
-    names = {file: name for name, file in modules.items()}
-    while waiting:
-        file = waiting.pop()
-        value, imports = cache.digest(file, digest_module)
-        if not file.is_relative_to(PACKAGE):
-            digests[names[file]] = value
-        else:
-            name = str(file.relative_to(PACKAGE))
-            if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
-                digests[name] = value
-        found = {modules[name] for name in imports if name in modules} - seen
-        seen |= found
-        waiting += found
-    return digest_value(digests)
 
 
 def digest_code(tree: ast.Module) -> str:
@@ -150,29 +164,33 @@ def digest_code(tree: ast.Module) -> str:
     return digest_value(_plain(tree))
 
 
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+
+
 def _plain(node: Any) -> Any:
     """A syntax tree as plain values, which do not depend on Python's version: later versions add
     fields to nodes, which are empty where the code has nothing new."""
     if isinstance(node, list):
-        return [_plain(one) for one in node]
+        return [_plain(item) for item in node]
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = {name: getattr(node, name, None) for name in node._fields}
-    filled = {name: _plain(one) for name, one in fields.items() if one is not None and one != []}
+    filled = {n: _plain(value) for n, value in fields.items() if value is not None and value != []}
     return [type(node).__name__, filled]
 
 
 def imported_modules(tree: ast.Module) -> list[str]:
     """Names that the code imports anywhere from this package and from those with further plug-ins:
     modules, or names in modules."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return sorted(name for name in found if name.split(".")[0] in _roots())
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return sorted(name for name in names if name.split(".")[0] in _roots())
 
 
 def digest_module(path: Path) -> list[Any]:
@@ -188,57 +206,53 @@ def _roots() -> dict[str, Path]:
 
 
 @cache
-def _modules(top: str, package: Path) -> list[tuple[str, Path]]:
+def _files(top: str, package: Path) -> list[tuple[str, Path]]:
     """The dotted names of a package's modules, with their files."""
-    found = []
+    modules = []
     for file in package.rglob("*.py"):
         parts = file.relative_to(package).with_suffix("").parts
-        found.append((".".join((top, *parts)).removesuffix(".__init__"), file))
-    return found
+        modules.append((".".join((top, *parts)).removesuffix(".__init__"), file))
+    return modules
 
 
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+# Files besides code that data and runs are made from.
 
 
-# Fetched files, and files of the user, that a job reads.
+def environment_digest(file: Path) -> str:
+    """Digest of an environment file's content, without its comments."""
+    return digest_value(yaml.safe_load(file.read_text(encoding="utf-8")))
 
-_SHORT = 16
-"""Characters of a digest that are used as a param."""
 
-
-def edited(index_path: Path, cache: DigestCache) -> str:
-    """A digest of the fetched files that have changed since; empty if none has, if nothing has been
+def edited(index_path: Path, digests: DigestCache) -> dict[str, str]:
+    """The fetched files that have changed since, with their states; none if nothing has been
     fetched yet, and for a folder source, whose files `folder_state` digests."""
     try:
         index = read_index(index_path)
     except (DataError, OSError):
-        return ""
+        return {}
     if index.root:
-        return ""
+        return {}
     listed = {file.path: file.sha256 for file in [index.rows, *index.files]}
-    now = {path: _state(index_path.parent / path, cache) for path in listed}
-    different = {path: state for path, state in now.items() if state != listed[path]}
-    return digest_value(different)[:_SHORT] if different else ""
+    now = {path: _state(index_path.parent / path, digests) for path in listed}
+    return {path: state for path, state in now.items() if state != listed[path]}
 
 
-def folder_state(path: Path, cache: DigestCache) -> str:
+def folder_state(path: Path, digests: DigestCache) -> str:
     """A digest of the file `path`, or of the names and contents of all files in the folder `path`
     that are not hidden; "absent" if there is neither. Only regular files are opened."""
     if path.is_file():
-        return _state(path, cache)[:_SHORT]
+        return _state(path, digests)
     if not path.is_dir():
         return "absent"
-    files = {str(f.relative_to(path)): _state(f, cache) for f in _visible(path)}
-    return digest_value(files)[:_SHORT]
+    return digest_value({str(f.relative_to(path)): _state(f, digests) for f in _visible(path)})
 
 
-def weights_state(folder: Path, cache: DigestCache) -> str:
+def weights_state(folder: Path, digests: DigestCache) -> str:
     """A digest of the names and contents of the files in `folder` that a model is read from;
     "absent" if there are none. Other files, such as a model's card, do not count."""
     files = {file for pattern in PATTERNS for file in folder.glob(pattern)}
-    states = {file.name: _state(file, cache) for file in sorted(files)}
-    return digest_value(states)[:_SHORT] if states else "absent"
+    states = {file.name: _state(file, digests) for file in sorted(files)}
+    return digest_value(states) if states else "absent"
 
 
 def _visible(folder: Path) -> Iterator[Path]:
@@ -252,11 +266,11 @@ def _visible(folder: Path) -> Iterator[Path]:
             yield entry
 
 
-def _state(path: Path, cache: DigestCache) -> str:
+def _state(path: Path, digests: DigestCache) -> str:
     """The SHA-256 of a regular file; for anything else, or after an error, a word."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return "special"
-        return cache.digest(path, digest_file)
+        return str(digests.of_file(path))
     except OSError as error:
         return type(error).__name__

@@ -1,0 +1,161 @@
+"""Snakemake as a child process: its options, the check of a call, how it is started and stopped."""
+
+import argparse
+import contextlib
+import io
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from feedrate.cli.jobs import STOPPED
+from feedrate.config.plan import make_plan
+from feedrate.config.project import Project
+from feedrate.core.errors import UsageError
+from feedrate.core.processes import die_with_parent, stop_signals
+from feedrate.flow import configuration
+
+REPORT = Path("report.html")
+PART = Path(".report.part.html")
+STYLE = Path("report/style.css")
+
+TWICE_WITHIN_S = 2.0
+"""A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
+if it is interrupted again while it handles the first one."""
+
+
+def load_project(options: argparse.Namespace) -> Project:
+    """The project of a call. Raises ConfigError."""
+    profile = configuration.read_profile(options.profile)
+    return configuration.load(Path(), layers_of(options, profile))
+
+
+def write_html(options: argparse.Namespace) -> int:
+    """Write report.html on this host; the old one is replaced only if this succeeds."""
+    PART.unlink(missing_ok=True)
+    words = ("--executor", "local", "--report", str(PART), "--report-stylesheet", str(STYLE))
+    if (code := run_snakemake(options, *words, held_back=True)) == 0:
+        PART.replace(REPORT)
+    return code
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select a profile and override keys of config.yaml."""
+    parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
+    parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
+    told = "an entry of devices.yaml, or `detected` for the devices of this machine; repeatable"
+    parser.add_argument("--device", action="append", help=told)
+    parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
+    several: dict[str, Any] = {"nargs": "+", "default": []}
+    told = "YAML file that overrides keys of config.yaml"
+    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=told, **several)
+    several |= {"action": "extend", "metavar": "KEY=VALUE"}
+    told = "keys of config.yaml in Snakemake's syntax; repeatable"
+    parser.add_argument("--config", "-C", help=told, **several)
+    parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
+
+
+def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
+    """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
+    ConfigError, and UsageError for an option or a value in `others` that Snakemake refuses."""
+    check_configuration(options, others)
+    if not others:
+        return argparse.Namespace(dryrun=False, quiet=None, targets=None)
+    from snakemake.cli import parse_args  # slow
+    from snakemake.exceptions import CliException, WorkflowError
+
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            found: argparse.Namespace = parse_args(list(others))[1]
+    except SystemExit:
+        raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
+    except (CliException, WorkflowError, ValueError) as error:
+        raise UsageError(f"an option of Snakemake, in {shlex.join(others)}: {error}") from None
+    return found
+
+
+def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
+    """The project of a call, checked but for the files outside of config/: Snakemake checks them,
+    which knows where jobs run. Raises ConfigError."""
+    layers = layers_of(options, configuration.read_profile(options.profile))
+    project = configuration.load(Path(), layers)
+    configuration.check_targets(Path(), project, layers, targets)
+    make_plan(project)
+    return project
+
+
+def layers_of(options: argparse.Namespace, profile: configuration.Profile) -> configuration.Layers:
+    """The configuration of a call with a profile, file by file. Raises ConfigError."""
+    files = [*profile.files, *map(Path, options.configfile)]
+    return configuration.read_layers(files, assignments(options))
+
+
+def assignments(options: argparse.Namespace) -> list[str]:
+    """The choices as KEY=VALUE of --config."""
+    chosen = {"studies": options.study, "devices": options.device}
+    lists = [f"{key}=[{','.join(names)}]" for key, names in chosen.items() if names]
+    dataset = [f"dataset={options.dataset}"] if options.dataset else []
+    return [*lists, *dataset, *options.config]
+
+
+def snakemake_arguments(options: argparse.Namespace, *words: str) -> list[str]:
+    """The profile, `words` and the choices, which come last: --config takes all that follows."""
+    arguments = ["--profile", options.profile, *words]
+    for flag, values in (("--configfile", options.configfile), ("--config", assignments(options))):
+        arguments += [flag, *values] if values else []
+    return arguments
+
+
+def run_snakemake(options: argparse.Namespace, *words: str, held_back: bool = False) -> int:
+    """Run Snakemake in its own process group; return the exit code. Ctrl-C, or a signal to this
+    process, interrupts it with all its jobs; it ends too if this process is killed. With
+    `held_back`, its messages are shown only if it fails."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *snakemake_arguments(options, *words)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if held_back else None,
+        text=True,
+        process_group=0,
+        preexec_fn=_begin_snakemake,
+    )
+    with _interrupting(process.pid) as received:
+        _, errors = process.communicate()
+    if received:
+        return STOPPED
+    if errors and process.returncode:
+        lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
+        print(*lines, sep="\n", file=sys.stderr)
+    return process.returncode
+
+
+def _begin_snakemake() -> None:
+    """Die with the parent, and obey SIGINT: a shell makes its background jobs ignore it."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _interrupting(group: int) -> Iterator[list[float]]:
+    """Interrupt a process group when a stop signal comes; gives the times of such signals, s."""
+    received: list[float] = []
+
+    def interrupt(_number: int, _frame: object) -> None:
+        # A signal to make's process group comes twice: make passes it on.
+        repeated = bool(received) and time.monotonic() - received[0] < TWICE_WITHIN_S
+        received.append(time.monotonic())
+        if not repeated:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGINT)
+
+    previous = {number: signal.signal(number, interrupt) for number in stop_signals()}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,111 @@
+"""Which folder is a run's: the one that has its result, or the one that this call makes."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from feedrate.config.spec import RunSpec
+from feedrate.core import paths
+
+NAME = re.compile(r"rep(\d+)-([0-9a-f]{8})(?:-(\d+))?")
+"""A run's folder: repeat, identity, and the number of a second or later attempt."""
+
+Outcome = dict[str, Any]
+Smaller = Callable[[RunSpec], list[RunSpec]]
+
+
+class RunFolders:
+    """The folders of planned runs. What is on disk is read once per plan: a job that ends does not
+    change its plan."""
+
+    def __init__(self, identity: Callable[[RunSpec], str], smaller: Smaller) -> None:
+        """`identity` gives that of a run; `smaller` the runs that need no more memory, by the
+        study's ladder."""
+        self._identity, self._smaller = identity, smaller
+        self._attempts: dict[str, dict[tuple[int, str], list[int]]] = {}
+        self._newest: dict[tuple[str, str, str, int], tuple[int, Outcome]] = {}
+        self._disturbed: dict[str, set[str]] = {}
+
+    def target(self, spec: RunSpec) -> str:
+        """The folder that has the run's result, or in which this call makes it. A failed, disturbed
+        or outdated attempt stays, and the next one has a folder of its own."""
+        number, outcome = self._last(spec)
+        if number and not self._serves(spec, number, outcome):
+            number += 1
+        return self._folder(spec, number or 1)
+
+    def result(self, spec: RunSpec) -> str:
+        """The folder of the newest attempt that has ended; the target if there is none."""
+        number, _ = self._last(spec)
+        return self._folder(spec, number or 1)
+
+    def has_result(self, spec: RunSpec) -> bool:
+        """Whether the run needs no further attempt."""
+        number, outcome = self._last(spec)
+        return bool(number) and self._serves(spec, number, outcome)
+
+    def _serves(self, spec: RunSpec, number: int, outcome: Outcome) -> bool:
+        if outcome.get("status") not in ("ok", "out_of_memory"):
+            return False
+        if smaller := outcome.get("smaller"):  # not tried, because this run had run out of memory
+            return any(self._ran_out(run) == smaller for run in self._smaller(spec))
+        file = paths.DISTURBED.format(study=spec.study, device=spec.device)
+        if file not in self._disturbed:
+            self._disturbed[file] = set(_read_json(file, []))
+        return self._folder(spec, number) not in self._disturbed[file]
+
+    def _ran_out(self, spec: RunSpec) -> str:
+        """The folder of a run that was tried and ran out of memory; empty for any other run."""
+        number, outcome = self._last(spec)
+        tried_in_vain = outcome.get("status") == "out_of_memory" and not outcome.get("smaller")
+        return self._folder(spec, number) if tried_in_vain else ""
+
+    def _last(self, spec: RunSpec) -> tuple[int, Outcome]:
+        """Number and outcome of the newest attempt that has ended; 0 if there is none."""
+        key = spec.study, spec.device, spec.cell, spec.repeat
+        if key not in self._newest:
+            self._newest[key] = 0, {}
+            for number in self._numbers(spec):
+                outcome = _read_json(f"{self._folder(spec, number)}/{paths.OUTCOMENAME}", {})
+                if outcome:
+                    self._newest[key] = number, outcome
+                    break
+        return self._newest[key]
+
+    def _numbers(self, spec: RunSpec) -> list[int]:
+        """The attempts of a run that have a folder, the newest first."""
+        cell = f"{paths.RUNS}/{spec.study}/{spec.device}/{spec.cell}"
+        if cell not in self._attempts:
+            attempts: dict[tuple[int, str], list[int]] = {}
+            try:
+                names = os.listdir(cell)  # noqa: PTH208 (10,000 of them per plan)
+            except OSError:
+                names = []
+            for match in filter(None, map(NAME.fullmatch, names)):
+                run = int(match[1]), match[2]
+                attempts.setdefault(run, []).append(int(match[3] or 1))
+            self._attempts[cell] = attempts
+        return sorted(
+            self._attempts[cell].get((spec.repeat, self._identity(spec)), ()), reverse=True
+        )
+
+    def _folder(self, spec: RunSpec, number: int) -> str:
+        suffix = f"-{number}" if number > 1 else ""
+        return run_folder(spec, self._identity(spec) + suffix)
+
+
+def run_folder(spec: RunSpec, identity: str) -> str:
+    """The folder of a run, relative to the project's root."""
+    return f"{paths.RUNS}/{spec.study}/{spec.device}/{spec.cell}/rep{spec.repeat}-{identity}"
+
+
+def _read_json(file: str, otherwise: Any) -> Any:
+    """The content of a JSON file; `otherwise` if it is missing, damaged or of another type."""
+    try:
+        with open(file, "rb") as stream:  # noqa: PTH123 (10,000 of them per plan)
+            value = json.loads(stream.read())
+    except (OSError, ValueError):
+        return otherwise
+    return value if isinstance(value, type(otherwise)) else otherwise

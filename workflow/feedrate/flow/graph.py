@@ -1,0 +1,386 @@
+"""The workflow's graph as the rules ask for it: paths of targets and inputs, options of jobs."""
+
+import shlex
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.config import workflow
+from feedrate.config.devices import Device
+from feedrate.config.plan import Plan, make_plan, runnable, timeouts_min
+from feedrate.config.project import Project
+from feedrate.config.settings import ModelSettings
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import cell_name
+from feedrate.core import paths, plugins
+from feedrate.core.errors import ExpectedError
+from feedrate.data.manifest import StoreSpec, store_spec
+from feedrate.flow.folders import RunFolders
+from feedrate.flow.identity import (
+    Code,
+    DigestCache,
+    builder,
+    edited,
+    environment_digest,
+    folder_state,
+    identity,
+    measured_code,
+    plugin_file,
+    run_identity,
+    weights_state,
+)
+from feedrate.flow.resources import Resources, with_cached_signature
+from feedrate.models.build import is_on_hub, local_folder
+from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
+
+DIGESTS = Path(".snakemake/feedrate/digests.json")
+"""Digests of unchanged files, for the next plan."""
+
+Files = Callable[[Any], list[str]] | list[str] | str
+"""A rule's input: files, or a function of wildcards that names them."""
+
+
+class CodeChanged(ExpectedError):
+    """The measured code, the settings or the data are not those that the workflow started with."""
+
+
+class Graph:
+    """The targets, inputs and options of all rules, for one configuration."""
+
+    def __init__(self, project: Project, root: Path, plan: Plan | None = None) -> None:
+        """`plan`: a part of the project's plan; None: all that can run here or has a result."""
+        self.project = project
+        self._root = root
+        self._digests = DigestCache(DIGESTS)
+        self._environments = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
+        self._identities: dict[str, str] = {}
+        self._surroundings: dict[tuple[Any, ...], str] = {}
+        self._of_run: dict[tuple[str, str, str, int], str] = {}
+        self._stores: dict[str, StoreSpec] = {}
+        self.plan = plan or make_plan(project)
+        self.folders = RunFolders(self.identity, self.smaller)
+        if plan is None:
+            self.plan = runnable(project, self.plan, self.folders.has_result)
+        self._order = {key: number for number, key in enumerate(self.plan.runs)}
+        self.resources = Resources(project)
+        self._timeouts_min = timeouts_min(project)
+
+    # Identities
+
+    def identity(self, spec: RunSpec) -> str:
+        """The identity of a run: its spec, data, measured code and environment."""
+        key = spec.study, spec.device, spec.cell, spec.repeat
+        if key not in self._of_run:
+            self._of_run[key] = run_identity(spec, self._surroundings_of(spec))
+        return self._of_run[key]
+
+    def _surroundings_of(self, spec: RunSpec) -> str:
+        """The digest of what a run is made from besides its spec."""
+        settings = spec.settings
+        evaluated = spec.protocol.evaluate
+        key = (
+            *(
+                spec.study,
+                spec.device,
+                spec.task,
+                spec.kind,
+                spec.launcher,
+                spec.dataset,
+                evaluated,
+            ),
+            *(settings.model.name, settings.model.checkpoint, settings.loader.decode),
+            *(settings.loader.library, settings.loader.form, *self._store(spec)),
+        )
+        if key not in self._surroundings:
+            environment = self._root / f"envs/{self._environments[spec.kind]}.yaml"
+            made_from = [
+                self._prepared(spec.dataset),
+                self._digests.of_code(measured_code(spec)),
+                environment_digest(environment) if environment.is_file() else "",
+                self._weights(settings.model),
+                self._store(spec),
+                self._examples_identity() if self._examples(spec) else "",
+            ]
+            self._surroundings[key] = identity(made_from)
+            self._digests.save()
+        return self._surroundings[key]
+
+    def _raw(self, dataset: str) -> str:
+        """The identity of a fetched dataset: settings, code, and a folder's files."""
+        key = f"raw {dataset}"
+        if key not in self._identities:
+            entry = workflow.find_dataset(self.project.config, dataset)
+            source = plugin_file("feedrate.data.sources", entry.__struct_config__.tag)
+            self._identities[key] = self._fetched(entry, "data/fetch.py", source)
+        return self._identities[key]
+
+    def _prepared(self, dataset: str) -> str:
+        """The identity of a prepared dataset: what was fetched, edits of it, and code."""
+        key = f"prepared {dataset}"
+        if key not in self._identities:
+            raw = Path(self.raw_index(dataset))
+            code = self._digests.of_code(Code(("data/prepare.py",), ("data",)))
+            self._identities[key] = identity(self._raw(dataset), edited(raw, self._digests), code)
+        return self._identities[key]
+
+    def _examples_identity(self) -> str:
+        """The identity of the copy of Winoground in use."""
+        if "winoground" not in self._identities:
+            entry = self.project.config.winoground_sets[self.project.config.winoground or ""]
+            self._identities["winoground"] = self._fetched(entry, "data/winoground.py")
+        return self._identities["winoground"]
+
+    def _fetched(self, entry: workflow.Dataset | workflow.Examples, *programs: str) -> str:
+        state = ""
+        if isinstance(entry, workflow.Folder | workflow.LocalExamples):
+            state = folder_state(self._root / entry.path, self._digests)
+        settings = msgspec.to_builtins(entry)
+        settings.pop("max_bad_share", None)  # it changes no file
+        return identity(settings, state, self._digests.of_code(Code(programs, ("data",))))
+
+    def _weights(self, model: ModelSettings) -> str:
+        """The state of a user's folder with weights; fetched ones are named by their revision."""
+        folder = local_folder(model)
+        if folder is None:
+            return ""
+        key = f"weights {folder}"
+        if key not in self._identities:
+            self._identities[key] = weights_state(folder, self._digests)
+        return self._identities[key]
+
+    # Data
+
+    def raw_index(self, dataset: str) -> str:
+        """The list of a dataset's fetched files."""
+        return paths.RAW_INDEX.format(dataset=dataset, identity=self._raw(dataset))
+
+    def manifest(self, dataset: str) -> str:
+        """The manifest of a prepared dataset."""
+        return paths.MANIFEST.format(dataset=dataset, identity=self._prepared(dataset))
+
+    def data_report(self, study: str) -> str:
+        """The report on the data of a study: those of its first run."""
+        first = next(self.plan.of_study(study), None)
+        dataset = first.dataset if first else self.project.config.dataset
+        return paths.DATA_REPORT.format(dataset=dataset, identity=self._prepared(dataset))
+
+    def drawn_data(self) -> str:
+        """The data of a self-test: drawn here, so that it needs no network."""
+        datasets = self.project.config.datasets.items()
+        drawn = (name for name, entry in datasets if isinstance(entry, workflow.Generated))
+        return self.manifest(next(drawn, self.project.config.dataset))
+
+    def dataset_settings(self, dataset: str) -> str:
+        """A dataset's settings as JSON."""
+        return msgspec.json.encode(workflow.find_dataset(self.project.config, dataset)).decode()
+
+    def examples_settings(self, name: str) -> str:
+        """The source of a copy of Winoground as JSON."""
+        return msgspec.json.encode(self.project.config.winoground_sets[name]).decode()
+
+    def checkpoint(self, key: str) -> tuple[str, str]:
+        """A hub checkpoint's name and revision."""
+        for spec in self.plan.runs.values():
+            model = spec.settings.model
+            if model.checkpoint and _checkpoint_key(model) == key:
+                return model.checkpoint, model.revision or "main"
+        raise KeyError(key)
+
+    def store_settings(self, key: str) -> str:
+        """The settings of a store of decoded pictures as JSON."""
+        return msgspec.json.encode(self._store_spec(key)).decode()
+
+    def weights_of_store(self, key: str) -> list[str]:
+        """The fetched checkpoint whose tokenizer a store needs."""
+        return self._fetched_weights(self._store_spec(key).model)
+
+    def _store_spec(self, key: str) -> StoreSpec:
+        if key not in self._stores:  # a job's process has not planned it yet
+            for spec in self.plan.runs.values():
+                self._store(spec)
+        return self._stores[key]
+
+    def _store(self, spec: RunSpec) -> list[str]:
+        """The store of decoded pictures that a run reads."""
+        settings = store_spec(spec.settings)
+        if settings is None:
+            return []
+        code = Code(
+            ("jobs/store.py", builder(settings.model.name)), ("jobs", "models", "loading", "data")
+        )
+        weights = self._weights(settings.model)
+        key = identity(msgspec.to_builtins(settings), weights, self._digests.of_code(code))
+        self._stores[key] = settings
+        made_from = {"dataset": spec.dataset, "identity": self._prepared(spec.dataset)}
+        return [paths.STORE.format(store=key, **made_from)]
+
+    def _examples(self, spec: RunSpec) -> list[str]:
+        """The examples of Winoground that a run is evaluated on."""
+        name = self.project.config.winoground
+        if name is None or not spec.protocol.evaluate:
+            return []
+        return [paths.WINOGROUND.format(winoground=name, identity=self._examples_identity())]
+
+    def _fetched_weights(self, model: ModelSettings) -> list[str]:
+        if not model.checkpoint or not is_on_hub(model.checkpoint):
+            return []
+        return [paths.CHECKPOINT.format(checkpoint=_checkpoint_key(model))]
+
+    # Runs
+
+    def devices(self) -> list[tuple[str, Device]]:
+        """The devices that are trained on, with their registry entries."""
+        return [(name, self.project.devices[name]) for name in self.project.config.devices]
+
+    def device_entry(self, device: str) -> str:
+        """A device's registry entry as JSON."""
+        return msgspec.json.encode(self.project.devices[device]).decode()
+
+    def outcomes(self, study: str, device: str, *, ended: bool = False) -> list[str]:
+        """The outcomes of all runs of a study on a device; `ended`: only those that exist."""
+        specs = [spec for spec in self.plan.of_study(study) if spec.device == device]
+        if ended:
+            files = [f"{self.folders.result(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
+            return [file for file in files if Path(file).is_file()]
+        return [f"{self.folders.target(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
+
+    def all_outcomes(self, study: str = "") -> list[str]:
+        """The outcomes of all runs of a study, or of all studies."""
+        specs = [spec for spec in self.plan.runs.values() if study in ("", spec.study)]
+        return [f"{self.folders.target(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
+
+    def runs_to_do(self) -> list[RunSpec]:
+        """The runs without a result."""
+        return [spec for spec in self.plan.runs.values() if not self.folders.has_result(spec)]
+
+    def training_inputs(self, device: str) -> dict[str, Files]:
+        """What training on a device reads. An input that none of its runs needs is left out, and
+        one that all share is a constant: both make the plan of thousands of runs faster."""
+        specs = [spec for spec in self.plan.runs.values() if spec.device == device]
+        inputs: dict[str, Files] = {}
+        makers: dict[str, Callable[[RunSpec], list[str]]] = {
+            "data": lambda spec: [self.manifest(spec.dataset)],
+            "weights": lambda spec: self._fetched_weights(spec.settings.model),
+            "store": self._store,
+            "winoground": self._examples,
+        }
+        for name, files_of in makers.items():
+            files = [files_of(spec) for spec in specs]
+            if files and all(other == files[0] for other in files):
+                inputs[name] = files[0]
+            elif files:
+                inputs[name] = self._of_wildcards(device, files_of)
+        return {name: files for name, files in inputs.items() if files}
+
+    def _of_wildcards(self, device: str, files_of: Callable[[RunSpec], list[str]]) -> Files:
+        return with_cached_signature(lambda wildcards: files_of(self._spec(device, wildcards)))
+
+    def training_options(self, device: str, wildcards: Any) -> str:
+        """The options of a run's job in the syntax of a shell. Raises CodeChanged if the run would
+        be another one than when the workflow started."""
+        spec = self._spec(device, wildcards)
+        code = DigestCache(DIGESTS).of_code(measured_code(spec))
+        changed = code != self._digests.of_code(measured_code(spec))
+        if changed or not wildcards.identity.startswith(self.identity(spec)):
+            raise CodeChanged(
+                "the measured code, the settings or the data have changed since the workflow was "
+                "started; start it again"
+            )
+        config = self.project.config
+        pattern = self.project.devices[device].model_pattern
+        options = {
+            "--spec": [msgspec.json.encode(spec).decode()],
+            "--source-digest": [code],
+            "--timeout-min": [f"{self._timeouts_min[spec.study][device]:g}"],
+            "--smaller": [self.folders.target(run) for run in self.smaller(spec)],
+            "--store": self._store(spec),
+            "--winoground": self._examples(spec),
+            "--push-to": [config.push_to_hub] if config.push_to_hub else [],
+            "--report-to": [",".join(config.report_to)] if config.report_to else [],
+            "--model-pattern": [pattern] if pattern else [],
+        }
+        return shlex.join(w for name, values in options.items() if values for w in (name, *values))
+
+    def order(self, study: str, device: str, cell: str, repeat: str) -> int:
+        """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
+        return -1 - self._order[study, device, cell, int(repeat)]
+
+    def smaller(self, spec: RunSpec) -> list[RunSpec]:
+        """The runs of cells that need no more memory: they differ only in factors of the study's
+        `ladder`, and have no later level in any of them."""
+        study = self.project.studies[spec.study]
+        if not study.ladder:
+            return []
+        levels = {name: factor.levels for name, factor in study.factors.items()}
+        up_to = {
+            name: levels[name][: levels[name].index(spec.levels[name]) + 1] for name in study.ladder
+        }
+        cells = (
+            cell_name(spec.levels | dict(zip(up_to, chosen, strict=True)))
+            for chosen in product(*up_to.values())
+        )
+        runs = []
+        for cell in cells:
+            repeat = 1
+            while cell != spec.cell and (
+                run := self.plan.runs.get((spec.study, spec.device, cell, repeat))
+            ):
+                runs.append(run)
+                repeat += 1
+        return runs
+
+    def _spec(self, device: str, wildcards: Any) -> RunSpec:
+        return self.plan.runs[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]
+
+    # Reporting
+
+    def study_devices(self, study: str) -> list[str]:
+        """The devices on which a study has runs."""
+        return list(dict.fromkeys(spec.device for spec in self.plan.of_study(study)))
+
+    def records(self, study: str) -> list[str]:
+        """For each device of a study, the records of its runs."""
+        return [paths.RECORDS.format(study=study, device=d) for d in self.study_devices(study)]
+
+    def study_plans(self, *, ended: bool = False) -> list[StudyPlan]:
+        """What the report knows of each study. `ended`: with the folders of the runs that have
+        ended, else with those that this call makes."""
+        folder_of = self.folders.result if ended else self.folders.target
+        folders = {key: folder_of(spec) for key, spec in self.plan.runs.items()}
+        return [
+            study_plan(self.project, study, self.plan, folders, self.data_report(study))
+            for study in self.project.studies
+        ]
+
+    def write_plans(self) -> None:
+        """Write the plans of the studies that have changed: they are inputs of the cheap rules."""
+        for plan in self.study_plans():
+            write_plan(plan)
+
+    def code(self, *programs: str) -> list[str]:
+        """The files of programs and of all modules that they import."""
+        files = sorted(self._digests.sources(*programs))
+        self._digests.save()
+        return [
+            str(file.relative_to(self._root)) if file.is_relative_to(self._root) else str(file)
+            for file in files
+        ]
+
+    def page_code(self, study: str, part: str) -> list[str]:
+        """The code of a study's tables or figures."""
+        pages: list[Any] = getattr(self.project.studies[study], part)
+        kinds = sorted({page.kind for page in pages})
+        programs = (plugin_file(f"feedrate.report.{part}", kind) for kind in kinds)
+        return self.code("report/pages.py", *programs)
+
+    def captions(self) -> list[str]:
+        """The captions of all tables and figures."""
+        pages = (page for s in self.project.studies.values() for page in (*s.tables, *s.figures))
+        return [f"report/captions/{name}.rst" for name in dict.fromkeys(p.caption for p in pages)]
+
+
+def _checkpoint_key(model: ModelSettings) -> str:
+    return paths.checkpoint_key(model.checkpoint or "", model.revision)
