@@ -1,0 +1,125 @@
+"""What the report knows of a study besides its runs: its configuration and its planned runs, in one
+JSON document that every job of the report reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
+
+from feedrate.config.plan import Plan, Shared, Unsupported, protocols
+from feedrate.config.project import Project
+from feedrate.config.sheets import Sources
+from feedrate.config.study import Published, Study
+from feedrate.config.values import Level, Name, Strict, about, convert, subset
+from feedrate.config.workflow import Generated, Hub, find_dataset
+
+RunKey = tuple[str, str, str, int]
+"""Study, device, cell and repeat of a run."""
+
+
+class PlannedRun(Strict, kw_only=True):
+    """A run that the report shows, whether it has been made or not."""
+
+    device: str
+    cell: str
+    levels: dict[str, Level]
+    repeat: int
+    folder: Annotated[str, about("Its folder, as it is or will be, from the project's root.")]
+
+
+class Setup(Strict, kw_only=True):
+    """How a device was measured."""
+
+    steps: int
+    warmup_steps: int
+    repeats: int
+    drawn: Annotated[bool, about("Whether its pictures are drawn by the suite.")] = False
+
+
+class StudyPlan(Strict, kw_only=True):
+    """One study of a project, as the jobs of the report need it."""
+
+    project: Annotated[Project, about("With this study only, and the devices that it names.")]
+    runs: Annotated[list[PlannedRun], about("In measuring order.")]
+    unsupported: list[Unsupported] = []
+    shared: list[Shared] = []
+    setups: Annotated[dict[Name, Setup], about("By measured device.")] = {}
+    data_report: Annotated[str, about("File with the numbers of the prepared data.")] = ""
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return next(iter(self.project.studies))
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.project.studies[self.name]
+
+    @property
+    def published(self) -> list[Published]:
+        """The published numbers of the study."""
+        return self.project.published.get(self.name, [])
+
+    @property
+    def measured(self) -> list[str]:
+        """The devices on which the study is measured."""
+        return self.project.devices_of(self.name)
+
+    @property
+    def sources(self) -> Sources:
+        """The statements of the study's sources about their experiments."""
+        datasets = self.project.config.datasets.items()
+        return Sources(
+            sheets=self.project.sheets,
+            default=self.study.source.sheet,
+            datasets={name: data.name for name, data in datasets if isinstance(data, Hub)},
+        )
+
+
+def study_plan(
+    project: Project, study: str, plan: Plan, folders: Mapping[RunKey, str], data_report: str
+) -> StudyPlan:
+    """The part of a project and its plan that belongs to a study. `folders` has the folder of each
+    run, `data_report` the file of the study's first dataset."""
+    published, measured = project.published[study], project.devices_of(study)
+    named = dict.fromkeys([*measured, *(row.device for row in published)])
+    sheets = {project.studies[study].source.sheet, *(row.sheet for row in published)}
+    own = replace(
+        project,
+        config=replace(project.config, studies=[study], devices=measured),
+        devices={name: project.devices[name] for name in named if name in project.devices},
+        studies={study: project.studies[study]},
+        published={study: published},
+        scores={study: project.scores.get(study, [])},
+        accuracies={study: project.accuracies.get(study, [])},
+        sheets={name: sheet for name, sheet in project.sheets.items() if name in sheets},
+        measured={study: measured},
+        sites={name: site for name, site in project.sites.items() if name in measured},
+    )
+    planned, setups = protocols(own)[study], dict[str, Setup]()
+    runs = []
+    for key, spec in plan.runs.items():
+        if spec.study == study:
+            runs.append(subset(PlannedRun, spec, folder=folders[key]))
+            setups[spec.device] = subset(
+                Setup,
+                spec.protocol,
+                repeats=planned[spec.device].repeats,
+                drawn=isinstance(find_dataset(project.config, spec.dataset), Generated),
+            )
+    return StudyPlan(
+        project=own,
+        runs=runs,
+        unsupported=[cell for cell in plan.unsupported if cell.study == study],
+        shared=[cell for cell in plan.shared if cell.study == study],
+        setups=setups,
+        data_report=data_report,
+    )
+
+
+def read_plan(path: Path) -> StudyPlan:
+    """Read the plan of a study. Raises ConfigError."""
+    return convert(msgspec.json.decode(path.read_bytes()), StudyPlan, str(path))
