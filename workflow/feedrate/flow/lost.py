@@ -116,7 +116,7 @@ def _ends(logs: Iterable[str]) -> str:
 
 
 FOLDER = Path(".snakemake/feedrate")
-ANY_OUTCOME = paths.OUTCOME.format(study="*", device="*", cell="*", repeat="*")
+ANY_OUTCOME = paths.OUTCOME.format(study="*", device="*", cell="*", repeat="*", identity="*")
 CORES = 2
 """For parsing, tables and figures. This host may be a shared login node."""
 
