@@ -1,10 +1,11 @@
 """The checked configuration, the graph of the workflow, and its begin and end."""
 
 import re
+import sys
 from pathlib import Path
 
-from feedrate.core import paths
-from feedrate.flow import configuration, driver, preflight
+from feedrate.core import paths, plugins
+from feedrate.flow import configuration, driver
 from feedrate.flow.graph import Graph
 from feedrate.flow.resources import with_cached_signature
 

@@ -123,7 +123,13 @@ rule write_report:
     """Merge the results of all studies, and write the first page: the answer, then the details."""
     input:
         expand(
-            [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV, paths.TABLES, paths.FIGURES],
+            [
+                paths.RESULTS_CSV,
+                paths.CELLS_CSV,
+                paths.CLAIMS_CSV,
+                paths.TABLES,
+                paths.FIGURES,
+            ],
             study=STUDIES,
         ),
         data=[ancient(GRAPH.data_report(study)) for study in STUDIES],
@@ -131,7 +137,10 @@ rule write_report:
         captions=GRAPH.captions(),
         code=GRAPH.code("report/overview.py"),
     output:
-        [paths.of_all_studies(paths.RESULTS_CSV), paths.of_all_studies(paths.RESULTS_PARQUET)],
+        [
+            paths.of_all_studies(paths.RESULTS_CSV),
+            paths.of_all_studies(paths.RESULTS_PARQUET),
+        ],
         [paths.of_all_studies(paths.CELLS_CSV), paths.of_all_studies(paths.CLAIMS_CSV)],
         page=report(paths.OVERVIEW, category="Overview"),
     log:

@@ -10,7 +10,10 @@ for device, entry in GRAPH.devices():
             paths.rule_of(paths.TRAIN_RULE, device)
         input:
             # The data's identity is in their path, so their time says nothing.
-            **{name: ancient(files) for name, files in GRAPH.training_inputs(device).items()},
+            **{
+                name: ancient(files)
+                for name, files in GRAPH.training_inputs(device).items()
+            },
         output:
             # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),
@@ -18,7 +21,9 @@ for device, entry in GRAPH.devices():
             paths.RUN_LOG.replace("{device}", device),
         priority:
             with_cached_signature(
-                lambda wc, device=device: GRAPH.order(wc.study, device, wc.cell, wc.repeat)
+                lambda wc, device=device: GRAPH.order(
+                    wc.study, device, wc.cell, wc.repeat
+                )
             )
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"

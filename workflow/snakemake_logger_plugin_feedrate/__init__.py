@@ -1,7 +1,6 @@
 """Snakemake's `--logger feedrate`: progress by job, the time left, errors."""
 
 import logging
-import os
 import re
 import sys
 import time
@@ -14,7 +13,6 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.config.values import BETWEEN_LEVELS
-from feedrate.core import variables
 from feedrate.core.paths import TRAIN_RULE
 from feedrate.flow import configuration, driver
 from feedrate.flow.lost import Failures
@@ -153,8 +151,6 @@ class LogHandler(LogHandlerBase):
         self._said: set[str] = set()
         self._failures = Failures()
         self._failed: dict[int, Job] = {}
-        if quiet:
-            os.environ[variables.QUIET] = "1"
 
     def filter(self, record: logging.LogRecord) -> "bool | logging.LogRecord":
         """Let errors pass, however quiet Snakemake is; the end of a job is not an error."""

@@ -14,6 +14,8 @@ from feedrate.config.sheets import Sources
 from feedrate.config.study import Published, Study
 from feedrate.config.values import Level, Name, Strict, about, convert, subset
 from feedrate.config.workflow import Generated, Hub, find_dataset
+from feedrate.core import paths
+from feedrate.core.files import write_text
 
 RunKey = tuple[str, str, str, int]
 """Study, device, cell and repeat of a run."""
@@ -123,3 +125,13 @@ def study_plan(
 def read_plan(path: Path) -> StudyPlan:
     """Read the plan of a study. Raises ConfigError."""
     return convert(msgspec.json.decode(path.read_bytes()), StudyPlan, str(path))
+
+
+def write_plan(plan: StudyPlan) -> Path:
+    """Write the plan of a study, unless the same is there: jobs whose input it is run again if it
+    changed. Return the file."""
+    file = Path(paths.STUDY_PLAN.format(study=plan.name))
+    text = msgspec.json.encode(plan).decode()
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        write_text(file, text)
+    return file
