@@ -68,7 +68,7 @@ class RunFolders:
         if key not in self._newest:
             self._newest[key] = 0, {}
             for number in self._numbers(spec):
-                outcome = _read_json(f"{self._folder(spec, number)}/{paths.OUTCOMENAME}", {})
+                outcome = _read_json(f"{self._folder(spec, number)}/{paths.OUTCOME_NAME}", {})
                 if outcome:
                     self._newest[key] = number, outcome
                     break

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -43,6 +43,14 @@ Files = Callable[[Any], list[str]] | list[str] | str
 """A rule's input: files, or a function of wildcards that names them."""
 
 
+class Surroundings(NamedTuple):
+    """What runs are made from besides their specs; many runs share it."""
+
+    digest: str
+    code: str
+    """The digest of the measured code alone."""
+
+
 class CodeChanged(ExpectedError):
     """The measured code, the settings or the data are not those that the workflow started with."""
 
@@ -57,7 +65,7 @@ class Graph:
         self._digests = DigestCache(DIGESTS)
         self._environments = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
         self._identities: dict[str, str] = {}
-        self._surroundings: dict[tuple[Any, ...], str] = {}
+        self._surroundings: dict[tuple[Any, ...], Surroundings] = {}
         self._of_run: dict[tuple[str, str, str, int], str] = {}
         self._stores: dict[str, StoreSpec] = {}
         self.plan = plan or make_plan(project)
@@ -74,37 +82,30 @@ class Graph:
         """The identity of a run: its spec, data, measured code and environment."""
         key = spec.study, spec.device, spec.cell, spec.repeat
         if key not in self._of_run:
-            self._of_run[key] = run_identity(spec, self._surroundings_of(spec))
+            self._of_run[key] = run_identity(spec, self._surroundings_of(spec).digest)
         return self._of_run[key]
 
-    def _surroundings_of(self, spec: RunSpec) -> str:
-        """The digest of what a run is made from besides its spec."""
+    def _surroundings_of(self, spec: RunSpec) -> Surroundings:
+        """What a run is made from besides its spec."""
         settings = spec.settings
         evaluated = spec.protocol.evaluate
         key = (
-            *(
-                spec.study,
-                spec.device,
-                spec.task,
-                spec.kind,
-                spec.launcher,
-                spec.dataset,
-                evaluated,
-            ),
+            *(spec.device, spec.task, spec.kind, spec.launcher, spec.dataset, evaluated),
             *(settings.model.name, settings.model.checkpoint, settings.loader.decode),
             *(settings.loader.library, settings.loader.form, *self._store(spec)),
         )
         if key not in self._surroundings:
             environment = self._root / f"envs/{self._environments[spec.kind]}.yaml"
-            made_from = [
-                self._prepared(spec.dataset),
-                self._digests.of_code(measured_code(spec)),
-                environment_digest(environment) if environment.is_file() else "",
-                self._weights(settings.model),
-                self._store(spec),
-                self._examples_identity() if self._examples(spec) else "",
-            ]
-            self._surroundings[key] = identity(made_from)
+            code = self._digests.of_code(measured_code(spec))
+            made_from = {
+                "data": self._prepared(spec.dataset),
+                "code": code,
+                "environment": environment_digest(environment) if environment.is_file() else "",
+                "weights": self._weights(settings.model),
+                "store": self._store(spec),
+                "winoground": self._examples_identity() if self._examples(spec) else "",
+            }
+            self._surroundings[key] = Surroundings(identity(made_from), code)
             self._digests.save()
         return self._surroundings[key]
 
@@ -282,9 +283,7 @@ class Graph:
         """The options of a run's job in the syntax of a shell. Raises CodeChanged if the run would
         be another one than when the workflow started."""
         spec = self._spec(device, wildcards)
-        code = DigestCache(DIGESTS).of_code(measured_code(spec))
-        changed = code != self._digests.of_code(measured_code(spec))
-        if changed or not wildcards.identity.startswith(self.identity(spec)):
+        if not wildcards.identity.startswith(self.identity(spec)):
             raise CodeChanged(
                 "the measured code, the settings or the data have changed since the workflow was "
                 "started; start it again"
@@ -293,7 +292,7 @@ class Graph:
         pattern = self.project.devices[device].model_pattern
         options = {
             "--spec": [msgspec.json.encode(spec).decode()],
-            "--source-digest": [code],
+            "--source-digest": [self._surroundings_of(spec).code],
             "--timeout-min": [f"{self._timeouts_min[spec.study][device]:g}"],
             "--smaller": [self.folders.target(run) for run in self.smaller(spec)],
             "--store": self._store(spec),
