@@ -167,7 +167,7 @@ def machine_state() -> dict[str, Any]:
 
 
 def host_load() -> dict[str, float]:
-    """`host` of the `machine` event (docs/architecture.md), s since the host's start, as far as the
+    """`host` of the `machine` event (docs/run-files.md), s since the host's start, as far as the
     kernel counts them: proc_stat(5), schedstat and PSI."""
     found: dict[str, float] = {}
     # Eight times, user to steal. Those of guests follow, which user includes.

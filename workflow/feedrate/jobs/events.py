@@ -1,6 +1,6 @@
 """The events of a run: one JSON object a line, one file a rank.
 
-docs/architecture.md lists the events and explains their keys. Each rank writes them as they happen;
+docs/run-files.md lists the events and explains their keys. Each rank writes them as they happen;
 `EventTail` reads those written so far while the run is running.
 """
 

@@ -20,7 +20,7 @@ RECORD_SCHEMA = 1
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """outcome.json, as docs/architecture.md describes it; other keys are ignored."""
+    """outcome.json, as docs/run-files.md describes it; other keys are ignored."""
 
     schema: Literal[1] = 1
     status: Literal["ok", "out_of_memory", "failed"]

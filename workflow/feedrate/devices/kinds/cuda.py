@@ -288,7 +288,7 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
 
 
 def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
-    """`device` of the `machine` event (docs/architecture.md), as far as NVML tells; `since_s`, in s
+    """`device` of the `machine` event (docs/run-files.md), as far as NVML tells; `since_s`, in s
     since 1970, is where `busy` and `others_busy` begin."""
     try:
         import pynvml
