@@ -12,6 +12,8 @@ from feedrate.config.spec import RunSpec
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
 
+RUN = "runs/study/cpu/workers=0/rep1-0123abcd-2"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
@@ -27,7 +29,7 @@ def start(tiny_prepared, tmp_path):
     jobs: list[Job] = []
 
     def _start(spec: RunSpec, *options: str, prepared: Path = tiny_prepared, **more) -> Job:
-        jobs.append(Job(spec, prepared, tmp_path / "out", *options, **more))
+        jobs.append(Job(spec, prepared, tmp_path / RUN, *options, **more))
         return jobs[-1]
 
     yield _start

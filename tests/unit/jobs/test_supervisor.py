@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ import msgspec
 import pytest
 from training_jobs import (
     make_spec,
-    may_take,
     named,
     processes_below,
     read_events,
@@ -23,7 +23,9 @@ from training_jobs import (
 from faults import fault
 from feedrate.cli import jobs
 from feedrate.config.spec import RunSpec
+from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
+from feedrate.core.variables import DriverCall
 from feedrate.jobs.outcome import ProcessExit, classify_exit
 from feedrate.jobs.supervisor import check_protocol
 
@@ -33,6 +35,17 @@ TOKEN = "hf_not_to_be_seen"
 
 def outcome(job):
     return json.loads((job.out / "outcome.json").read_text())
+
+
+def written(job):
+    """The files of the folder in which a job worked."""
+    return sorted(p.relative_to(job.place).as_posix() for p in job.place.rglob("*") if p.is_file())
+
+
+def driver(**values):
+    """The variable of a driver on this host."""
+    call = DriverCall(**{"pid": os.getpid(), "host": socket.gethostname(), "since": "7", **values})
+    return {variables.DRIVER: msgspec.json.encode(call).decode()}
 
 
 def ranks(job):
@@ -52,9 +65,9 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
     assert killed.wait()[0] == row.exit_code
     assert row.status is None
     assert survivors(below) == []
-    assert not (killed.out / "outcome.json").exists()
-    assert not (killed.out / "events.jsonl").exists()
+    assert not killed.out.exists()
 
+    killed.out.mkdir()  # as Snakemake does
     job = start(spec, cold=True, HF_TOKEN=TOKEN)
     exit_code, stderr = job.wait()
     assert exit_code == 0, stderr
@@ -65,7 +78,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
         *("trainer/validation_results.json", "trainer/test_results.json"),
         "trainer/checkpoint-6/model.safetensors",
     } <= names
-    assert not any(name.startswith("attempt") for name in names)
+    assert not list(job.out.parent.glob(".*"))  # no workplace is left
     assert msgspec.json.decode((job.out / "spec.json").read_bytes(), type=RunSpec) == spec
 
     events = read_events(job.out / "events.jsonl")
@@ -77,14 +90,14 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
 
     word = outcome(job)
     expected = {
-        "schema": 1,
+        "schema": 2,
+        "identity": "0123abcd",
         "status": "ok",
         "infrastructure": False,
         "cause": "",
         "exit_code": 0,
         "attempt": 2,
         "source_digest": "abc",
-        "inputs_digest": "",
         "spec_digest": digest_value(msgspec.to_builtins(spec)),
     }
     assert {key: word[key] for key in expected} == expected
@@ -94,6 +107,8 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
     assert 0.2 < word["host_peak_memory_gib"] < 8
     assert word["machine_before"]["other_training_jobs"] >= 0
     assert word["started_at"] < word["ended_at"]
+    files = {name: digest_file(job.out / name) for name in names - {"outcome.json"}}
+    assert word["files"] == files
     assert "feedrate train" in word["command"]
 
 
@@ -144,23 +159,23 @@ def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code
     job.process.send_signal(number)
     assert job.wait()[0] == exit_code
     assert survivors(below) == []
-    assert not (job.out / "outcome.json").exists()
-    assert not (job.out / "events.jsonl").exists()
+    assert not job.out.exists()
+    assert written(job) == ["train.log"]
 
 
 def test_the_drivers_death_ends_the_job(start):
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as driver:
-        job = start(make_spec(**ENDLESS), FEEDRATE_DRIVER_PID=str(driver.pid))
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as process:
+        job = start(make_spec(**ENDLESS), **driver(pid=process.pid))
         below = [*job.until_steps(1), *ranks(job)]
-        driver.kill()
+        process.kill()
     exit_code, stderr = job.wait()
     assert exit_code == fault("killed driver", "job").exit_code
-    assert f"the workflow's driver ({driver.pid}) has died" in stderr
+    assert f"the workflow's driver ({process.pid}@{socket.gethostname()}) has died" in stderr
     assert survivors(below) == []
 
 
 def test_a_job_past_its_time_is_stopped_and_recorded(start):
-    job = start(make_spec(**ENDLESS), **may_take(0.02))
+    job = start(make_spec(**ENDLESS), "--timeout-min", "0.02")
     exit_code, _ = job.wait()
     row = fault("time limit", "job")
     assert (exit_code, outcome(job)["status"]) == (row.exit_code, row.status)
@@ -168,8 +183,8 @@ def test_a_job_past_its_time_is_stopped_and_recorded(start):
 
 
 def test_two_ranks_under_torchrun_and_a_driver_on_another_host_is_not_looked_for(start):
-    driver = f"{os.getpid()}@another-host"
-    job = start(make_spec(count=2, steps=3, workers=1, ceiling_s=0.05), FEEDRATE_DRIVER_PID=driver)
+    elsewhere = driver(pid=2**22, host="another-host")
+    job = start(make_spec(count=2, steps=3, workers=1, ceiling_s=0.05), **elsewhere)
     exit_code, stderr = job.wait(200)
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "ok", outcome(job)["cause"]
@@ -237,8 +252,23 @@ def test_a_device_that_is_not_there_is_no_outcome(start):
     assert exit_code == fault("lost device", "job").exit_code
     assert "no CUDA device" in stderr
     assert "Traceback" not in stderr
-    assert not (job.out / "outcome.json").exists()
-    assert "DeviceError" in (job.out / "train.log").read_text()
+    assert not job.out.exists()
+    assert written(job) == ["train.log"]
+    assert "DeviceError" in (job.place / "train.log").read_text()
+    assert str(job.place / "train.log") in stderr
+
+
+def test_the_last_try_records_the_fault_of_the_machine(start):
+    tried = start(make_spec(kind="cuda"), "--try", "1", **driver(retries=1))
+    assert tried.wait()[0] == 1
+    assert not tried.out.exists()
+    last = start(make_spec(kind="cuda"), "--try", "2", **driver(retries=1))
+    assert last.wait()[0] == 0
+    word = outcome(last)
+    assert (word["status"], word["infrastructure"]) == ("failed", True)
+    assert "no CUDA device" in word["cause"]
+    assert set(word["files"]) == {"spec.json", "train.log"}
+    assert not list(last.out.parent.glob(".*"))
 
 
 @pytest.fixture
@@ -269,7 +299,7 @@ def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
     assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
-    assert "index.json: no such file; decode: cache needs the store" in stderr
+    assert "loader.decode: cache reads prepared pictures, and --store names none" in stderr
     assert not (tmp_path / "out").exists()
 
 

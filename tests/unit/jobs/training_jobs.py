@@ -11,7 +11,6 @@ import msgspec
 
 import warm
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
 from feedrate.devices.launch import launch_command
 from feedrate.jobs.events import Window
 from tiny_spec import tiny_spec
@@ -40,11 +39,6 @@ def make_spec(
         train={"batch_size": batch_size, "gradient_accumulation": accumulation},
         protocol={"ceiling_s": 0.0, **protocol},
     )
-
-
-def may_take(minutes: float) -> dict[str, str]:
-    """The environment of a job of `make_spec` that may take so long."""
-    return {variables.TIMEOUTS: json.dumps({"study": {"cpu": minutes}})}
 
 
 def of_a_script() -> dict[str, str]:
@@ -98,7 +92,8 @@ def in_warm_processes(spec: RunSpec) -> RunSpec:
 
 
 class Job:
-    """A supervisor in a new interpreter; its training processes are warm unless `cold`."""
+    """A supervisor in a new interpreter; its training processes are warm unless `cold`. Jobs of
+    one `project` take turns."""
 
     def __init__(
         self,
@@ -106,10 +101,13 @@ class Job:
         prepared: Path,
         out: Path,
         *options: str,
+        project: Path | None = None,
         cold: bool = False,
         **environment: str,
     ):
         self.out = out
+        project = project or out.parent
+        project.mkdir(parents=True, exist_ok=True)
         spec = spec if cold else in_warm_processes(spec)
         self.process = subprocess.Popen(
             [
@@ -122,17 +120,24 @@ class Job:
                     repr(msgspec.to_builtins(spec)),
                 ),
                 *("--data", str(prepared / "manifest.json"), "--out", str(out)),
-                *("--source-digest", "abc", "--attempt", "2", *options),
+                *("--source-digest", "abc", *options),
             ],
-            env={**os.environ, "FEEDRATE_LOCK": f"{out.parent}"[-90:], **environment},
+            cwd=project,
+            env={**os.environ, "TMPDIR": str(project), **environment},
             stderr=subprocess.PIPE,
             text=True,
         )
 
     @property
+    def place(self) -> Path:
+        """Where it works, as long as it does."""
+        pattern = f".{self.out.name}.*.pid-{self.process.pid}-*"
+        return next(self.out.parent.glob(pattern), self.out.parent / "not there")
+
+    @property
     def events(self) -> Path:
-        """The events of the attempt at work; while there is none, a file that is not there."""
-        return next(self.out.glob("attempt-*/events.jsonl"), self.out / "attempt-" / "events.jsonl")
+        """The events of the job at work; while there are none, a file that is not there."""
+        return self.place / "events.jsonl"
 
     def wait(self, timeout_s: float = 120) -> tuple[int, str]:
         """Exit code and stderr."""

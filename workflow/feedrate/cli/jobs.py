@@ -38,6 +38,8 @@ JOBS = {
 }
 """The function of each job, as MODULE:NAME in this package."""
 
+METAVARS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
+"""The types of plain options, and how the help shows their values."""
 STOPPED = 130
 """Exit code after Ctrl-C."""
 
@@ -107,8 +109,8 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
         settings["nargs"] = "+" if settings["required"] else "*"
-    if kind in (str, int, Path):
-        return {"type": kind, "metavar": {str: "TEXT", int: "N", Path: "PATH"}[kind], **settings}
+    if kind in METAVARS:
+        return {"type": kind, "metavar": METAVARS[kind], **settings}
     about = "a JSON file, or its content as JSON or as a Python literal"
     return {"type": partial(_read, kind, option), "metavar": "SETTINGS", "help": about, **settings}
 

@@ -14,7 +14,7 @@ from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json
 from feedrate.core.paths import SPEC_NAME
 from feedrate.devices import launch
-from feedrate.devices.host import host_lock, lock_name
+from feedrate.devices.host import host_lock
 
 
 class MeasuringError(ExpectedError):
@@ -39,9 +39,9 @@ def run_ranks(
     folders = [folder, *(Path(word) for word in options if word.startswith("/"))]
     made = launch.prepare(spec, module, folders, os.environ)
     try:
-        with host_lock(lock_name(), partial(tell, "feedrate")) as lock:
+        with host_lock(partial(tell, "feedrate")) as locks:
             subprocess.run(
-                made.command, env=made.environment, check=True, timeout=limit_s, pass_fds=[lock]
+                made.command, env=made.environment, check=True, timeout=limit_s, pass_fds=locks
             )
     except subprocess.TimeoutExpired:
         raise MeasuringError(f"{what} took longer than {limit_s:g} s") from None

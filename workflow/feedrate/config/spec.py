@@ -1,9 +1,7 @@
 """The spec of a run, which is its identity, and the settings that do not work together."""
 
 import ctypes
-import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from ctypes.util import find_library
 from functools import cache
@@ -28,7 +26,7 @@ from feedrate.config.values import (
     Strict,
     about,
 )
-from feedrate.core import paths, plugins, variables
+from feedrate.core import paths, plugins
 
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
@@ -136,13 +134,6 @@ class RunSpec(Strict, kw_only=True):
         """Steps that an epoch has at least, so that its end (workers stop and start) is a small
         part of the run. Passes have no epochs."""
         return 1 if self.task == "inference" else min(FULL_EPOCH_STEPS, self.protocol.steps)
-
-
-def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
-    """Minutes that a job of this run may take, as the driver passes them: outside of the spec, so
-    that a longer limit repeats no finished run."""
-    limits = json.loads(environment.get(variables.TIMEOUTS) or "{}")
-    return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
 
 
 @cache

@@ -51,7 +51,7 @@ def ask(
 
 
 def this_process() -> str:
-    """This process as `variables.SUPERVISOR_PID` and `DRIVER_PID` name one: `<pid>@<host>`."""
+    """This process as `variables.SUPERVISOR_PID` names one: `<pid>@<host>`."""
     return f"{os.getpid()}@{socket.gethostname()}"
 
 

@@ -26,6 +26,10 @@ class DriverCall(msgspec.Struct, frozen=True, kw_only=True):
     """How often Snakemake tries a failed job again."""
     quiet: bool = False
 
+    def __str__(self) -> str:
+        """As `123@node7`."""
+        return f"{self.pid}@{self.host}"
+
 
 def driver_call() -> DriverCall | None:
     """The driver of this job; None for a job that somebody starts by hand."""

@@ -16,7 +16,6 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from feedrate.config.workflow import Dataset, Folder
-from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_text, replaced_folder, write_json, write_text
 from feedrate.data.isolate import Lost
 from feedrate.data.manifest import (
@@ -52,16 +51,19 @@ SPECIAL = {
 """RoBERTa's special tokens, in RoBERTa's order: <pad> is 1, as BridgeTower's text model expects."""
 
 
-def preprocess_dataset(index: Path, settings: Dataset, out: Path) -> None:
+def preprocess_dataset(index: Path, settings: Dataset, out: Path, *, max_bad_share: float) -> None:
     """Verify every image of the dataset in `index` (raw/index.json), convert those that need it,
-    and write `out` (prepared/manifest.json)."""
-    manifest = prepare(index, settings, out, workers=len(os.sched_getaffinity(0)))
+    and write `out` (prepared/manifest.json). More than `max_bad_share` of the images may not be
+    bad."""
+    manifest = prepare(index, settings, out, max_bad_share, workers=len(os.sched_getaffinity(0)))
     rows = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
     size_mb = manifest.images_bytes / 1e6
     print(f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB")
 
 
-def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Manifest:
+def prepare(
+    index_path: Path, settings: Dataset, out: Path, max_bad_share: float, workers: int
+) -> Manifest:
     """Prepare the dataset of `index_path` into the folder of `out`, which is manifest.json.
 
     The same index and files give the same manifest. Raises DataError, one sentence, if too many
@@ -80,7 +82,7 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
             for path, verdict in sorted(verdicts.items())
             if isinstance(verdict, Lost)
         ]
-        _check_bad_share(index, settings, bad, out.parent)
+        _check_bad_share(index, max_bad_share, bad, out.parent)
         samples = _samples(rows, settings, stored)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:
@@ -96,15 +98,11 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
 
 
 def _check_bad_share(
-    index: RawIndex, settings: Dataset, bad: Sequence[LeftOut], prepared: Path
+    index: RawIndex, max_bad_share: float, bad: Sequence[LeftOut], prepared: Path
 ) -> None:
-    """Raise DataError, and write a list of all bad images, if their share is too large. The driver
-    passes the largest share outside of the settings: a change of it prepares nothing again."""
+    """Raise DataError, and write a list of all bad images, if their share is too large."""
     listing = prepared.with_name(f"{prepared.name}.rejected.json")
-    shares = json.loads(os.environ.get(variables.BAD_SHARES) or "{}")
-    base, _, _ = index.dataset.rpartition("-")  # without its number of rows
-    share = shares.get(index.dataset, shares.get(base, settings.max_bad_share))
-    if len(bad) <= share * len(index.files):
+    if len(bad) <= max_bad_share * len(index.files):
         listing.unlink(missing_ok=True)
         return
     write_json(listing, msgspec.to_builtins([*index.left_out, *bad]))
@@ -112,7 +110,7 @@ def _check_bad_share(
     more = f"\n  and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
     raise DataError(
         f"dataset {index.dataset}: {len(bad)} of {len(index.files)} images are bad, more than "
-        f"max_bad_share = {share:g} allows; {listing} lists all of them:\n"
+        f"max_bad_share = {max_bad_share:g} allows; {listing} lists all of them:\n"
         f"{first}{more}"
     )
 

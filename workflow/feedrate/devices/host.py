@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import errno
+import fcntl
 import importlib.metadata
 import itertools
 import math
@@ -10,11 +11,11 @@ import os
 import platform
 import re
 import socket
-import struct
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import psutil
@@ -304,45 +305,43 @@ POLL_S = 0.5
 """How often a job tries to take the lock, s."""
 
 
-def lock_name() -> str:
-    """The name of this user's lock on this host, for jobs that train, drain or feed."""
-    return os.environ.get(variables.LOCK) or f"feedrate-{os.getuid()}"
-
-
 @contextlib.contextmanager
 def host_lock(
-    name: str, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
-) -> Iterator[int]:
-    """Hold the lock, because two jobs that measure at once would disturb each other. If another job
-    holds it, say so once with `tell` and wait; `check` is called at every attempt, and may raise an
-    error to give up. Yields a file descriptor: processes that inherit it hold the lock too, until
-    the last of them ends.
+    tell: Callable[[str], None], check: Callable[[], None] = lambda: None
+) -> Iterator[list[int]]:
+    """Hold the lock of this host, because two jobs that measure at once would disturb each other.
+    If another job holds it, say so once with `tell` and wait; `check` is called at every attempt,
+    and may raise an error to give up. Yields file descriptors: processes that inherit them hold the
+    lock too, until the last of them ends.
 
-    The lock is an abstract socket (unix(7)). The kernel keeps its name for the whole host: a job's
-    own /tmp, a full disk or a cleaner of old files cannot divide it."""
-    address = f"\0{name}"
-    with socket.socket(socket.AF_UNIX) as lock:
-        for attempt in itertools.count():
-            try:
-                lock.bind(address)
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            if attempt == 0:
-                pid = _holder(address) or "unknown"
-                tell(f"waiting: another job of feedrate runs on this host (pid {pid})")
-            check()
-            time.sleep(POLL_S)
-        lock.listen()
-        yield lock.fileno()
+    The lock is two files, because neither alone is seen by all jobs: one in the project, for jobs
+    with their own folder for temporary files and for containers, and one in that folder, for this
+    user's other projects. The kernel's boot id tells hosts that share a folder apart."""
+    boot = kernel_text(PROC / "sys/kernel/random/boot_id")
+    project = Path(".snakemake") / f"feedrate.host.{boot}"
+    project.parent.mkdir(exist_ok=True)
+    temporary = Path(tempfile.gettempdir()) / f"feedrate.{os.getuid()}.{boot}"
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(path.open("ab")) for path in (project, temporary)]
+        told = False
+        for stream in streams:
+            while not _take(stream):
+                if not told:
+                    tell(f"waiting: another job of feedrate runs on this host ({stream.name})")
+                told = True
+                check()
+                time.sleep(POLL_S)
+        yield [stream.fileno() for stream in streams]
 
 
-def _holder(address: str) -> int:
-    """The process that took a lock; 0 if it is not known."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
-        asking.setblocking(False)
-        asking.connect(address)
-        found = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return int(struct.unpack("3i", found)[0])
-    return 0
+def _take(stream: IO[bytes]) -> bool:
+    """Whether the file was free, or is on a file system without locks, where the other one counts;
+    it is held until the last copy of its descriptor is closed."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
+    return True

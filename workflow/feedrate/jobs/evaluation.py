@@ -30,6 +30,7 @@ from feedrate.data.manifest import SAMPLES
 from feedrate.data.winoground import read_winoground
 from feedrate.jobs.events import Evaluation, EventLog, Score
 from feedrate.jobs.job_setup import make_dataset
+from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, Sample, collate, tokenise
 from feedrate.loading.pixels import NOTHING, Finish, crop, decode
 from feedrate.models.build import Built, heads_of
@@ -58,7 +59,7 @@ def evaluate(
     spec: RunSpec,
     prepared: Path,
     built: Built,
-    winoground: Path | None,
+    options: Options,
     moment: Literal["before", "after"],
 ) -> None:
     """Score the Trainer's model; rank 0 writes the `evaluation` event.
@@ -69,7 +70,8 @@ def evaluate(
     """
     began_s, scores = perf_counter(), list[Score]()
     answers = partial(read_answers, trainer, list(built.other_outputs))
-    datasets = {split: make_dataset(spec, prepared, built, split) for split in SPLITS}
+    datasets = {name: make_dataset(spec, prepared, built, name, options.store) for name in SPLITS}
+    winoground = options.winoground
     with evaluating(trainer.model, trainer.args.device if moment == "before" else None):
         for dataset in datasets.values():
             scores += scores_of_split(answers, dataset, built)

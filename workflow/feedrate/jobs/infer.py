@@ -43,12 +43,7 @@ HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
 
 
 def run_job(
-    spec: RunSpec,
-    prepared: Path,
-    run: Path,
-    log: EventLog,
-    placement: Placement,
-    options: Options,  # noqa: ARG001
+    spec: RunSpec, prepared: Path, run: Path, log: EventLog, placement: Placement, options: Options
 ) -> None:
     """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`. Raises
     ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
@@ -56,12 +51,12 @@ def run_job(
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
     settings = spec.settings
-    device = open_device(spec, prepared, log, placement)
+    device = open_device(spec, prepared, log, placement, options.model_pattern)
     limit_memory(spec)
     set_seed(spec.seed)
     head = settings.inference.head
     built, answers = build_head(settings.model, settings.loader, prepared, head)
-    dataset = make_dataset(spec, prepared, built, "train")
+    dataset = make_dataset(spec, prepared, built, "train", options.store)
     write_model(log, spec, built, dataset)
     write_data(log, spec, built, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)

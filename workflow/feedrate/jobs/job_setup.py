@@ -1,9 +1,7 @@
 """The first steps of every job: open the device and the data, and report both."""
 
-import json
 import os
 import resource
-from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -12,9 +10,8 @@ import torch
 from feedrate.config.devices import is_called
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
 from feedrate.core.files import digest_file
-from feedrate.data.manifest import MANIFEST, read_manifest, store_folder
+from feedrate.data.manifest import MANIFEST, read_manifest
 from feedrate.devices.base import Adapter, DeviceError, adapter, check_settings
 from feedrate.devices.host import GIB, host_facts
 from feedrate.devices.launch import rank_from_environment, recorded_environment
@@ -27,7 +24,9 @@ from feedrate.models.build import Built
 from feedrate.models.layers import running_attention
 
 
-def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placement) -> Adapter:
+def open_device(
+    spec: RunSpec, prepared: Path, log: EventLog, placement: Placement, model_pattern: str = ""
+) -> Adapter:
     """This rank's device, reported in the `start` event and checked against the spec. Raises
     DeviceError if it is absent or of another model, UnsupportedError and ConfigError if it cannot
     do what the spec asks."""
@@ -48,7 +47,7 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
         **host_facts(),
     )
     log.write(start)
-    check_model(spec, device.device_model())
+    check_model(spec, device.device_model(), model_pattern)
     check_settings(spec)
     device.check(spec.settings)
     open_path(device, spec.settings.loader)
@@ -66,13 +65,8 @@ def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
         )
 
 
-def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.environ) -> None:
+def check_model(spec: RunSpec, model: str, pattern: str) -> None:
     """Raise DeviceError if `model`, which the device reports, is not the registered one."""
-    name = variables.MODEL_PATTERNS
-    try:
-        pattern = json.loads(environment.get(name, "{}")).get(spec.device)
-    except (ValueError, AttributeError):
-        raise DeviceError(f"{name} is not JSON of {{device: pattern}}") from None
     if pattern and not is_called(model, pattern):
         raise DeviceError(
             f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"
@@ -104,8 +98,11 @@ def limit_memory(spec: RunSpec) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
-    """One split, with the pictures' size and the tokens that the model takes."""
+def make_dataset(
+    spec: RunSpec, prepared: Path, built: Built, split: str, store: Path | None = None
+) -> PairDataset:
+    """One split, with the pictures' size and the tokens that the model takes. `store`: the folder
+    of the prepared pictures, for `decode: cache`."""
     return PairDataset(
         prepared,
         split,
@@ -116,7 +113,7 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
         loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
         column=built.column,
         seed=spec.seed,
-        store=store_folder(spec.settings, prepared),
+        store=store,
     )
 
 

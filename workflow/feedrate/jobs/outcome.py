@@ -1,24 +1,16 @@
-"""The outcome of a run (status and cause), and the run's folder (see docs/architecture.md)."""
+"""The result of a job: its status and cause, from how its processes ended and what they wrote."""
 
-import contextlib
-import json
-import os
 import re
-import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import paths, variables
+from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
-from feedrate.core.files import write_json
-from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.core.slurm import KILLED_FOR_MEMORY
 from feedrate.jobs.events import Error, EventTail, RankEvents, Result
-from feedrate.jobs.run_lock import Identity
 from feedrate.jobs.worker import (
     DISK_FULL,
     LOADER_GONE,
@@ -26,13 +18,6 @@ from feedrate.jobs.worker import (
     SHARED_MEMORY_FULL,
     first_sentence,
 )
-
-ATTEMPT = "attempt-"
-CHECKPOINTS = "checkpoint-*"
-FINISHED = ".finished.json"
-FINISHED_LOG = ".finished.log"
-LOGS = (SPEC_NAME, LOG_NAME, OUTCOME_NAME, paths.ANY_EVENTS, paths.TRACE_NAME)
-STALE = (FINISHED, FINISHED_LOG, *LOGS, ".*.part")
 
 _NODE_FAILURE = re.compile(
     r"srun: error: (?:Node failure|Unable to (?:create|confirm))"
@@ -157,137 +142,3 @@ def _killed(end: ProcessExit) -> tuple[int, int] | None:
         for part in (first, others)
     )
     return next(iter(root + [one for one in rest if one[1] != signal.SIGTERM]), None)
-
-
-def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
-    """Remove the files of earlier attempts from `run`, but for checkpoints if `resume`; return the
-    folder of this one, with the spec."""
-    attempt = run / f"{ATTEMPT}{token}"
-    kept = _checkpoints(run) if resume else []
-    for pattern in STALE:
-        for stale in run.glob(pattern):
-            stale.unlink(missing_ok=True)
-    (attempt / TRAINER_NAME).mkdir(parents=True)
-    for checkpoint in kept:
-        checkpoint.rename(attempt / TRAINER_NAME / checkpoint.name)
-    for old in [*_attempts(run), run / TRAINER_NAME]:
-        if old != attempt:
-            shutil.rmtree(old, ignore_errors=True)
-    write_json(attempt / SPEC_NAME, spec)
-    return attempt
-
-
-def _attempts(run: Path) -> list[Path]:
-    """The folders of attempts without an outcome, oldest first."""
-    found: list[tuple[float, Path]] = []
-    for path in run.glob(f"{ATTEMPT}*"):
-        with contextlib.suppress(FileNotFoundError):
-            found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found)]
-
-
-def _checkpoints(run: Path) -> list[Path]:
-    """Checkpoints of the newest attempt that has any."""
-    for folder in [*(path / TRAINER_NAME for path in reversed(_attempts(run))), run / TRAINER_NAME]:
-        if found := sorted(folder.glob(CHECKPOINTS)):
-            return found
-    return []
-
-
-def keep_log(attempt: Path) -> Path:
-    """Move the log of an attempt without an outcome to where readers look for it."""
-    log = attempt / LOG_NAME
-    return log.replace(attempt.parent / LOG_NAME) if log.exists() else log
-
-
-def publish(attempt: Path, outcome: dict[str, Any], token: str) -> None:
-    """Move the attempt's files into the run's folder, and write the outcome last."""
-    run = attempt.parent
-    names = sorted(path.name for path in attempt.iterdir())
-    for name in names:
-        (attempt / name).replace(run / name)
-    attempt.rmdir()
-    commit(run, outcome, token, names)
-
-
-def publish_without_results(run: Path, spec: object, outcome: dict[str, Any], token: str) -> None:
-    """Write an outcome without events and weights; the log and checkpoints to resume from stay."""
-    for stale in [*run.glob(paths.ANY_EVENTS), run / OUTCOME_NAME]:
-        stale.unlink(missing_ok=True)
-    trainer = run / TRAINER_NAME
-    for stale in set(trainer.glob("*")) - set(trainer.glob(CHECKPOINTS)):
-        if stale.is_dir():
-            shutil.rmtree(stale, ignore_errors=True)
-        else:
-            stale.unlink(missing_ok=True)
-    for attempt in _attempts(run):
-        keep_log(attempt)
-        shutil.rmtree(attempt, ignore_errors=True)
-    write_json(run / SPEC_NAME, spec)
-    commit(run, outcome, token, [SPEC_NAME])
-
-
-def commit(run: Path, outcome: dict[str, Any], token: str, names: list[str]) -> None:
-    """Write the outcome of the job with this token, whose files `names` are in place."""
-    (run / FINISHED_LOG).unlink(missing_ok=True)
-    if (run / LOG_NAME).exists():
-        _link(run / LOG_NAME, run / FINISHED_LOG)
-    write_json(run / FINISHED, {"token": token, "files": names, "outcome": outcome})
-    write_json(run / OUTCOME_NAME, outcome)
-
-
-def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
-    """Restore the outcome of a finished job of this run, and return it; None if there is none. It
-    must come from a job in `seen`, which this job saw at work, or be newer than this driver, or in
-    no record yet. Any other result is being made again on purpose."""
-    try:
-        found = json.loads((run / FINISHED).read_text(encoding="utf-8"))
-        outcome: dict[str, Any] = found["outcome"]
-        made = Identity(
-            spec=outcome["spec_digest"],
-            source=outcome["source_digest"],
-            data=outcome["data_digest"],
-            inputs=outcome.get("inputs_digest", ""),
-            attempt=outcome["attempt"],
-        )
-        files, token = found["files"], found["token"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    complete = all((run / name).exists() for name in files if name != LOG_NAME)
-    if not made.serves(wanted) or not complete:
-        return None
-    if token not in seen and not _is_wanted(run):
-        return None
-    outcome["attempt"] = wanted.attempt
-    restore(run, outcome)
-    return outcome
-
-
-def restore(run: Path, outcome: dict[str, Any]) -> None:
-    """Restore the files that Snakemake removed when it started the same job again."""
-    if not (run / LOG_NAME).exists() and (run / FINISHED_LOG).exists():
-        _link(run / FINISHED_LOG, run / LOG_NAME)
-    write_json(run / OUTCOME_NAME, outcome)
-
-
-def _is_wanted(run: Path) -> bool:
-    """Whether the result is newer than this driver or, unless runs are forced, than its record:
-    then its driver died before it was parsed."""
-    since = os.environ.get(variables.DRIVER_SINCE)
-    try:
-        finished_s = (run / FINISHED).stat().st_mtime
-        if since is not None and finished_s >= float(since):
-            return True
-        if os.environ.get(variables.FORCED):
-            return False
-        return (run / paths.RECORD_NAME).stat().st_mtime < finished_s
-    except FileNotFoundError:
-        return True
-
-
-def _link(path: Path, other: Path) -> None:
-    """Give a file a second name, or a copy if the file system has no links."""
-    try:
-        os.link(path, other)
-    except OSError:
-        shutil.copyfile(path, other)

@@ -9,8 +9,8 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -22,6 +22,7 @@ from feedrate.core import processes, variables
 from feedrate.core.errors import ExpectedError, Masker, print_error
 from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import descendants
+from feedrate.core.variables import DriverCall
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
 from feedrate.jobs.events import Event, EventTail, Step, Window
@@ -50,11 +51,12 @@ class Interrupted(ExpectedError):
 class StopRequests:
     """Requests to end a job from outside: a signal to the supervisor, or the driver's death."""
 
-    def __init__(self) -> None:
-        """Take over the signals: a handler notes them, and `check` acts upon them."""
-        self._also: Callable[[], None] = lambda: None
+    def __init__(self, call: DriverCall | None) -> None:
+        """Take over the signals: a handler notes them, and `check` acts upon them. Raises
+        Interrupted if the driver has died already."""
         self._signal = 0
-        self._driver = _open_driver(os.environ.get(variables.DRIVER_PID, ""))
+        self._call = call
+        self._driver = _open_driver(call)
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -62,24 +64,12 @@ class StopRequests:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Raise Interrupted if the job must end; also raises errors of `also_checking`'s check."""
+        """Raise Interrupted if the job must end."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
         if self._driver is not None and select.select([self._driver], [], [], 0)[0]:
-            raise Interrupted(
-                f"the workflow's driver ({os.environ[variables.DRIVER_PID]}) has died", 1
-            )
-        self._also()
-
-    @contextmanager
-    def also_checking(self, check: Callable[[], None]) -> Iterator[None]:
-        """Call `check` at every check inside the block."""
-        self._also = check
-        try:
-            yield
-        finally:
-            self._also = lambda: None
+            raise Interrupted(f"the workflow's driver ({self._call}) has died", 1)
 
     def sleep(self, until: int, seconds: float) -> None:
         """Sleep until the process behind descriptor `until` ends, a request comes or time is up."""
@@ -90,16 +80,15 @@ class StopRequests:
         self._signal = self._signal or number
 
 
-def _open_driver(text: str) -> int | None:
+def _open_driver(call: DriverCall | None) -> int | None:
     """A descriptor that shows the driver's death; None if it is on another host, as under a
     cluster's scheduler. Raises Interrupted if it has died already."""
-    pid, _, host = text.partition("@")
-    if pid.isdigit() and host in ("", socket.gethostname()):
-        try:
-            return os.pidfd_open(int(pid))
-        except ProcessLookupError:
-            raise Interrupted(f"the workflow's driver ({text}) has died", 1) from None
-    return None
+    if call is None or call.host != socket.gethostname():
+        return None
+    try:
+        return os.pidfd_open(call.pid)
+    except ProcessLookupError:
+        raise Interrupted(f"the workflow's driver ({call}) has died", 1) from None
 
 
 class ProgressLine:
@@ -107,7 +96,7 @@ class ProgressLine:
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
         self._spec = spec
-        self._quiet = quiet or os.environ.get(variables.QUIET) == "1"
+        self._quiet = quiet
         self._label = f"{spec.device} {spec.cell} rep {spec.repeat}"
         self._step = 0
         self._samples, self._time_s = 0, 0.0
@@ -146,19 +135,19 @@ class ProgressLine:
 
 
 def run_processes(
-    attempt: Path,
+    place: Path,
     launch: Launch,
     *,
     limit_min: float,
-    lock: int,
+    locks: Sequence[int],
     requests: StopRequests,
     progress: ProgressLine,
 ) -> ProcessExit:
-    """Run a command, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
-    no process alive. Raises the errors of `requests`, such as Interrupted."""
+    """Run a command, which inherits the descriptors `locks`, to its end or for `limit_min`, and
+    leave no process alive. Raises Interrupted."""
     killed_before = oom_kills()
-    process, pump = _start(launch, lock, attempt / LOG_NAME)
-    memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
+    process, pump = _start(launch, locks, place / LOG_NAME)
+    memory, tail = MemorySampler(), EventTail(place / events_name(0))
 
     def look() -> None:
         memory.sample()
@@ -185,7 +174,9 @@ def run_processes(
     )
 
 
-def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
+def _start(
+    launch: Launch, locks: Sequence[int], log: Path
+) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
     """Start a command in a session of its own, dying with us; its output goes to `log`."""
     processes.adopt_orphans()
     stream = log.open("wb", buffering=0)  # before the job: on a full disk it must not start
@@ -196,7 +187,7 @@ def _start(launch: Launch, lock: int, log: Path) -> tuple["subprocess.Popen[byte
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=[lock],
+        pass_fds=locks,
         preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
     )
     assert process.stdout is not None

@@ -24,8 +24,8 @@ from feedrate.jobs.meter import Meter
 from feedrate.jobs.push import push
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
-from feedrate.jobs.trainer import TENSORBOARD, integrations, make_trainer
-from feedrate.jobs.worker import Options, note_of
+from feedrate.jobs.trainer import make_trainer
+from feedrate.jobs.worker import TENSORBOARD, Options, note_of
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
@@ -45,7 +45,7 @@ def run_job(
     ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
     """
     settings, protocol = spec.settings, spec.protocol
-    device = open_device(spec, prepared, log, placement)
+    device = open_device(spec, prepared, log, placement, options.model_pattern)
     check_workers(settings.loader, placement.cores_of_rank(device.local_ranks))
     check_strategy(spec)
     check_packages(spec)
@@ -55,21 +55,30 @@ def run_job(
     empty = log.rank > 0 and shares_weights(spec)
     built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
-    dataset = make_dataset(spec, prepared, built, "train")
+    dataset = make_dataset(spec, prepared, built, "train", options.store)
     write_model(log, spec, built, dataset)
     counted = protocol.steps, protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
-    others = [name for name in integrations() if name != TENSORBOARD]
+    others = [name for name in options.report_to if name != TENSORBOARD]
     if others and log.rank == 0:
         log.write(events.Note(rank=0, about="report_to", message=", ".join(others)))
-    units = built.layers, built.encoders
-    trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
+    trainer = make_trainer(
+        spec,
+        device,
+        folder,
+        meter,
+        built.model,
+        dataset,
+        layers=built.layers,
+        encoders=built.encoders,
+        report_to=options.report_to,
+    )
     write_data(log, spec, built, dataset, trainer.path)
-    score = partial(evaluate, trainer, log, spec, prepared, built, options.winoground)
+    score = partial(evaluate, trainer, log, spec, prepared, built, options)
     if protocol.evaluate and log.rank == 0:
         evaluate_untrained(partial(score, "before"), log, device)
     transformers.set_seed(spec.seed)  # an evaluation may have drawn random numbers
-    train(trainer, log, resume=options.resume)
+    train(trainer, log)
     write_strategy(log, spec, trainer, device, built.layers)
     if protocol.evaluate:
         score("after")
@@ -144,20 +153,13 @@ def cast_for_training(
     cast(model, spec.settings.train)
 
 
-def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
-    """Train to the last step, from the newest checkpoint if `resume` and there is one."""
-    checkpoint = newest_checkpoint(Path(trainer.args.output_dir)) if resume else None
-    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+def train(trainer: Any, log: EventLog) -> None:
+    """Train to the last step."""
+    metrics = trainer.train().metrics
     trainer.save_metrics("train", metrics)
     trainer.save_state()
     if log.rank == 0:
         log.write(events.Trainer(rank=0, library=trainer_library(type(trainer)), metrics=metrics))
-
-
-def newest_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that is complete (`trainer_state.json` comes last), or None."""
-    complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-    return str(max(complete, key=lambda path: int(path.name.split("-")[1]))) if complete else None
 
 
 def trainer_library(trainer: type[Any]) -> str:

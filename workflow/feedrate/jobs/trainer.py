@@ -1,7 +1,6 @@
 """The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added."""
 
 import copy
-import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -16,10 +15,10 @@ from transformers import TrainerCallback
 
 from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
 from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
+from feedrate.jobs.worker import TENSORBOARD
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
@@ -33,8 +32,6 @@ ADAM: dict[str, dict[str, bool]] = {
 these arguments torch decides (on CUDA: all tensors at once)."""
 FP16_EPSILON = 1e-4
 """Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN."""
-TENSORBOARD = "tensorboard"
-"""The integration that writes its files beside the run and calls nobody."""
 _TRAINER: Any = object
 """Trainer or GaudiTrainer, with which the mixin is combined."""
 
@@ -48,14 +45,16 @@ def make_trainer(
     dataset: PairDataset,
     layers: tuple[type[Any], ...] = (),
     encoders: tuple[type[Any], ...] = (),
+    report_to: Sequence[str] = (TENSORBOARD,),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` and `encoders`: those of `Built`, for sharding. Raises DeviceError if the Trainer sees
-    more or fewer ranks than the job has: each would train by itself.
+    `layers` and `encoders`: those of `Built`, for sharding. `report_to`: its integrations. Raises
+    DeviceError if the Trainer sees more or fewer ranks than the job has: each would train by
+    itself.
     """
     train, loader = spec.settings.train, spec.settings.loader
-    shared, after = shared_arguments(spec, folder), spec.protocol.warmup_steps
+    shared, after = shared_arguments(spec, folder, report_to), spec.protocol.warmup_steps
     arguments = adapter.training_arguments(shared, spec.settings, after)
     if arguments.world_size != spec.count:
         raise DeviceError(
@@ -78,12 +77,9 @@ def make_trainer(
     return trainer
 
 
-def integrations() -> list[str]:
-    """The Trainer's integrations that the configuration names."""
-    return list(filter(None, os.environ.get(variables.REPORT_TO, TENSORBOARD).split(",")))
-
-
-def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
+def shared_arguments(
+    spec: RunSpec, folder: Path, report_to: Sequence[str] = (TENSORBOARD,)
+) -> dict[str, Any]:
     """The arguments that TrainingArguments takes in transformers 4.55 and 5.x and on Gaudi."""
     loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
     return {
@@ -111,7 +107,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "save_strategy": "steps" if protocol.save_checkpoints else "no",
         "save_steps": max(1, protocol.steps // 2),
         "save_total_limit": 2,
-        "report_to": integrations(),
+        "report_to": list(report_to),
         "run_name": f"{spec.study} {spec.device} {spec.cell} rep{spec.repeat}",
         "disable_tqdm": True,
         **further_arguments(spec),

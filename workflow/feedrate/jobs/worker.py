@@ -29,6 +29,8 @@ from feedrate.devices.placement import Placement, bind_rank
 from feedrate.jobs.events import End, Error, EventLog, Note
 from feedrate.loading.watchdog import end_process_on_hang
 
+TENSORBOARD = "tensorboard"
+"""The Trainer's integration that writes its files beside the run and calls nobody."""
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
 """The module of each task, by name: each imports libraries that the other does not need, and torch,
 whose threads start then, so the process must be bound before."""
@@ -83,35 +85,49 @@ _LONGEST = 400
 class Options(NamedTuple):
     """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
 
-    resume: bool = False
     measured: bool = True
     """False: the same training without meter and ceilings (`bare`)."""
+    store: Path | None = None
+    """The folder of the prepared pictures."""
     winoground: Path | None = None
     push_to: str = ""
+    report_to: tuple[str, ...] = (TENSORBOARD,)
+    model_pattern: str = ""
 
 
 def run_rank(
     run: Path,
     data: Path,
     *,
-    resume: bool = False,
     bare: bool = False,
+    store: Path | None = None,
     winoground: Path | None = None,
     push_to: str = "",
+    report_to: str = TENSORBOARD,
+    model_pattern: str = "",
 ) -> int:
     """Run one rank of a job. If it fails, its events say why and its process ends with 1, at once:
     the launcher then stops the other ranks, which wait for this one.
 
-    --run          folder with spec.json, for events and the Trainer's files
-    --data         folder of the prepared dataset
-    --resume       continue from the newest checkpoint in --run
-    --bare         run without meter and ceilings
-    --winoground   examples.json, on which the model is evaluated too
-    --push-to      repository on the hub for the model
+    --run             folder with spec.json, for events and the Trainer's files
+    --data            folder of the prepared dataset
+    --bare            run without meter and ceilings
+    --store           index.json of the pictures prepared for the model
+    --winoground      examples.json, on which the model is evaluated too
+    --push-to         repository on the hub for the model
+    --report-to       the Trainer's integrations, separated by commas
+    --model-pattern   the name that the device must report
     """
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
-    options = Options(resume, not bare, winoground, push_to)
+    options = Options(
+        measured=not bare,
+        store=store.parent if store else None,
+        winoground=winoground,
+        push_to=push_to,
+        report_to=tuple(filter(None, report_to.split(","))),
+        model_pattern=model_pattern,
+    )
     try:
         spec, placement = bind_process(run)
         job = importlib.import_module(JOBS[spec.task])

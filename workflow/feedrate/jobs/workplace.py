@@ -1,0 +1,176 @@
+"""A run's folder, and the folders beside it in which jobs of the run work.
+
+A run is complete or absent. A job works in a folder of its own, its workplace, writes outcome.json
+there last, and publishes it: one rename gives the workplace the run's name. So two jobs of one run
+are harmless: the first to publish counts. The name of a workplace says which call of Snakemake and
+which job it belongs to: `.<run>.<since>.slurm-<job>` or `.<run>.<since>.pid-<pid>-<start>@<host>`.
+"""
+
+import errno
+import os
+import re
+import shutil
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from feedrate.core import slurm
+from feedrate.core.errors import SENTENCE
+from feedrate.core.files import digest_file
+from feedrate.core.paths import LOG_NAME, OUTCOME_NAME
+
+MEANINGS = {
+    "BOOT_FAIL": "its node did not start",
+    "CANCELLED": "it was cancelled or preempted",
+    "DEADLINE": "its deadline passed",
+    "NODE_FAIL": "its node was lost",
+    "OUT_OF_MEMORY": "it used more host memory than it requested",
+    "PREEMPTED": "it was preempted",
+    "TIMEOUT": "it reached its time limit",
+}
+"""Slurm's states of ended jobs (squeue(1), JOB STATE CODES) in words. FAILED explains nothing."""
+
+NO_CALL = "0"
+"""`since` of a job that no Snakemake has started."""
+
+_WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:slurm|pid)-.+)")
+_SLURM = re.compile(r"slurm-(\d+)")
+_PID = re.compile(r"pid-(?P<pid>\d+)-(?P<start>\d+)@(?P<host>.+)")
+_RUN = re.compile(r"rep\d+-(?P<identity>[0-9a-f]{8})(?:-(?P<attempt>\d+))?")
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+class Workplace(NamedTuple):
+    """A folder in which a job of a run works or worked."""
+
+    path: Path
+    since: str
+    """The start of the Snakemake that started the job; "0" without one."""
+    token: str
+
+    @property
+    def job(self) -> str:
+        """The number of its Slurm job; empty elsewhere."""
+        found = _SLURM.fullmatch(self.token)
+        return found[1] if found else ""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its job may still run. A process on another host may, as far as is known here."""
+        if self.job:
+            job = slurm.find(self.job)
+            is_ours = self.job == os.environ.get(slurm.JOB_ID)  # then it is of an earlier process
+            return job is not None and not job.is_over and not is_ours
+        process = _PID.fullmatch(self.token)
+        if process is None or process["host"] != socket.gethostname():
+            return True
+        return _start_ticks(int(process["pid"])) == int(process["start"])
+
+
+def parts_of(run: Path) -> tuple[str, int]:
+    """The identity in a run's name, and the number of the attempt; a folder of another name has no
+    identity."""
+    found = _RUN.fullmatch(run.name)
+    return (found["identity"], int(found["attempt"] or 1)) if found else ("", 1)
+
+
+def is_complete(run: Path) -> bool:
+    """Whether a job has published the run."""
+    return (run / OUTCOME_NAME).is_file()
+
+
+def workplace(run: Path, since: str) -> Workplace:
+    """The workplace of this process, which the call that began at `since` has started; nothing is
+    made."""
+    if job := os.environ.get(slurm.JOB_ID):
+        token = f"slurm-{job}"
+    else:
+        pid = os.getpid()
+        token = f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
+    return Workplace(run.with_name(f".{run.name}.{since}.{token}"), since, token)
+
+
+def leftovers(run: Path) -> list[Workplace]:
+    """All workplaces of a run, oldest first."""
+    found: list[tuple[float, Workplace]] = []
+    prefix = f".{run.name}."
+    for path in run.parent.glob(".*") if run.parent.is_dir() else ():
+        name = _WORKPLACE.fullmatch(path.name.removeprefix(prefix))
+        if path.name.startswith(prefix) and name:
+            with suppress(FileNotFoundError):
+                found.append((path.stat().st_mtime, Workplace(path, name["since"], name["token"])))
+    return [place for _, place in sorted(found)]
+
+
+def publish(place: Path, run: Path) -> bool:
+    """Give a workplace with its outcome the name of its run, in one step. False if another job of
+    the run was first: then the workplace is removed."""
+    while True:
+        try:
+            place.rename(run)  # rename(2) replaces an empty folder, which Snakemake makes
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        else:
+            return True
+        if not is_complete(run):  # its outcome was removed, to force a new run
+            rest = place / "replaced"
+            with suppress(FileNotFoundError):
+                run.rename(rest)
+            if not is_complete(rest):
+                shutil.rmtree(rest, ignore_errors=True)
+                continue
+            with suppress(OSError):  # another job published it in this moment
+                rest.rename(run)
+        shutil.rmtree(place, ignore_errors=True)
+        return False
+
+
+def digests(place: Path) -> dict[str, str]:
+    """SHA-256 of the files in a workplace, by their paths in it."""
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    return {path.relative_to(place).as_posix(): digest_file(path) for path in files}
+
+
+def keep_log(place: Path) -> Path:
+    """Remove everything from a workplace but its log, and return the log's path."""
+    for path in place.iterdir() if place.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOG_NAME:
+            path.unlink(missing_ok=True)
+    return place / LOG_NAME
+
+
+def remove_ended(run: Path) -> None:
+    """Remove the workplaces of a run whose jobs have ended."""
+    for place in leftovers(run):
+        if not place.is_at_work:
+            shutil.rmtree(place.path, ignore_errors=True)
+
+
+def cause_of_missing(run: Path) -> str:
+    """Why a planned run has no folder, as far as its last job's end, or else its log, tells."""
+    places = leftovers(run)
+    if places and (job := slurm.find(places[-1].job)) and job.state in MEANINGS:
+        return f"Slurm job {job.id} ended as {job.state}: {MEANINGS[job.state]}"
+    if places and places[-1].is_at_work:
+        return "its job has not ended"
+    logs = [run.with_name(f"{run.name}.log"), *(place.path / LOG_NAME for place in places[-1:])]
+    for log in logs:
+        with suppress(OSError):
+            if sentences := SENTENCE.findall(slurm.end_of_file(log)):
+                return str(sentences[-1])
+    if places:
+        return "its process ended without a result; probably it was killed"
+    return "no job of this run has ended"
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Start of a process in ticks since boot, which no clock change moves; None if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
