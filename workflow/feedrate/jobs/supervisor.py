@@ -54,7 +54,7 @@ def train(
     store: Path | None = None,
     winoground: Path | None = None,
     push_to: str = "",
-    report_to: str = "tensorboard",
+    report_to: str = "",
     model_pattern: str = "",
     quiet: bool = False,
 ) -> None:

@@ -25,7 +25,7 @@ from feedrate.jobs.push import push
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
 from feedrate.jobs.trainer import make_trainer
-from feedrate.jobs.worker import TENSORBOARD, Options, note_of
+from feedrate.jobs.worker import Options, note_of
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
@@ -33,6 +33,9 @@ from feedrate.models.layers import cast, use_float8
 
 TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 """Optimizers of torchao, by the Trainer's names."""
+
+TENSORBOARD = "tensorboard"
+"""The Trainer's integration that writes its files beside the run and calls nobody."""
 
 WEIGHTS_SAMPLED = 1024
 """Numbers of each parameter that ranks are compared by."""

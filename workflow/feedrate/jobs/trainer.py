@@ -18,7 +18,6 @@ from feedrate.config.spec import RunSpec
 from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
-from feedrate.jobs.worker import TENSORBOARD
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
@@ -45,7 +44,7 @@ def make_trainer(
     dataset: PairDataset,
     layers: tuple[type[Any], ...] = (),
     encoders: tuple[type[Any], ...] = (),
-    report_to: Sequence[str] = (TENSORBOARD,),
+    report_to: Sequence[str] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
@@ -77,9 +76,7 @@ def make_trainer(
     return trainer
 
 
-def shared_arguments(
-    spec: RunSpec, folder: Path, report_to: Sequence[str] = (TENSORBOARD,)
-) -> dict[str, Any]:
+def shared_arguments(spec: RunSpec, folder: Path, report_to: Sequence[str] = ()) -> dict[str, Any]:
     """The arguments that TrainingArguments takes in transformers 4.55 and 5.x and on Gaudi."""
     loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
     return {

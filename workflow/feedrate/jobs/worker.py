@@ -29,8 +29,6 @@ from feedrate.devices.placement import Placement, bind_rank
 from feedrate.jobs.events import End, Error, EventLog, Note
 from feedrate.loading.watchdog import end_process_on_hang
 
-TENSORBOARD = "tensorboard"
-"""The Trainer's integration that writes its files beside the run and calls nobody."""
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
 """The module of each task, by name: each imports libraries that the other does not need, and torch,
 whose threads start then, so the process must be bound before."""
@@ -91,7 +89,7 @@ class Options(NamedTuple):
     """The folder of the prepared pictures."""
     winoground: Path | None = None
     push_to: str = ""
-    report_to: tuple[str, ...] = (TENSORBOARD,)
+    report_to: tuple[str, ...] = ()
     model_pattern: str = ""
 
 
@@ -103,7 +101,7 @@ def run_rank(
     store: Path | None = None,
     winoground: Path | None = None,
     push_to: str = "",
-    report_to: str = TENSORBOARD,
+    report_to: str = "",
     model_pattern: str = "",
 ) -> int:
     """Run one rank of a job. If it fails, its events say why and its process ends with 1, at once:
