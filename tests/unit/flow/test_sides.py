@@ -1,7 +1,6 @@
 """Code that starts and watches jobs is apart from measured code: editing it retrains nothing."""
 
 import pytest
-
 from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
 
 PARENT = [
