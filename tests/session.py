@@ -11,19 +11,18 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give each worker its own folder for temporary files, and its own host lock."""
+    """Give each worker its own folder for temporary files, and so its own lock of the host."""
     os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
-    os.environ["FEEDRATE_LOCK"] = f"feedrate{os.environ['TMPDIR']}"
     tempfile.tempdir = None
 
 
 @pytest.fixture(scope="session", autouse=True)
 def modules_digested_once() -> Iterator[None]:
     """Each text of a module is digested once in a worker: half of what a plan takes otherwise."""
-    from feedrate.flow import digests
+    from feedrate.flow import identity
 
     known: dict[bytes, list[Any]] = {}
-    digest = digests.digest_module
+    digest = identity.digest_module
 
     def digest_once(path: Path) -> list[Any]:
         text = path.read_bytes()
@@ -32,5 +31,5 @@ def modules_digested_once() -> Iterator[None]:
         return known[text]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "digest_module", digest_once)
+        patch.setattr(identity, "digest_module", digest_once)
         yield

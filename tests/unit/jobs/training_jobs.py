@@ -92,8 +92,8 @@ def in_warm_processes(spec: RunSpec) -> RunSpec:
 
 
 class Job:
-    """A supervisor in a new interpreter; its training processes are warm unless `cold`. Jobs of
-    one `project` take turns."""
+    """A supervisor in a new interpreter; its training processes are warm unless `cold`. Jobs take
+    turns, unless they have a `project` and a TMPDIR of their own."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Job:
         **environment: str,
     ):
         self.out = out
-        project = project or out.parent
-        project.mkdir(parents=True, exist_ok=True)
+        project = project or out.parents[4]
+        out.parent.mkdir(parents=True, exist_ok=True)
         spec = spec if cold else in_warm_processes(spec)
         self.process = subprocess.Popen(
             [
@@ -123,7 +123,7 @@ class Job:
                 *("--source-digest", "abc", *options),
             ],
             cwd=project,
-            env={**os.environ, "TMPDIR": str(project), **environment},
+            env={**os.environ, **environment},
             stderr=subprocess.PIPE,
             text=True,
         )
