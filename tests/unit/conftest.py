@@ -86,9 +86,9 @@ def make_prepared(folder: Path) -> Path:
 
 
 @pytest.fixture
-def own_lock(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of the host that is the test's own: other tests and jobs do not keep it waiting."""
-    monkeypatch.setenv("FEEDRATE_LOCK", f"feedrate{tmp_path_factory.mktemp('lock')}")
+def own_project(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project of the test's own: jobs of other test workers do not keep it waiting."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture(scope="session")

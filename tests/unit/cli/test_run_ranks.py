@@ -11,10 +11,10 @@ import pytest
 from feedrate.cli import ranks
 from feedrate.core.processes import is_alive
 from feedrate.devices import launch
-from feedrate.devices.host import host_lock, lock_name
+from feedrate.devices.host import host_lock
 from tiny_spec import tiny_spec
 
-pytestmark = pytest.mark.usefixtures("own_lock")
+pytestmark = pytest.mark.usefixtures("own_project")
 
 SPEC = tiny_spec()
 
@@ -31,7 +31,7 @@ def test_a_measurement_that_fails_is_told_in_a_sentence(tmp_path, monkeypatch):
 def test_the_host_is_its_own_while_it_lasts_and_then_free_for_a_run(tmp_path, monkeypatch):
     def taken():
         told = []
-        with suppress(InterruptedError), host_lock(lock_name(), told.append, stop):
+        with suppress(InterruptedError), host_lock(told.append, stop):
             pass
         return bool(told)
 
@@ -43,7 +43,7 @@ def test_the_host_is_its_own_while_it_lasts_and_then_free_for_a_run(tmp_path, mo
         ranks.subprocess, "run", lambda _, *, pass_fds, **__: seen.append((taken(), len(pass_fds)))
     )
     ranks.run_ranks(SPEC, "probe", tmp_path / "probe", [], "physics", 6)
-    assert seen == [(True, 1)]
+    assert seen == [(True, 2)]
     assert not taken()
 
 

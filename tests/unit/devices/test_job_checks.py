@@ -1,17 +1,14 @@
 """Jobs on the wrong device, in the wrong number of processes, or with settings it does not have."""
 
-import json
-
 import pytest
 from job_specs import make_job
 from msgspec.structs import replace
 
 from feedrate.config.settings import HpuSettings
-from feedrate.core import variables
 from feedrate.devices.base import DeviceError, UnsupportedError, check_settings, refusals
 from feedrate.jobs.job_setup import check_count, check_model
 
-GAUDI2 = {variables.MODEL_PATTERNS: json.dumps({"gaudi2": "(?i).*(gaudi ?2|hl-?2).*", "cpu": None})}
+GAUDI2 = "(?i).*(gaudi ?2|hl-?2).*"
 
 
 def test_the_registered_model_passes():
@@ -20,9 +17,8 @@ def test_the_registered_model_passes():
 
 
 def test_the_start_of_another_name_is_another_model():
-    h100 = {variables.MODEL_PATTERNS: json.dumps({"h100": "NVIDIA H100"})}
     with pytest.raises(DeviceError, match="got 'NVIDIA H100 PCIe'"):
-        check_model(make_job(device="h100"), "NVIDIA H100 PCIe", h100)
+        check_model(make_job(device="h100"), "NVIDIA H100 PCIe", "NVIDIA H100")
 
 
 def test_another_model_is_told_with_both_names():
@@ -32,17 +28,8 @@ def test_another_model_is_told_with_both_names():
         check_model(make_job(device="gaudi2"), "HL-325L", GAUDI2)
 
 
-@pytest.mark.parametrize(
-    "environment", [{}, GAUDI2, {variables.MODEL_PATTERNS: '{"h100": "NVIDIA H100 80GB HBM3"}'}]
-)
-def test_without_a_pattern_any_model_passes(environment):
-    check_model(make_job(device="cpu"), "Made Up 9000", environment)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_patterns_that_are_no_json_are_a_sentence(text):
-    with pytest.raises(DeviceError, match="not JSON"):
-        check_model(make_job(), "x", {variables.MODEL_PATTERNS: text})
+def test_without_a_pattern_any_model_passes():
+    check_model(make_job(device="cpu"), "Made Up 9000", "")
 
 
 def test_the_count_is_checked_over_all_nodes_and_on_each():

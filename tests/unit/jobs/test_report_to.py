@@ -3,21 +3,15 @@
 import pytest
 from training_jobs import make_spec
 
-from feedrate.core import variables
 from feedrate.jobs.events import Note, RankEvents
-from feedrate.jobs.trainer import shared_arguments
 from feedrate.results.conformity import disturbances
 
 
-@pytest.mark.parametrize(
-    ("named", "given"),
-    [(None, ["tensorboard"]), ("", []), ("tensorboard,mlflow", ["tensorboard", "mlflow"])],
-)
-def test_the_trainer_reports_to_what_the_configuration_names(tmp_path, monkeypatch, named, given):
-    monkeypatch.delenv(variables.REPORT_TO, raising=False)
-    if named is not None:
-        monkeypatch.setenv(variables.REPORT_TO, named)
-    assert shared_arguments(make_spec(), tmp_path)["report_to"] == given
+@pytest.mark.parametrize(("named", "files"), [("tensorboard", 1), ("", 0)])
+def test_the_trainer_reports_to_what_the_configuration_names(start, named, files):
+    job = start(make_spec(steps=2), "--report-to", named)
+    assert job.wait()[0] == 0
+    assert len(list(job.out.glob("trainer/runs/*/events.out.tfevents.*"))) == files
 
 
 def test_a_run_with_another_integration_is_marked():
