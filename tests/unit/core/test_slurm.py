@@ -152,11 +152,25 @@ def test_own_jobs_are_those_of_this_folder_with_our_name(command, tmp_path, monk
     assert f"--user {os.getuid()}" in asked.read_text()
 
 
-def test_many_jobs_are_cancelled_in_few_commands(command, monkeypatch):
-    monkeypatch.setattr(slurm, "_AT_ONCE", 2)
+def test_jobs_are_cancelled_in_one_command(command):
     asked = command("scancel")
-    cancel(Job(id=str(number), state="RUNNING") for number in range(5))
-    assert asked.read_text() == "0 1\n2 3\n4\n"
+    cancel(Job(id=str(number), state="RUNNING") for number in range(3))
+    assert asked.read_text() == "0 1 2\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (Job("7", "NODE_FAIL"), "Slurm job 7 ended as NODE_FAIL: its node was lost"),
+        (Job("7", "TIMEOUT", limit_min=90.0), "it reached its time limit of 90 min"),
+        (Job("7", "OUT_OF_MEMORY", memory="64G"), "more host memory than it requested (64G)"),
+        *((Job("7", state), "") for state in ("RUNNING", "COMPLETED", "FAILED", "PENDING")),
+    ],
+)
+def test_why_a_job_ended(job, reason):
+    why = slurm.why_ended(job)
+    assert why.endswith(reason)
+    assert bool(why) == bool(reason)
 
 
 def test_slurms_own_reason_is_told(command):
@@ -172,6 +186,45 @@ def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeyp
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 30\n")
         (tmp_path / name).chmod(0o755)
     assert find("7") is None
+
+
+SINFO = """\
+cpu* up infinite 64000 16 2/0/0/2 (null)
+h100 up 2-00:00:00 2000000 192 0/3/1/4 gpu:h100:8(S:0-1)
+a100 down 1:00:00 1000000 128 0/1/0/1 gpu:a100:4
+"""
+
+
+def test_partitions_with_their_limits_and_nodes(command):
+    command("sinfo", SINFO)
+    cpu, h100, a100 = slurm.partitions()
+    assert (cpu.name, cpu.is_default, cpu.is_up, cpu.limit_min) == ("cpu", True, True, None)
+    assert (h100.is_default, h100.is_up, h100.limit_min) == (False, False, 2880.0)
+    assert h100.nodes == "4 with 192 cores, 2000000 MB and gpu:h100:8(S:0-1)"
+    assert not a100.is_up
+
+
+UNAVAILABLE = "allocation failure: Requested node configuration is not available"
+
+
+@pytest.mark.parametrize(
+    ("error", "partition", "reason"),
+    [
+        ("sbatch: error: Invalid qos specification", 0, "Invalid qos"),
+        ("sbatch: unrecognized option --x", 0, "unrecognized option"),
+        (UNAVAILABLE, 0, "there are 2 with 16 cores"),
+        (UNAVAILABLE, 1, ""),
+        ("allocation failure: Job violates accounting/QOS policy", 0, ""),
+        ("sbatch: error: Unable to contact slurm controller", 0, ""),
+    ],
+)
+def test_only_a_refusal_that_will_not_pass_counts(command, error, partition, reason):
+    command("sinfo", SINFO)
+    asked = command("sbatch", error=error, code=1)
+    refused = slurm.refusal(["--mem=9"], [slurm.partitions()[partition]])
+    assert reason in refused
+    assert bool(refused) == bool(reason)
+    assert asked.read_text().startswith("--test-only --mem=9 ")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+TAIL_BYTES = 20_000
+
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
@@ -89,3 +91,11 @@ def _settle(target: Path, part: Path, old: Path) -> None:
     for leftover in (part, old):
         if leftover.exists():
             shutil.rmtree(leftover)
+
+
+def end_of_file(path: Path) -> str:
+    """The last lines of a log that may be long. Raises OSError."""
+    with path.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(stream.tell() - TAIL_BYTES, 0))
+        return stream.read().decode(errors="replace")

@@ -1,14 +1,15 @@
-"""The Slurm client: jobs as Slurm's own commands report them; none if Slurm does not answer."""
+"""Slurm: its jobs, its nodes, and what it refuses. Nothing else here calls its commands."""
 
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from feedrate.core import processes
 from feedrate.core.errors import ExpectedError
+from feedrate.core.files import end_of_file
 
 JOB_ID = "SLURM_JOB_ID"
 PREFIX = "feedrate"
@@ -17,28 +18,33 @@ PREFIX = "feedrate"
 ANSWER_S = 30.0
 """A controller that has not answered after this time counts as absent."""
 
-OVER = (
-    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"),
-    *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"),
-)
-"""States in which a job has ended, as far as Slurm knows (squeue(1), JOB STATE CODES)."""
-
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
+TIMEOUT = "TIMEOUT"
+ENDS = {
+    "BOOT_FAIL": "its node did not start",
+    "CANCELLED": "it was cancelled",
+    "COMPLETED": "",
+    "DEADLINE": "its deadline passed",
+    "FAILED": "",
+    "NODE_FAIL": "its node was lost",
+    OUT_OF_MEMORY: "it used more host memory than it requested",
+    "PREEMPTED": "it had to make way for another job",
+    TIMEOUT: "it reached its time limit",
+}
+"""States in which a job has ended (squeue(1), JOB STATE CODES), and why, where they tell."""
+
 KILLED_FOR_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(exceeded (job )?memory limit|oom.?kill event)", re.IGNORECASE
 )
 """Slurm's line in a job's log when Slurm, or the kernel, kills a step for lack of memory."""
 
 _NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
-_LOG = re.compile(r"^\s*StdOut=(.+)$", re.M)
-_TAIL_BYTES = 20_000
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
-_AT_ONCE = 500
-"""Maximum number of job numbers in one command line."""
-_OPENING = re.compile(r"^s[a-z]+: (error: )?")
-"""Slurm's commands begin each line of an error message with their name."""
+_CERTAIN = re.compile(r"invalid|unrecognized", re.IGNORECASE)
+_UNAVAILABLE = "node configuration is not available"
+"""Slurm's answer if no node can run a job: none has what it needs, or those that have are down."""
 
 
 class SlurmError(ExpectedError):
@@ -65,134 +71,142 @@ class Job(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether it has ended, as far as Slurm knows: a lost node's processes may still run."""
-        return self.state in OVER
+        return self.state in ENDS
 
 
-class Nodes(NamedTuple):
-    """Equal nodes of a partition."""
+class Partition(NamedTuple):
+    """A partition and its nodes."""
 
-    partition: str
+    name: str
     is_default: bool
+    is_up: bool
+    """Whether it and all of its nodes are up."""
     limit_min: float | None
-    """The partition's time limit; None if it has none."""
-    memory_mb: int
-    cores: int
-    number: int
-    gres: str
-    """As Slurm writes it: `gpu:h100:8(S:0-1)`, or `(null)`."""
-
-    def has_gres(self, request: str) -> bool:
-        """Whether each has `name`, `name:type`, `name:count` or `name:type:count`."""
-        name, model, count = _gres(request)
-        offers = map(_gres, re.sub(r"\([^)]*\)", "", self.gres).split(","))
-        same = [n for kind, of, n in offers if kind == name and model in ("", of)]
-        return not request or sum(same) >= count
+    nodes: str
+    """As `2 with 192 cores, 2048000 MB and gpu:h100:8`."""
 
 
-def _gres(text: str) -> tuple[str, str, int]:
-    """Name, type and number of `gpu:h100:8`; the type may be missing, and a number of 1."""
-    name, *rest = text.split(":")
-    number = int(rest.pop().rstrip("KMGT")) if rest and rest[-1].rstrip("KMGT").isdigit() else 1
-    return name, ":".join(rest), number
+class Slurm:
+    """The Slurm of this host. The functions of this module are the methods of one."""
 
+    def find(self, job_id: str) -> Job | None:
+        """A job by its number, ended or not; None if Slurm does not answer or has forgotten it:
+        without accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed
+        for lack of memory, Slurm may call the job FAILED; here it is then OUT_OF_MEMORY."""
+        if not job_id:
+            return None
+        known = self._queue("--jobs", job_id, "--states", "all")
+        job = known[-1] if known else self._from_accounting(job_id)
+        if job and job.state == "FAILED" and KILLED_FOR_MEMORY.search(self._end_of_log(job_id)):
+            return job._replace(state=OUT_OF_MEMORY)
+        return job
 
-def find(job_id: str) -> Job | None:
-    """A job by its number, ended or not; None if Slurm does not answer or has forgotten it: without
-    accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed for lack of
-    memory, Slurm may call the job FAILED; this function then calls it OUT_OF_MEMORY."""
-    if not job_id:
-        return None
-    found = _queue("--jobs", job_id, "--states", "all")
-    job = found[-1] if found else _from_accounting(job_id)
-    if job and job.state == "FAILED" and KILLED_FOR_MEMORY.search(_end_of_log(job_id)):
-        return job._replace(state=OUT_OF_MEMORY)
-    return job
+    def why_ended(self, job: Job) -> str:
+        """Why a job ended, without a full stop; empty if it has not, or if Slurm does not know."""
+        reason = ENDS.get(job.state, "")
+        if job.state == TIMEOUT and job.limit_min:
+            reason += f" of {job.limit_min:g} min"
+        elif job.state == OUT_OF_MEMORY and job.memory:
+            reason += f" ({job.memory})"
+        return f"Slurm job {job.id} ended as {job.state}: {reason}" if reason else ""
 
+    def own_jobs(self, folder: Path | str = ".") -> list[Job]:
+        """This user's waiting and running jobs for the project in `folder`, from any driver."""
+        here = os.path.realpath(folder)
+        return [
+            job
+            for job in self._queue("--user", str(os.getuid()))
+            if _NAME.fullmatch(job.name) and os.path.realpath(job.folder) == here
+        ]
 
-def own_jobs(folder: Path | str = ".") -> list[Job]:
-    """This user's waiting and running jobs for the project in `folder`, from any driver."""
-    here = os.path.realpath(folder)
-    return [
-        job
-        for job in _queue("--user", str(os.getuid()))
-        if _NAME.fullmatch(job.name) and os.path.realpath(job.folder) == here
-    ]
+    def cancel(self, jobs: Iterable[Job]) -> None:
+        """End these jobs. Raises SlurmError if Slurm refuses."""
+        if numbers := [job.id for job in jobs]:
+            self._ask("scancel", *numbers)
 
+    def is_installed(self) -> bool:
+        """Whether this host has Slurm's commands."""
+        return shutil.which("sbatch") is not None
 
-def cancel(jobs: Iterable[Job]) -> None:
-    """End these jobs. Raises SlurmError if Slurm refuses."""
-    numbers = [job.id for job in jobs]
-    for start in range(0, len(numbers), _AT_ONCE):
+    def partitions(self) -> list[Partition]:
+        """All partitions; one with several kinds of nodes is there several times. Raises
+        SlurmError."""
+        words = ("--noheader", "--all", "--exact", "--format", "%P %a %l %m %c %F %G")
+        found = []
+        for row in self._ask("sinfo", *words).splitlines():
+            name, state, limit, memory, cores, numbers, gres = row.split()
+            _allocated, _idle, other, total = numbers.split("/")
+            is_up = state == "up" and other == "0"
+            nodes = f"{total} with {cores} cores, {memory} MB and {gres}"
+            default, name = name.endswith("*"), name.removesuffix("*")
+            found.append(Partition(name, default, is_up, minutes(limit), nodes))
+        return found
+
+    def refusal(self, options: Sequence[str], partitions: Sequence[Partition]) -> str:
+        """Why sbatch would never start a job with these options in these partitions; empty if it
+        would, or if it may later: it also refuses what no node can take now."""
         try:
-            ask("scancel", *numbers[start : start + _AT_ONCE])
+            self._ask("sbatch", "--test-only", *options, "--output=/dev/null", "--wrap=true")
         except SlurmError as error:
-            raise SlurmError(f"scancel: {error}") from None
-
-
-def is_installed() -> bool:
-    """Whether this host has Slurm's commands."""
-    return shutil.which("sbatch") is not None
-
-
-def nodes() -> list[Nodes]:
-    """All nodes of all partitions, up or down. Raises SlurmError."""
-    rows = ask("sinfo", "--noheader", "--all", "--exact", "--format", "%P %l %m %c %D %G")
-    return [
-        Nodes(
-            partition=partition.removesuffix("*"),
-            is_default=partition.endswith("*"),
-            limit_min=minutes(limit),
-            memory_mb=int(memory),
-            cores=int(cores),
-            number=int(number),
-            gres=gres,
-        )
-        for partition, limit, memory, cores, number, gres in map(str.split, rows.splitlines())
-    ]
-
-
-def _queue(*which: str) -> list[Job]:
-    try:
-        answer = ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
-    except SlurmError:
-        return []
-    split = (line.split(_SEPARATOR) for line in answer.splitlines())
-    rows = (row for row in split if len(row) == len(_FIELDS))
-    return [
-        Job(number, state, why, nodes, minutes(limit), minutes(ran), *others)
-        for number, state, why, nodes, limit, ran, *others in rows
-    ]
-
-
-def _from_accounting(job_id: str) -> Job | None:
-    """A job from the accounting, if the site has one."""
-    words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
-    try:
-        lines = ask("sacct", "--allocations", "--noheader", "--parsable2", *words).splitlines()
-    except SlurmError:
-        return None
-    if not lines:
-        return None
-    state, nodes, limit, ran, memory = lines[-1].split("|")
-    state = state.split()[0]  # "CANCELLED by 1000"
-    return Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory)
-
-
-def _end_of_log(job_id: str) -> str:
-    """The last lines of a job's log; empty if it cannot be read."""
-    try:
-        log = _LOG.search(ask("scontrol", "show", "job", job_id))
-        return end_of_file(Path(log[1])) if log else ""
-    except (SlurmError, OSError):
+            if _UNAVAILABLE in str(error) and all(one.is_up for one in partitions):
+                nodes = "; ".join(one.nodes for one in partitions)
+                return f"no node has what it asks for, {' '.join(options)}; there are {nodes}"
+            return str(error) if _CERTAIN.search(str(error)) else ""
         return ""
 
+    def hosts(self, job_id: str) -> tuple[list[str], str]:
+        """The nodes of a job, and the address of the first. Raises SlurmError."""
+        listed = self._field("NodeList", "job", job_id)
+        hosts = self._ask("scontrol", "show", "hostnames", listed).split()
+        return hosts, self._field("NodeAddr", "node", hosts[0])
 
-def end_of_file(path: Path) -> str:
-    """The last lines of a log that may be long. Raises OSError."""
-    with path.open("rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        stream.seek(max(stream.tell() - _TAIL_BYTES, 0))
-        return stream.read().decode(errors="replace")
+    def _field(self, name: str, *entity: str, pattern: str = r"\S+") -> str:
+        text = self._ask("scontrol", "show", *entity)
+        found = re.search(rf"(?:^|\s){name}=({pattern})", text)
+        if found is None or found[1] == "(null)":
+            raise SlurmError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
+        return found[1]
+
+    def _queue(self, *which: str) -> list[Job]:
+        try:
+            answer = self._ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
+        except SlurmError:
+            return []
+        rows = (line.split(_SEPARATOR) for line in answer.splitlines() if _SEPARATOR in line)
+        return [
+            Job(number, state, why, nodes, minutes(limit), minutes(ran), *others)
+            for number, state, why, nodes, limit, ran, *others in rows
+        ]
+
+    def _from_accounting(self, job_id: str) -> Job | None:
+        """A job from the accounting, if the site has one."""
+        words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
+        try:
+            answer = self._ask("sacct", "--allocations", "--noheader", "--parsable2", *words)
+        except SlurmError:
+            return None
+        if not answer.strip():
+            return None
+        state, nodes, limit, ran, memory = answer.splitlines()[-1].split("|")
+        state = state.split()[0]  # "CANCELLED by 1000"
+        return Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory)
+
+    def _end_of_log(self, job_id: str) -> str:
+        try:
+            return end_of_file(Path(self._field("StdOut", "job", job_id, pattern=".+")))
+        except (SlurmError, OSError):
+            return ""
+
+    def _ask(self, *command: str) -> str:
+        """The output of one of Slurm's commands. Raises SlurmError."""
+        try:
+            answer = processes.ask(command, ANSWER_S)
+        except processes.NO_ANSWER as error:
+            raise SlurmError(f"{command[0]}: {error}") from None
+        if answer.returncode:
+            reasons = "; ".join(line.strip() for line in answer.stderr.splitlines() if line.strip())
+            raise SlurmError(reasons or f"{command[0]}: exit code {answer.returncode}")
+        return answer.stdout
 
 
 def minutes(text: str) -> float | None:
@@ -204,14 +218,12 @@ def minutes(text: str) -> float | None:
     return days * 1440 + hours * 60 + minute + seconds / 60
 
 
-def ask(*command: str) -> str:
-    """The output of one of Slurm's commands. Raises SlurmError."""
-    try:
-        answer = processes.ask(command, ANSWER_S)
-    except processes.NO_ANSWER as error:
-        raise SlurmError(str(error)) from None
-    if answer.returncode:
-        lines = [_OPENING.sub("", line).strip() for line in answer.stderr.splitlines()]
-        reasons = "; ".join(dict.fromkeys(filter(None, lines)))
-        raise SlurmError(reasons or f"exit code {answer.returncode}")
-    return answer.stdout
+_slurm = Slurm()
+find = _slurm.find
+why_ended = _slurm.why_ended
+own_jobs = _slurm.own_jobs
+cancel = _slurm.cancel
+is_installed = _slurm.is_installed
+partitions = _slurm.partitions
+refusal = _slurm.refusal
+hosts = _slurm.hosts

@@ -6,8 +6,6 @@ address (Debian).
 """
 
 import os
-import re
-import shutil
 from collections.abc import Mapping
 
 from feedrate.config.spec import RunSpec
@@ -49,32 +47,15 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[st
             f"({slurm.JOB_ID} is not set): use a profile with Slurm, or start it inside salloc or "
             "sbatch"
         )
-    listed = _field("NodeList", _scontrol("show", "job", job))
-    hosts = _scontrol("show", "hostnames", listed).split()
+    try:
+        hosts, address = slurm.hosts(job)
+    except slurm.SlurmError as error:
+        raise DeviceError(f"launcher: srun: the nodes of Slurm job {job}: {error}") from None
     if len(hosts) != nodes:
         raise DeviceError(
-            f"the job asked for {nodes} nodes and got {len(hosts)} ({listed}), Slurm job {job}"
+            f"Slurm job {job} asked for {nodes} nodes and got {len(hosts)} ({', '.join(hosts)})"
         )
-    address = _field("NodeAddr", _scontrol("show", "node", hosts[0]))
     return job, address, FIRST_PORT + int(job) % PORTS
-
-
-def _scontrol(*arguments: str) -> str:
-    """The answer of scontrol. Raises DeviceError."""
-    if shutil.which("scontrol") is None:
-        raise DeviceError("launcher: srun needs Slurm, and scontrol is not installed here")
-    try:
-        return slurm.ask("scontrol", *arguments)
-    except slurm.SlurmError as error:
-        raise DeviceError(f"scontrol {' '.join(arguments)}: {error}") from None
-
-
-def _field(name: str, text: str) -> str:
-    """The value of `name=value` in scontrol's answer. Raises DeviceError if there is none."""
-    found = re.search(rf"(?:^|\s){name}=(\S+)", text)
-    if found is None or found[1] == "(null)":
-        raise DeviceError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
-    return found[1]
 
 
 def run_node(*words: str) -> None:
