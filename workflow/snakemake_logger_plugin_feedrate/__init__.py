@@ -1,5 +1,6 @@
 """Snakemake's `--logger feedrate`: progress by job, the time left, errors."""
 
+import contextlib
 import logging
 import re
 import sys
@@ -7,15 +8,18 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.config.values import BETWEEN_LEVELS
+from feedrate.core import slurm
+from feedrate.core.errors import SENTENCE
+from feedrate.core.files import end_of_file
 from feedrate.core.paths import TRAIN_RULE
-from feedrate.flow import configuration, driver
-from feedrate.flow.lost import Failures
+from feedrate.flow import configuration
 from feedrate.report.text import counted
 
 SAID_ELSEWHERE = (
@@ -41,6 +45,13 @@ BROKEN = re.compile(r"^Config file (?:is not valid|must be given)")
 
 SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
 AGAIN = re.compile(r"Trying to restart job (\d+)")
+ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re.DOTALL)
+REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.*?)'\.\s*\n", re.DOTALL)
+NOT_SENT = re.compile(r"Job submission failed with exception: (.+)")
+
+UNKNOWN = "its process ended without a result; probably it was killed"
+ALIKE = 3
+"""After so many failures of a rule for the same cause, further ones are only counted."""
 
 
 def duration(seconds: float) -> str:
@@ -135,6 +146,60 @@ class Progress:
         return f"; about {duration(mean_s * (total - done))} left"
 
 
+class Failures:
+    """Messages about failed jobs: one line each, and equal ones counted."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._first: dict[tuple[str, str], str] = {}
+
+    def line(self, record: Mapping[str, Any], label: str) -> str:
+        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted. A job on
+        this host has printed the reason itself."""
+        rule = str(record.get("rule_name"))
+        why = f": {cause(record)}" if record.get("rule_msg") else ""
+        key = rule, re.sub(r"\d+", "", why)  # equal except for job numbers
+        self._counts[key] += 1
+        self._first.setdefault(key, why)
+        if self._counts[key] > ALIKE:
+            return ""
+        logs = ", ".join(log for log in record.get("log") or () if log and Path(log).exists())
+        return f"{rule} {label}".rstrip() + f" failed{why}" + (f" ({logs})" if logs else "")
+
+    def rest(self) -> list[str]:
+        """One line for each cause whose later failures were only counted."""
+        return [
+            f"{rule} failed {count} times{self._first[rule, key]}"
+            for (rule, key), count in self._counts.items()
+            if count > ALIKE
+        ]
+
+
+def cause(record: Mapping[str, Any]) -> str:
+    """Why the job of a `job_error` record failed, without a full stop: from the message of
+    Snakemake's executor, and the last sentence that a program of ours wrote to the job's logs."""
+    message = str(record.get("rule_msg") or "")
+    if refused := REFUSED.search(message):
+        return f"Slurm refused the job: {'; '.join(refused[1].splitlines())}"
+    if failed := NOT_SENT.search(message):
+        return f"the job could not be submitted to Slurm: {failed[1]}"
+    ends = []
+    for log in record.get("log") or ():
+        with contextlib.suppress(OSError):
+            ends.append(end_of_file(Path(log)))
+    sentences = [SENTENCE.findall(end)[-1] for end in ends if SENTENCE.search(end)]
+    own_words = sentences[0].strip() if sentences else ""
+    ended = ENDED.search(message)
+    if ended is None:
+        return own_words or UNKNOWN
+    number, state = ended.groups()
+    if any(slurm.KILLED_FOR_MEMORY.search(end) for end in ends):
+        state = slurm.OUT_OF_MEMORY
+    if why := slurm.why_ended(slurm.Job(number, state)):
+        return f"{why}; {own_words}" if own_words else why
+    return f"Slurm job {number} ended as {state}" + (f": {own_words}" if own_words else "")
+
+
 class LogHandler(LogHandlerBase):
     """Shows the progress of a workflow; shows a dry-run and all errors as Snakemake writes them."""
 
@@ -192,8 +257,6 @@ class LogHandler(LogHandlerBase):
     def _tell(self, text: str) -> None:
         """Show a warning or an error once, without the traceback of a library."""
         text = text.partition("\nTraceback (most recent call last)")[0]
-        if text.startswith("LockException"):  # it advises to unlock even if the other run is alive
-            text = driver.occupied() or text
         if text not in self._said and not text.startswith(SAID_ELSEWHERE):
             self._said.add(text)
             self._say(text)

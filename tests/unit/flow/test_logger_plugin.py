@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate.core import variables
-from feedrate.flow import configuration, driver
+from feedrate.flow import configuration
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
@@ -19,9 +18,8 @@ WRAPPED = (
 
 
 @pytest.fixture
-def handler(monkeypatch):
+def handler():
     """Makes a handler with some of Snakemake's settings."""
-    monkeypatch.setenv(variables.QUIET, "")
 
     def make(**settings):
         plain = {"quiet": set(), "dryrun": False, "verbose": False}
@@ -40,25 +38,6 @@ def record(message, level=logging.ERROR, **values):
 def test_a_sentence_of_ours_stands_alone(handler, capsys, settings):
     handler(**settings).emit(record(WRAPPED, event=LogEvent.ERROR))
     assert capsys.readouterr().err == f"{SENTENCE}\n"
-
-
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ("process 7 on n1", "another run works in this folder (process 7 on n1); wait for it"),
-        ("", "It can be removed with the --unlock argument."),
-    ],
-)
-def test_only_a_dead_drivers_lock_is_said_to_be_removable(
-    handler, monkeypatch, capsys, other, said
-):
-    monkeypatch.setattr(driver, "other_driver", lambda: other)
-    text = "LockException:\nError: Directory cannot be locked.\n"
-    text += "It can be removed with the --unlock argument."
-    handler().emit(record(text, event=LogEvent.ERROR))
-    told = capsys.readouterr().err
-    assert said in told
-    assert ("--unlock" in told) == (not other)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The configuration of one call: how Snakemake was called, the files in order of precedence, read
 strictly, and a check of the files on this host that they name."""
 
+import argparse
 import os
 import platform
 import re
@@ -281,17 +282,24 @@ class Call(NamedTuple):
     is_quiet: bool = False
 
 
+def snakemake_options(words: Sequence[str]) -> argparse.Namespace:
+    """Snakemake's options in `words`, and in the profiles that they name."""
+    from snakemake.cli import get_argument_parser
+
+    profiles = get_argument_parser().parse_known_args(words)[0].profile
+    options: argparse.Namespace = get_argument_parser(profiles=profiles).parse_known_args(words)[0]
+    return options
+
+
 @cache
 def call() -> Call:
     """How this process, Snakemake's main process, was called."""
-    from snakemake.cli import get_argument_parser
-
     words = sys.argv[1:]
-    profiles = get_argument_parser().parse_known_args(words)[0].profile
-    parser = get_argument_parser(profiles=profiles)
-    options = parser.parse_known_args(words)[0]
-    hidden = profiles and any(word.startswith("--configfile") for word in words)
-    files = parser.parse_known_args([])[0].configfile if hidden else None
+    options = snakemake_options(words)
+    files = None
+    if options.profile and any(word.startswith("--configfile") for word in words):
+        names = [word for profile in options.profile for word in ("--profile", profile)]
+        files = snakemake_options(names).configfile
     return Call(
         is_local=options.executor in (None, "", "local"),
         targets=list(options.targets or []),

@@ -19,7 +19,8 @@ from feedrate.core import slurm, variables
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
-from feedrate.flow.configuration import Call, profile_names
+from feedrate.flow import preflight
+from feedrate.flow.configuration import Call, profile_names, snakemake_options
 
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")
@@ -162,8 +163,11 @@ def check(project: Project, specs: Sequence[RunSpec], call: Call) -> None:
     for finding in findings:
         if finding.outlook == SLOW:
             tell("feedrate", f"will be slow: {finding}")
-    if bound := [f"  {finding}" for finding in findings if finding.outlook == FAILS]:
+    bound = [str(finding) for finding in findings if finding.outlook == FAILS]
+    options = snakemake_options(sys.argv[1:])
+    bound += preflight.problems(options, project, dict.fromkeys(spec.device for spec in specs))
+    if bound:
         raise ExpectedError(
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "
-            "checks):\n" + "\n".join(bound)
+            "checks):\n" + "\n".join(f"  {problem}" for problem in bound)
         )

@@ -1,0 +1,102 @@
+"""What Slurm would never run, before the first job: it refuses some jobs only when they are sent,
+which may be hours after the start, and never starts others."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from feedrate.config.project import Project
+from feedrate.core import paths, slurm
+from feedrate.flow.resources import Resources
+
+OPTIONS = {
+    "slurm_partition": "--partition",
+    "slurm_account": "--account",
+    "qos": "--qos",
+    "constraint": "--constraint",
+    "nodes": "--nodes",
+    "tasks": "--ntasks",
+    "cpus_per_task": "--cpus-per-task",
+    "mem_mb": "--mem",
+    "runtime": "--time",
+    "gres": "--gres",
+}
+"""The options of sbatch with which the executor requests a job's resources."""
+GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
+"""The form of `gres` that the executor takes."""
+
+
+def problems(options: argparse.Namespace, project: Project, devices: Iterable[str]) -> list[str]:
+    """For each device whose training jobs Slurm would never run, the rule and the reason. `options`
+    are Snakemake's. Empty for other executors, and if Slurm does not answer."""
+    if options.executor != "slurm":
+        return []
+    try:
+        partitions = slurm.partitions()
+    except slurm.SlurmError:
+        return []
+    found = []
+    for device in devices:
+        problem = _problem(_resources(options, project, device), partitions)
+        if problem:
+            found.append(f"{paths.rule_of(paths.TRAIN_RULE, device)}: {problem}")
+    return found
+
+
+def _resources(options: argparse.Namespace, project: Project, device: str) -> dict[str, Any]:
+    """The resources of a training job in its last try, which may have the most time: the rule's own
+    take precedence over --default-resources, and --set-resources over both."""
+    rule, tries = paths.rule_of(paths.TRAIN_RULE, device), 1 + int(options.retries or 0)
+    own = Resources(project).training(device, retried=tries > 1)
+    if callable(own["runtime"]):
+        studies = (SimpleNamespace(study=name) for name in project.studies)
+        own["runtime"] = max(own["runtime"](wildcards, tries) for wildcards in studies)
+    defaults = {"cpus_per_task": project.devices[device].threads}
+    defaults |= _evaluated(options.default_resources, tries)
+    return defaults | own | _evaluated((options.set_resources or {}).get(rule), tries)
+
+
+def _evaluated(resources: Mapping[str, Any] | None, attempt: int) -> dict[str, Any]:
+    """The values of resources, without expressions that depend on a job's files."""
+    from snakemake.exceptions import WorkflowError
+
+    job = {"input": [], "attempt": attempt, "threads": 1, "rulename": "", "async_run": None}
+    found = {}
+    for name, resource in (resources or {}).items():
+        try:
+            found[name] = resource.evaluate(None, **job).value
+        except WorkflowError:
+            continue
+    return found
+
+
+def _problem(resources: Mapping[str, Any], partitions: Sequence[slurm.Partition]) -> str:
+    """Why Slurm would never run a job with these resources; empty if it would, maybe later."""
+    gres = str(resources.get("gres") or "")
+    if gres and not GRES.fullmatch(gres):
+        return (
+            f"gres {gres!r} is not allowed; expected NAME:COUNT or NAME:TYPE:COUNT. A type with a "
+            'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
+        )
+    names = str(resources.get("slurm_partition") or "")
+    own = [
+        one for one in partitions if one.name in names.split(",") or (not names and one.is_default)
+    ]
+    if not own:
+        known = ", ".join(dict.fromkeys(one.name for one in partitions))
+        return f"there is no partition {names or 'by default'}; known: {known}"
+    limits_min = [one.limit_min for one in own if one.limit_min is not None]
+    runtime_min = resources.get("runtime") or 0
+    if len(limits_min) == len(own) and runtime_min > max(limits_min):
+        return (
+            f"its last try may take {runtime_min} minutes; {own[0].name} allows "
+            f"{max(limits_min):.0f}"
+        )
+    words = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
+    if gpus := resources.get("gpu"):
+        model = resources.get("gpu_model")
+        words.append(f"--gpus={model}:{gpus}" if model else f"--gpus={gpus}")
+    return slurm.refusal([*words, *shlex.split(resources.get("slurm_extra") or "")], own)
