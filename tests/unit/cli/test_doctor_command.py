@@ -45,11 +45,10 @@ def program(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_on_this_machine_every_study_is_named_and_nothing_fails(capsys):
+def test_on_this_machine_nothing_fails(capsys):
     assert entry.main(["doctor"]) == 0
     said = capsys.readouterr().out
-    for file in (ROOT / "config/studies").glob("*.yaml"):
-        assert f"{file.stem} on cpu: " in said
+    assert "cpu: packages: torch " in said
     assert "will fail" not in said
 
 
@@ -73,9 +72,8 @@ def test_a_study_that_is_not_configured_fails_nobody(examined, capsys):
     _, found = examined
     found += [Finding("will fail", "cpu: x", "absent", "install", studies=["vit-speedups"])]
     assert entry.main(["doctor"]) == 0
-    assert "vit-speedups on cpu: 28 runs" in capsys.readouterr().out
+    assert "cpu: x: absent (vit-speedups)" in capsys.readouterr().out
     assert entry.main(["doctor", "--study", "vit-speedups"]) == 1
-    assert "look at: x" in capsys.readouterr().out
 
 
 def test_accelerators_that_are_not_configured_are_examined_too(examined, machine):
@@ -101,11 +99,15 @@ def test_what_run_refuses_is_the_one_finding(examined, tmp_path, capsys, key, va
 
 
 @pytest.fixture
-def cluster(machine):
+def cluster(machine, monkeypatch):
     """A Slurm whose commands print an error, or nothing; what sbatch was asked is in `asked`."""
+    monkeypatch.setenv("PATH", f"{machine}:/usr/bin:/bin")  # Snakemake's executor runs `which`
 
     def answer(error: str = "", *, sinfo: str = "") -> Path:
-        nodes = "cpu* infinite 2000000 256 4 (null)\ngaudi2 infinite 2000000 256 4 gpu:8"
+        nodes = (
+            "cpu* up infinite 2000000 256 0/4/0/4 (null)\n"
+            "gaudi2 up infinite 2000000 256 0/4/0/4 gpu:8"
+        )
         for name, text, output in (("sbatch", error, ""), ("sinfo", sinfo, nodes)):
             say = f"echo '{text}' >&2; exit 1" if text else f"echo '{output}'"
             program(machine, name, f'echo "$@" >> {machine}/{name}.asked\n{say}')
@@ -122,9 +124,9 @@ def line_of(subject: str, capsys) -> str:
 def test_slurm_is_asked_for_the_partition_and_gres_of_the_profile(examined, cluster, capsys):
     asked = cluster()
     assert entry.main(["doctor", "--profile", "gaudi"]) == 0
-    assert line_of("gaudi2: Slurm", capsys).startswith("fine")
+    assert line_of("Slurm", capsys).startswith("fine")
     (request,) = asked.read_text().splitlines()
-    assert "--partition=gaudi2 --exclusive" in request
+    assert {"--partition=gaudi2", "--exclusive"} <= set(request.split())
     calls, _ = examined
     assert calls[0][2] is False, "the nodes are elsewhere"
 

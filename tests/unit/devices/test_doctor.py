@@ -22,9 +22,7 @@ import types
 __version__ = {version!r}
 cuda = types.SimpleNamespace(is_available=lambda: {available})
 uint8 = "uint8"
-def frombuffer(data, dtype):
-    assert data[:2] == b"\\xff\\xd8", "a JPEG file"
-    return data
+def zeros(*size, dtype): return size
 """
 
 
@@ -64,9 +62,7 @@ def gpu_node(
     folder: Path,
     *,
     gpus: int = 1,
-    driver: str = "580.65.06",
     mig: str = "Disabled",
-    persistence: str = "Enabled",
     reasons: int = 0,
     limit_w: int = 700,
     processes: str = "",
@@ -74,7 +70,6 @@ def gpu_node(
     cuda: str | None = "13.0",
     available: bool = True,
     vision_cuda: int = 13000,
-    decodes: str = "types.SimpleNamespace(shape=(3, 16, 16))",
     builds: str = "pass",
     without: tuple[str, ...] = (),
 ) -> None:
@@ -85,14 +80,13 @@ def gpu_node(
         "nvidia-smi",
         f"""case "$*" in
 *query-gpu=name*) echo '{rows}';;
-*driver_version*) echo '{driver}, {persistence}';;
 *compute-apps*) echo '{processes}';;
 *) exit 2;;
 esac""",
     )
     text = TORCH.format(version=torch, available=available)
     package(folder, "torch", torch, __init__=text, version=f"cuda = {cuda!r}\n")
-    io = f"import types\ndef decode_jpeg(data, device): return {decodes}\n"
+    io = "def encode_jpeg(picture): return picture\ndef decode_jpeg(data, device): return data\n"
     vision = {"__init__": VISION.format(cuda=vision_cuda), "io": io}
     vision["version"] = f"cuda = {vision_cuda}\n"
     parts = {
@@ -120,27 +114,25 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
     assert bad(found) == {}
     named = {"Python", "GPUs", "CUDA", "torchvision", "torchao", "triton"}
     assert named <= found.keys()
-    assert "580.65.06" in found["CUDA"].text
 
 
 @pytest.mark.parametrize(
     ("fault", "subject", "outlook", "said"),
     [
-        ({"cuda": None, "torch": "2.13.0+cpu", "available": False}, "torch", FAILS, "for CPUs"),
-        ({"available": False}, "torch", FAILS, "with driver 580.65.06, finds no GPU"),
+        ({"cuda": None, "torch": "2.13.0+cpu", "available": False}, "CUDA", FAILS, "for CPUs"),
+        ({"available": False}, "CUDA", FAILS, "torch for CUDA 13.0 finds no GPU"),
         ({"vision_cuda": 12060}, "torchvision", FAILS, "different CUDA major versions"),
         ({"without": ("torchvision",)}, "torchvision", FAILS, "remove what needs it"),
         ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),
-        ({"without": ("triton",)}, "triton", FAILS, "it is missing"),
+        ({"without": ("triton",)}, "triton", FAILS, "No module named 'triton'"),
         ({"builds": "raise RuntimeError('Failed to find C compiler')"}, "triton", FAILS, "gcc"),
-        ({"without": ("pynvml",)}, "NVML", UNKNOWN, "pynvml"),
-        ({"gpus": 2}, "NVML", UNKNOWN, "does not find every GPU"),
+        ({"without": ("pynvml",)}, "clocks", SLOW, "nvidia-ml-py"),
+        ({"gpus": 2}, "clocks", SLOW, "of GPU 1"),
         ({"mig": "Enabled"}, "GPUs", FAILS, "MIG"),
         ({"gpus": 0}, "GPUs", FAILS, "none"),
         ({"limit_w": 500}, "clocks", SLOW, "a power limit of 500 W"),
         ({"reasons": 0x48}, "clocks", SLOW, "for heat"),
-        ({"persistence": "Disabled"}, "driver", SLOW, "nvidia-smi -pm 1"),
-        ({"processes": "4711, python3, 2000 MiB"}, "GPUs in use", SLOW, "process 4711"),
+        ({"processes": "4711, python3"}, "GPUs in use", SLOW, "process 4711"),
     ],
 )
 def test_each_fault_of_a_gpu_server_is_found(project, machine, fault, subject, outlook, said):
@@ -185,7 +177,7 @@ def with_python(python: str, **changes):
 
 
 def test_an_old_python_is_found_before_the_first_job(project, machine):
-    old = interpreter(machine, """echo '[{"python": [3, 10, 12], "missing": []}, {}]'""")
+    old = interpreter(machine, """echo '[[false, "3.10.12"], [true, ""]]'""")
     found = {one.subject: one for one in examine(project, [with_python(old)])}
     assert found["cpu: Python"].outlook == FAILS
     assert "3.10.12" in found["cpu: Python"].text
@@ -247,14 +239,3 @@ def test_shared_memory_that_the_batches_of_workers_overflow(
 def test_too_few_cores_are_slow(project, monkeypatch):
     monkeypatch.setattr(host, "cores_granted", lambda: 1)
     assert look(project, make_job("torchrun", 2))["cores"].outlook == SLOW
-
-
-@pytest.mark.parametrize(
-    ("flags", "precision", "slow"),
-    [("avx2", "bf16", True), ("avx2", "fp32", False), ("avx512bw", "bf16", False)],
-)
-def test_bf16_without_instructions_for_it_is_slow(project, monkeypatch, flags, precision, slow):
-    monkeypatch.setattr(host, "processor_flags", flags.split)
-    found = look(project, with_python(sys.executable, train={"precision": precision}))
-    bf16 = [one for subject, one in found.items() if subject.endswith("bf16")]
-    assert [one.outlook for one in bf16] == [SLOW] * slow

@@ -95,12 +95,11 @@ def test_what_sbatch_refuses_is_a_problem(slurm, project):
     assert "there are 4 with 192 cores" in problem
 
 
-def test_another_executor_and_a_controller_that_does_not_answer_are_no_problem(
-    slurm, project, monkeypatch
-):
+def test_another_executor_is_not_asked_and_a_controller_may_not_answer(slurm, project, monkeypatch):
     assert problems(project, executor="local") == []
     assert not slurm.asked.exists()
     monkeypatch.setattr(client, "ANSWER_S", 0.2)
     for name in ("sbatch", "sinfo"):
         (slurm.asked.parent / name).write_text("#!/bin/sh\nexec sleep 30\n")
-    assert problems(project) == []
+    with pytest.raises(client.SlurmError):
+        problems(project)

@@ -23,12 +23,9 @@ from feedrate.devices.base import DeviceError
 
 ASK_S = 30
 """Time limit of an interpreter, or of a profile file, s."""
-OLDEST = (3, 11)
-"""The oldest Python that runs the measured programs."""
-_ASK = f"""
+_ASK = """
 import importlib.util, sys
-found = importlib.util.find_spec(sys.argv[1])
-print("lacks" if found is None else "old" if sys.version_info < {OLDEST} else "has")
+sys.exit(sys.version_info < (3, 11) or importlib.util.find_spec(sys.argv[1]) is None)
 """
 
 
@@ -51,19 +48,15 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
         path = os.path.expanduser(f"{start}/{rest}")  # noqa: PTH111  # keeps a leading `/`
         if (start or not folder) and os.access(path, os.X_OK):
             tried.append(path)
-    first: dict[str, str] = {}
     for python in tried:
         with contextlib.suppress(*NO_ANSWER):
-            answer = ask([python, "-c", _ASK, module], ASK_S, environment).stdout.strip()
-            first.setdefault(answer, python)
-    best = first.get("has") or first.get("old")
-    if best:
-        software = msgspec.structs.replace(spec.software, python=best)
-        return msgspec.structs.replace(spec, software=software)
+            if ask([python, "-c", _ASK, module], ASK_S, environment).returncode == 0:
+                software = msgspec.structs.replace(spec.software, python=python)
+                return msgspec.structs.replace(spec, software=software)
     raise DeviceError(
-        f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
-        f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
-        f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
+        f"no Python of at least 3.11 here has {module} (tried: {', '.join(tried) or 'none'}); name "
+        f"one in config/devices.yaml, under {spec.device}: `software: {{python: /path/to/python}}`,"
+        f" or in the environment variable {variables.PYTHON}"
     )
 
 

@@ -165,7 +165,8 @@ def check(project: Project, specs: Sequence[RunSpec], call: Call) -> None:
             tell("feedrate", f"will be slow: {finding}")
     bound = [str(finding) for finding in findings if finding.outlook == FAILS]
     options = snakemake_options(sys.argv[1:])
-    bound += preflight.problems(options, project, dict.fromkeys(spec.device for spec in specs))
+    with contextlib.suppress(slurm.SlurmError):  # it may answer when the jobs are sent
+        bound += preflight.problems(options, project, dict.fromkeys(spec.device for spec in specs))
     if bound:
         raise ExpectedError(
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "

@@ -31,13 +31,10 @@ GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
 
 def problems(options: argparse.Namespace, project: Project, devices: Iterable[str]) -> list[str]:
     """For each device whose training jobs Slurm would never run, the rule and the reason. `options`
-    are Snakemake's. Empty for other executors, and if Slurm does not answer."""
+    are Snakemake's. Empty for other executors. Raises SlurmError if Slurm does not answer."""
     if options.executor != "slurm":
         return []
-    try:
-        partitions = slurm.partitions()
-    except slurm.SlurmError:
-        return []
+    partitions = slurm.partitions()
     found = []
     for device in devices:
         problem = _problem(_resources(options, project, device), partitions)
