@@ -5,7 +5,7 @@ from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
 
 PARENT = [
     *(f"jobs/{name}.py" for name in ("supervisor", "processes", "workplace", "outcome", "tries")),
-    "devices/doctor/__init__.py",
+    "devices/doctor.py",
 ]
 
 

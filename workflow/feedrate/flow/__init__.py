@@ -1,5 +1,5 @@
-"""The input of Snakemake: targets, params, digests of code, resources, attempts.
+"""The input of Snakemake: the graph of the workflow, identities of runs, folders, resources.
 
-Owns the lock of the driver, the checks before the first job, and the record of lost runs. It is
-parsed in every job, so it imports no torch, pandas or matplotlib.
+Owns the lock of the driver and the checks before the first job. It is parsed in every job, so it
+imports no torch, pandas or matplotlib.
 """
