@@ -188,6 +188,24 @@ def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeyp
     assert find("7") is None
 
 
+@pytest.mark.parametrize(
+    ("job", "phrase"),
+    [
+        ({}, ""),
+        ({"state": "COMPLETING"}, ""),
+        ({"state": "COMPLETING", "reason": "TimeLimit"}, "Slurm's time limit of 60 min"),
+        ({"limit": "1:30:30", "ran": "1:29:36"}, "Slurm's time limit of 90.5 min"),
+        ({"state": "PREEMPTED"}, "Slurm calls the job PREEMPTED"),
+    ],
+)
+def test_a_job_that_is_stopped_says_what_slurm_stops_it_for(command, monkeypatch, job, phrase):
+    command("squeue", row(**job) + "\n")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert slurm.why_stopped() == phrase
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert slurm.why_stopped() == ""
+
+
 SINFO = """\
 cpu* up infinite 64000 16 2/0/0/2 (null)
 h100 up 2-00:00:00 2000000 192 0/3/1/4 gpu:h100:8(S:0-1)

@@ -12,7 +12,6 @@ from feedrate.jobs.tries import (
     not_tried,
     result_of_earlier_tries,
     smaller_out_of_memory,
-    why_slurm_stops,
 )
 from feedrate.jobs.workplace import Workplace, leftovers
 
@@ -101,30 +100,6 @@ def test_other_jobs_decide_nothing(jobs, result_of, token, calls):
     jobs("12", "OUT_OF_MEMORY")
     jobs("99", "OUT_OF_MEMORY")
     assert result_of(token, **calls) is None
-
-
-@pytest.mark.parametrize(
-    ("job", "sentence"),
-    [
-        (None, ""),
-        ({"state": "RUNNING", "limit_min": 30, "ran_min": 3}, ""),
-        ({"state": "COMPLETING", "limit_min": 30, "ran_min": 3}, ""),
-        (
-            {"state": "COMPLETING", "reason": "TimeLimit", "limit_min": 30},
-            "Slurm's time limit of 30 min",
-        ),
-        (
-            {"state": "RUNNING", "limit_min": 90.5, "ran_min": 89.6},
-            "Slurm's time limit of 90.5 min",
-        ),
-        ({"state": "PREEMPTED"}, "Slurm calls the job PREEMPTED"),
-    ],
-)
-def test_a_job_that_is_stopped_says_what_slurm_stops_it_for(jobs, monkeypatch, job, sentence):
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
-    if job:
-        jobs("12", **job)
-    assert why_slurm_stops() == sentence
 
 
 def ended(cell: Path, repeat: int, status: str, **more: str) -> Path:

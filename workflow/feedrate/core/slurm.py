@@ -38,6 +38,9 @@ KILLED_FOR_MEMORY = re.compile(
 )
 """Slurm's line in a job's log when Slurm, or the kernel, kills a step for lack of memory."""
 
+NEAR_MIN = 1.0
+"""A job that is stopped this close to its limit has reached it: a site may signal early."""
+
 _NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
@@ -109,6 +112,17 @@ class Slurm:
         elif job.state == OUT_OF_MEMORY and job.memory:
             reason += f" ({job.memory})"
         return f"Slurm job {job.id} ended as {job.state}: {reason}" if reason else ""
+
+    def why_stopped(self) -> str:
+        """Why Slurm stops the job that this process is part of, as a phrase; empty if it does not,
+        or if this is no job."""
+        job = self.find(os.environ.get(JOB_ID, ""))
+        if job is None:
+            return ""
+        near_end = job.limit_min and (job.ran_min or 0.0) >= job.limit_min - NEAR_MIN
+        if job.limit_min and (job.reason == "TimeLimit" or near_end):
+            return f"Slurm's time limit of {job.limit_min:g} min"
+        return f"Slurm calls the job {job.state}" if job.is_over else ""
 
     def own_jobs(self, folder: Path | str = ".") -> list[Job]:
         """This user's waiting and running jobs for the project in `folder`, from any driver."""
@@ -221,6 +235,7 @@ def minutes(text: str) -> float | None:
 _slurm = Slurm()
 find = _slurm.find
 why_ended = _slurm.why_ended
+why_stopped = _slurm.why_stopped
 own_jobs = _slurm.own_jobs
 cancel = _slurm.cancel
 is_installed = _slurm.is_installed

@@ -21,6 +21,7 @@ import msgspec
 from feedrate.config.devices import launcher_limit
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import TIMEOUT_MIN, RunSpec
+from feedrate.core import slurm
 from feedrate.core.errors import Masker, explain_os_error, tell
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
@@ -103,7 +104,7 @@ def train(
                     job.measure(options, timeout_min, locks, requests)
     except Interrupted as stop:
         workplace.keep_log(place.path)
-        why = tries.why_slurm_stops()
+        why = slurm.why_stopped()
         raise Interrupted(f"{stop} ({why})" if why else str(stop), stop.exit_code) from None
     except FAULTS as fault:
         log = workplace.keep_log(place.path)

@@ -6,7 +6,6 @@ memory.
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +14,6 @@ from feedrate.core import slurm
 from feedrate.core.paths import OUTCOME_NAME
 from feedrate.jobs.events import NOT_TRIED, Result
 from feedrate.jobs.workplace import NO_CALL, Workplace, leftovers
-
-TIMEOUT = "TIMEOUT"
-NEAR_MIN = 1.0
-"""A job that is stopped this close to its limit has reached it: a site may signal early."""
 
 
 def result_of_earlier_tries(run: Path, mine: Workplace) -> Result | None:
@@ -38,8 +33,8 @@ def result_of_earlier_tries(run: Path, mine: Workplace) -> Result | None:
             "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
             f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
         )
-    if last and last.state == TIMEOUT:
-        limits = [end.limit_min for end in ends if end.state == TIMEOUT and end.limit_min]
+    if last and last.state == slurm.TIMEOUT:
+        limits = [end.limit_min for end in ends if end.state == slurm.TIMEOUT and end.limit_min]
         return _out_of_time(limits, slurm.find(mine.job))
     return None
 
@@ -77,14 +72,3 @@ def smaller_out_of_memory(runs: Iterable[Path]) -> Path | None:
 def not_tried(cell: str) -> str:
     """The cause for a cell that is too large because the smaller `cell` was."""
     return f"{NOT_TRIED}{cell} ran out of memory, and this cell needs at least as much."
-
-
-def why_slurm_stops() -> str:
-    """Why Slurm stops this job, as a phrase; empty if it does not."""
-    job = slurm.find(os.environ.get(slurm.JOB_ID, ""))
-    if job is None:
-        return ""
-    near_end = job.limit_min and (job.ran_min or 0.0) >= job.limit_min - NEAR_MIN
-    if job.limit_min and (job.reason == "TimeLimit" or near_end):
-        return f"Slurm's time limit of {job.limit_min:g} min"
-    return f"Slurm calls the job {job.state}" if job.is_over else ""

@@ -17,19 +17,8 @@ from typing import NamedTuple
 
 from feedrate.core import slurm
 from feedrate.core.errors import SENTENCE
-from feedrate.core.files import digest_file
+from feedrate.core.files import digest_file, end_of_file
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME
-
-MEANINGS = {
-    "BOOT_FAIL": "its node did not start",
-    "CANCELLED": "it was cancelled or preempted",
-    "DEADLINE": "its deadline passed",
-    "NODE_FAIL": "its node was lost",
-    "OUT_OF_MEMORY": "it used more host memory than it requested",
-    "PREEMPTED": "it was preempted",
-    "TIMEOUT": "it reached its time limit",
-}
-"""Slurm's states of ended jobs (squeue(1), JOB STATE CODES) in words. FAILED explains nothing."""
 
 NO_CALL = "0"
 """`since` of a job that no Snakemake has started."""
@@ -153,14 +142,15 @@ def remove_ended(run: Path) -> None:
 def cause_of_missing(run: Path) -> str:
     """Why a planned run has no folder, as far as its last job's end, or else its log, tells."""
     places = leftovers(run)
-    if places and (job := slurm.find(places[-1].job)) and job.state in MEANINGS:
-        return f"Slurm job {job.id} ended as {job.state}: {MEANINGS[job.state]}"
+    job = slurm.find(places[-1].job) if places else None
+    if job and (why := slurm.why_ended(job)):
+        return why
     if places and places[-1].is_at_work:
         return "its job has not ended"
     logs = [run.with_name(f"{run.name}.log"), *(place.path / LOG_NAME for place in places[-1:])]
     for log in logs:
         with suppress(OSError):
-            if sentences := SENTENCE.findall(slurm.end_of_file(log)):
+            if sentences := SENTENCE.findall(end_of_file(log)):
                 return str(sentences[-1])
     if places:
         return "its process ended without a result; probably it was killed"
