@@ -48,10 +48,11 @@ onsuccess:
 
 onerror:
     driver.release()
-    if lost := [file for file in GRAPH.all_outcomes() if not Path(file).is_file()]:
+    if lost := [run for run in GRAPH.all_outcomes() if not Path(run).is_file()]:
+        command = driver.report_command(configuration.call())
         print(
-            f"{len(lost)} runs have no result. The same command measures them; a report of what "
-            "there is: python -m feedrate report",
+            f"{len(lost)} runs have no result; the same command measures them. "
+            f"For a report of what there is: {command}",
             file=sys.stderr,
         )
 

@@ -280,6 +280,8 @@ class Call(NamedTuple):
     retries: int = 0
     """How often Snakemake tries a failed job again."""
     is_quiet: bool = False
+    choices: Sequence[str] = ()
+    """The words that select the profile and override keys of config.yaml."""
 
 
 def snakemake_options(words: Sequence[str]) -> argparse.Namespace:
@@ -307,7 +309,20 @@ def call() -> Call:
         profile_files=[Path(name).resolve() for name in files or []],
         retries=int(options.retries or 0),
         is_quiet=bool(options.quiet),
+        choices=_choices(words),
     )
+
+
+def _choices(words: Sequence[str]) -> list[str]:
+    """The options that select the profile and override keys of config.yaml, with their values."""
+    choices: list[str] = []
+    chosen = False
+    for word in words:
+        if word.startswith("-"):
+            chosen = word.partition("=")[0] in ("--profile", "--configfile", "--config", "-C")
+        if chosen:
+            choices.append(word)
+    return choices
 
 
 def profile_files(*, main_process: bool) -> list[Path]:

@@ -4,6 +4,7 @@ of its jobs, what a killed driver left, and the checks before the first job."""
 import contextlib
 import fcntl
 import os
+import shlex
 import socket
 import sys
 import time
@@ -134,6 +135,11 @@ def cancel_left_over_jobs() -> None:
     until_s = time.monotonic() + ENDED_S
     while slurm.own_jobs() and time.monotonic() < until_s:
         time.sleep(1)
+
+
+def report_command(call: Call) -> str:
+    """The command that makes the report of this call's runs, without Snakemake."""
+    return shlex.join(["python", "-m", "feedrate", "report", *call.choices])
 
 
 def arguments_without(target: str) -> list[str]:
