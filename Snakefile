@@ -62,6 +62,13 @@ rule measure:
         GRAPH.all_outcomes(),
 
 
+# Only when named, as `python -m feedrate selftest` does.
+rule selftest:
+    """Show what works on each device of config/config.yaml."""
+    input:
+        expand(paths.SELFTEST, device=PROJECT.config.devices),
+
+
 # Each study is a target with its own name: only its runs, results, claims, tables and figures.
 for study in STUDIES:
 

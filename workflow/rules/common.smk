@@ -1,6 +1,5 @@
 """The checked configuration, the graph of the workflow, and its begin and end."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -15,8 +14,9 @@ with configuration.workflow_errors():
     GRAPH = Graph(PROJECT, ROOT)
     if IS_DRIVER:
         configuration.check_targets(ROOT, PROJECT, LAYERS, configuration.call().targets)
-if IS_DRIVER:
-    GRAPH.write_plans()
+        GRAPH.write_plans()
+        if workflow.output_settings.dryrun:
+            driver.check_files(GRAPH, LAYERS)
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
@@ -27,61 +27,19 @@ DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 REPORT_ENV = "../../envs/report.yaml"
 
 
-def check_files():
-    """Before the first job, and in a dry-run: the files that the configuration names exist."""
-    with configuration.workflow_errors():
-        here = configuration.call().is_local
-        configuration.check_files(PROJECT, GRAPH.runs_to_do(), LAYERS, here=here)
-
-
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
-    check_files()
     with configuration.workflow_errors():
-        driver.start(configuration.call(), ROOT / "workflow")
-        driver.check(PROJECT, GRAPH.runs_to_do(), configuration.call())
+        driver.start(GRAPH, LAYERS)
 
 
 onsuccess:
-    driver.release()
+    driver.end(GRAPH)
 
 
 onerror:
-    driver.release()
-    if lost := [run for run in GRAPH.all_outcomes() if not Path(run).is_file()]:
-        command = driver.report_command(configuration.call())
-        print(
-            f"{len(lost)} runs have no result; the same command measures them. "
-            f"For a report of what there is: {command}",
-            file=sys.stderr,
-        )
+    driver.end(GRAPH)
 
 
 wildcard_constraints:
-    study="|".join(map(re.escape, STUDIES)),
-    device="|".join(map(re.escape, PROJECT.config.devices)),
-    # A generated one may be named with its rows: generated-7680.
-    dataset="(" + "|".join(map(re.escape, PROJECT.config.datasets)) + r")(-\d+)?",
-    winoground="|".join(map(re.escape, PROJECT.config.winoground_sets)) or "none",
-    checkpoint="[^/]+",
-    cell="[^/]+",
-    store="[0-9a-f]{8}",
-    # Of a run, a second attempt and later ones have a number: ab12cd34-2.
-    identity=r"[0-9a-f]{8}(-\d+)?",
-    repeat=r"\d+",
-
-
-if IS_DRIVER and workflow.output_settings.dryrun:
-    check_files()
-
-
-rule plan:
-    """Show how many runs are to do, for how long and at what cost, as `python -m feedrate plan` does."""
-    handover: True
-    # Without this, Snakemake grants all memory, and on a cluster that is not a number.
-    resources:
-        mem_mb=1000,
-    params:
-        arguments=driver.arguments_without("plan"),
-    shell:
-        "python -m feedrate plan {params.arguments:q}"
+    **GRAPH.wildcard_constraints(),

@@ -1,4 +1,6 @@
-"""Data: fetch and prepare datasets, fetch Winoground and the weights to start from."""
+"""Data: fetch and prepare datasets, fetch Winoground and the weights to start from. The identity of
+what they are made from is in the paths, so inputs are `ancient`: their times say nothing.
+"""
 
 
 rule fetch_dataset:
@@ -11,42 +13,29 @@ rule fetch_dataset:
     conda:
         REPORT_ENV
     params:
-        settings=lambda wc: GRAPH.dataset_settings(wc.dataset),
+        job=lambda wc: GRAPH.fetch_dataset(wc.dataset),
     shell:
-        "python -m feedrate fetch-dataset --name {wildcards.dataset} "
-        "--settings {params.settings:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate {params.job} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
-rule fetch_winoground:
-    """Fetch a copy of Winoground, or draw its stand-in, with a checksum for every image."""
+# A copy of Winoground, or its drawn stand-in, with a checksum for every image.
+use rule fetch_dataset as fetch_winoground with:
     output:
         paths.WINOGROUND,
     log:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
-    localrule: DOWNLOADS_ARE_LOCAL
-    conda:
-        REPORT_ENV
     params:
-        settings=lambda wc: GRAPH.examples_settings(wc.winoground),
-    shell:
-        "python -m feedrate fetch-winoground --name {wildcards.winoground} "
-        "--settings {params.settings:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        job=lambda wc: GRAPH.fetch_winoground(wc.winoground),
 
 
-rule fetch_checkpoint:
-    """Fetch a hub checkpoint's weights and tokenizer, with a checksum for every file."""
+# A hub checkpoint's weights and tokenizer, with a checksum for every file.
+use rule fetch_dataset as fetch_checkpoint with:
     output:
         paths.CHECKPOINT,
     log:
         f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
-    localrule: DOWNLOADS_ARE_LOCAL
-    conda:
-        REPORT_ENV
     params:
-        checkpoint=lambda wc: GRAPH.checkpoint(wc.checkpoint),
-    shell:
-        "python -m feedrate fetch-checkpoint --name {params.checkpoint[0]:q} "
-        "--revision {params.checkpoint[1]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        job=lambda wc: GRAPH.fetch_checkpoint(wc.checkpoint),
 
 
 rule preprocess_dataset:
@@ -62,10 +51,10 @@ rule preprocess_dataset:
         REPORT_ENV
     threads: CORES
     params:
-        settings=lambda wc: GRAPH.dataset_settings(wc.dataset),
+        job=lambda wc: GRAPH.preprocess_dataset(wc.dataset),
     shell:
-        "python -m feedrate preprocess-dataset --index {input:q} "
-        "--settings {params.settings:q} --out {output.manifest:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate {params.job} --index {input:q} --out {output.manifest:q} "
+        "2> >(tee {log:q} >&2)"
 
 
 rule store_dataset:
@@ -81,7 +70,7 @@ rule store_dataset:
         "../../envs/cpu.yaml"
     threads: CORES
     params:
-        settings=lambda wc: GRAPH.store_settings(wc.store),
+        job=lambda wc: GRAPH.store_dataset(wc.store),
     shell:
-        "python -m feedrate store-dataset --data {input.data:q} "
-        "--settings {params.settings:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate {params.job} --data {input.data:q} --out {output:q} "
+        "2> >(tee {log:q} >&2)"

@@ -2,8 +2,6 @@
 within seconds, so time stamps decide what is made again: of code, captions, and a file with the
 configuration of the study."""
 
-LOG = f"{paths.LOGS}/{{}}/{{{{study}}}}.log"
-
 
 def outcomes(wildcards):
     """The outcomes of a study's runs on a device. A job's process sees those that have ended: had
@@ -60,17 +58,19 @@ rule collect_results:
     output:
         [paths.RESULTS_CSV, paths.RESULTS_PARQUET, paths.CELLS_CSV],
     log:
-        LOG.format("collect_results"),
+        f"{paths.LOGS}/collect_results/{{study}}.log",
     localrule: SHORT_IS_LOCAL
     conda:
         REPORT_ENV
+    params:
+        job="collect-results",
     shell:
-        "python -m feedrate collect-results --plan {input.plan:q} "
+        "python -m feedrate {params.job} --plan {input.plan:q} "
         "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
 
 
-rule check_claims:
-    """Check the source's claims against its own numbers and against ours."""
+# Check the source's claims against its own numbers and against ours.
+use rule collect_results as check_claims with:
     input:
         paths.RESULTS_CSV,
         plan=paths.STUDY_PLAN,
@@ -78,45 +78,33 @@ rule check_claims:
     output:
         paths.CLAIMS_CSV,
     log:
-        LOG.format("check_claims"),
-    localrule: SHORT_IS_LOCAL
-    conda:
-        REPORT_ENV
-    shell:
-        "python -m feedrate check-claims --plan {input.plan:q} "
-        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+        f"{paths.LOGS}/check_claims/{{study}}.log",
+    params:
+        job="check-claims",
 
 
-rule tabulate_results:
-    """Write all tables of a study as pages."""
+# Write all tables of a study as pages.
+use rule collect_results as tabulate_results with:
     input:
         **page_inputs("tables"),
     output:
         pages(paths.TABLES, "table", "html"),
     log:
-        LOG.format("tabulate_results"),
-    localrule: SHORT_IS_LOCAL
-    conda:
-        REPORT_ENV
-    shell:
-        "python -m feedrate tabulate-results --plan {input.plan:q} "
-        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+        f"{paths.LOGS}/tabulate_results/{{study}}.log",
+    params:
+        job="tabulate-results",
 
 
-rule plot_figures:
-    """Draw all figures of a study."""
+# Draw all figures of a study.
+use rule collect_results as plot_figures with:
     input:
         **page_inputs("figures"),
     output:
         pages(paths.FIGURES, "figure", "svg"),
     log:
-        LOG.format("plot_figures"),
-    localrule: SHORT_IS_LOCAL
-    conda:
-        REPORT_ENV
-    shell:
-        "python -m feedrate plot-figures --plan {input.plan:q} "
-        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+        f"{paths.LOGS}/plot_figures/{{study}}.log",
+    params:
+        job="plot-figures",
 
 
 rule write_report:

@@ -9,7 +9,6 @@ for device, entry in GRAPH.devices():
         name:
             paths.rule_of(paths.TRAIN_RULE, device)
         input:
-            # The data's identity is in their path, so their time says nothing.
             **{
                 name: ancient(files)
                 for name, files in GRAPH.training_inputs(device).items()
@@ -19,12 +18,7 @@ for device, entry in GRAPH.devices():
             paths.OUTCOME.replace("{device}", device),
         log:
             paths.RUN_LOG.replace("{device}", device),
-        priority:
-            with_cached_signature(
-                lambda wc, device=device: GRAPH.order(
-                    wc.study, device, wc.cell, wc.repeat
-                )
-            )
+        priority: with_cached_signature(lambda wc, device=device: GRAPH.order(device, wc))
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         # All cores, so that no other job runs while a training job is measured.
@@ -32,24 +26,12 @@ for device, entry in GRAPH.devices():
         resources:
             **GRAPH.resources.training(device, retried=RETRIED),
         params:
-            options=with_cached_signature(
-                lambda wc, device=device: GRAPH.training_options(device, wc)
-            ),
+            job=with_cached_signature(lambda wc, device=device: GRAPH.train(device, wc)),
         # No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes
         # twice a second, on the cores that are measured. The outcome has time and memory.
         shell:
-            "python -m feedrate train {params.options} --data {input.data:q} "
-            "--out $(dirname {output:q}) --try {resources.tries} 2> >(tee -a -i {log:q} >&2)"
-
-
-# Runs only when named: `snakemake --profile local selftest`, or `python -m feedrate selftest`.
-rule selftest:
-    """Show what works on each device of config/config.yaml."""
-    input:
-        expand(paths.SELFTEST, device=PROJECT.config.devices),
-
-
-for device, entry in GRAPH.devices():
+            "python -m feedrate {params.job} --data {input.data:q} --out $(dirname {output:q}) "
+            "--try {resources.tries} 2> >(tee -a -i {log:q} >&2)"
 
     rule:
         name:
@@ -67,8 +49,7 @@ for device, entry in GRAPH.devices():
         resources:
             **GRAPH.resources.testing(device),
         params:
-            device=device,
-            entry=GRAPH.device_entry(device),
+            job=GRAPH.selftest_device(device),
         shell:
-            "python -m feedrate selftest-device --device {params.device} --entry {params.entry:q} "
-            "--data {input.data:q} --parts {input.parts:q} --out {output:q} 2> >(tee {log:q} >&2)"
+            "python -m feedrate {params.job} --data {input.data:q} --parts {input.parts:q} "
+            "--out {output:q} 2> >(tee {log:q} >&2)"

@@ -17,11 +17,12 @@ import msgspec
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
 from feedrate.core import slurm, variables
-from feedrate.core.errors import ExpectedError, tell
+from feedrate.core.errors import ExpectedError, print_error, tell
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
-from feedrate.flow import preflight
-from feedrate.flow.configuration import Call, profile_names, snakemake_options
+from feedrate.flow import configuration, preflight
+from feedrate.flow.configuration import Call, Layers, profile_names, snakemake_options
+from feedrate.flow.graph import Graph
 
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")
@@ -38,29 +39,51 @@ class Occupied(ExpectedError):
     """Another driver works in this folder."""
 
 
-def start(call: Call, workflow_folder: Path) -> None:
-    """Begin as the driver of this folder: lock it, set the environment of the jobs, and cancel jobs
-    that a killed driver left on Slurm. Raises Occupied and ExpectedError."""
+def check_files(graph: Graph, layers: Layers) -> None:
+    """Raise ConfigError for files that the configuration names and that do not exist."""
+    here = configuration.call().is_local
+    configuration.check_files(graph.project, graph.runs_to_do(), layers, here=here)
+
+
+def start(graph: Graph, layers: Layers) -> None:
+    """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of a
+    killed driver on Slurm, and check what would fail. Raises ExpectedError."""
+    check_files(graph, layers)
     if any(Path().glob(OLD_RUNS)):
         raise ExpectedError(
             f"results/ has runs of an earlier layout ({OLD_RUNS}), which this version cannot "
             "continue, because nothing states what they were made from: move or delete results/"
         )
-    since = f"{time.time():.3f}"
-    _hold(DriverCall(pid=os.getpid(), host=socket.gethostname(), since=since))
-    environment = DriverCall(
+    call = configuration.call()
+    driver = DriverCall(
         pid=os.getpid(),
         host=socket.gethostname(),
-        since=since,
+        since=f"{time.time():.3f}",
         retries=call.retries,
         quiet=call.is_quiet,
     )
-    os.environ[variables.DRIVER] = msgspec.json.encode(environment).decode()
+    _hold(driver)
+    os.environ[variables.DRIVER] = msgspec.json.encode(driver).decode()
     _put_first("PATH", str(Path(sys.executable).parent))
-    _put_first("PYTHONPATH", str(workflow_folder))
+    _put_first("PYTHONPATH", str(graph.root / "workflow"))
     if not call.is_local:
         cancel_left_over_jobs()
+    check(graph.project, graph.runs_to_do(), call)
     STARTED.touch()
+
+
+def end(graph: Graph) -> None:
+    """End as the driver: note that this process ended by itself; say how to get a report if jobs
+    were lost, so that Snakemake could not make it."""
+    if _lock is not None:
+        _lock.truncate(0)
+    lost = [outcome for outcome in graph.all_outcomes() if not Path(outcome).is_file()]
+    if lost and STARTED.is_file():
+        command = shlex.join(["python", "-m", "feedrate", "report", *configuration.call().choices])
+        print_error(
+            f"{len(lost)} runs have no result; the same command measures them. For a report of "
+            f"what there is: {command}"
+        )
 
 
 def _put_first(variable: str, folder: str) -> None:
@@ -82,12 +105,6 @@ def _hold(call: DriverCall) -> None:
     stream.write(msgspec.json.encode(call).decode())
     stream.flush()
     _lock = stream
-
-
-def release() -> None:
-    """Say that this driver has ended by itself."""
-    if _lock is not None:
-        _lock.truncate(0)
 
 
 def occupied(stream: TextIO | None = None) -> str:
@@ -135,19 +152,6 @@ def cancel_left_over_jobs() -> None:
     until_s = time.monotonic() + ENDED_S
     while slurm.own_jobs() and time.monotonic() < until_s:
         time.sleep(1)
-
-
-def report_command(call: Call) -> str:
-    """The command that makes the report of this call's runs, without Snakemake."""
-    return shlex.join(["python", "-m", "feedrate", "report", *call.choices])
-
-
-def arguments_without(target: str) -> list[str]:
-    """The arguments of this Snakemake without a target."""
-    words = sys.argv[1:]
-    if target in words:
-        del words[len(words) - 1 - words[::-1].index(target)]  # the last of them
-    return words
 
 
 def check(project: Project, specs: Sequence[RunSpec], call: Call) -> None:

@@ -1,5 +1,6 @@
 """The workflow's graph as the rules ask for it: paths of targets and inputs, options of jobs."""
 
+import re
 import shlex
 from collections.abc import Callable
 from itertools import product
@@ -61,7 +62,7 @@ class Graph:
     def __init__(self, project: Project, root: Path, plan: Plan | None = None) -> None:
         """`plan`: a part of the project's plan; None: all that can run here or has a result."""
         self.project = project
-        self._root = root
+        self.root = root
         self._digests = DigestCache(DIGESTS)
         self._environments = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
         self._identities: dict[str, str] = {}
@@ -95,7 +96,7 @@ class Graph:
             *(settings.loader.library, settings.loader.form, *self._store(spec)),
         )
         if key not in self._surroundings:
-            environment = self._root / f"envs/{self._environments[spec.kind]}.yaml"
+            environment = self.root / f"envs/{self._environments[spec.kind]}.yaml"
             code = self._digests.of_code(measured_code(spec))
             made_from = {
                 "data": self._prepared(spec.dataset),
@@ -137,7 +138,7 @@ class Graph:
     def _fetched(self, entry: workflow.Dataset | workflow.Examples, *programs: str) -> str:
         state = ""
         if isinstance(entry, workflow.Folder | workflow.LocalExamples):
-            state = folder_state(self._root / entry.path, self._digests)
+            state = folder_state(self.root / entry.path, self._digests)
         settings = msgspec.to_builtins(entry)
         settings.pop("max_bad_share", None)  # it changes no file
         return identity(settings, state, self._digests.of_code(Code(programs, ("data",))))
@@ -174,25 +175,35 @@ class Graph:
         drawn = (name for name, entry in datasets if isinstance(entry, workflow.Generated))
         return self.manifest(next(drawn, self.project.config.dataset))
 
-    def dataset_settings(self, dataset: str) -> str:
-        """A dataset's settings as JSON."""
-        return msgspec.json.encode(workflow.find_dataset(self.project.config, dataset)).decode()
+    # Data: the jobs, as words for a shell.
 
-    def examples_settings(self, name: str) -> str:
-        """The source of a copy of Winoground as JSON."""
-        return msgspec.json.encode(self.project.config.winoground_sets[name]).decode()
+    def fetch_dataset(self, dataset: str) -> str:
+        """The job that fetches a dataset."""
+        entry = workflow.find_dataset(self.project.config, dataset)
+        return _job("fetch-dataset", name=dataset, settings=entry)
 
-    def checkpoint(self, key: str) -> tuple[str, str]:
-        """A hub checkpoint's name and revision."""
+    def fetch_winoground(self, name: str) -> str:
+        """The job that fetches a copy of Winoground."""
+        entry = self.project.config.winoground_sets[name]
+        return _job("fetch-winoground", name=name, settings=entry)
+
+    def fetch_checkpoint(self, key: str) -> str:
+        """The job that fetches a hub checkpoint."""
         for spec in self.plan.runs.values():
             model = spec.settings.model
             if model.checkpoint and _checkpoint_key(model) == key:
-                return model.checkpoint, model.revision or "main"
+                revision = model.revision or "main"
+                return _job("fetch-checkpoint", name=model.checkpoint, revision=revision)
         raise KeyError(key)
 
-    def store_settings(self, key: str) -> str:
-        """The settings of a store of decoded pictures as JSON."""
-        return msgspec.json.encode(self._store_spec(key)).decode()
+    def preprocess_dataset(self, dataset: str) -> str:
+        """The job that prepares a dataset."""
+        entry = workflow.find_dataset(self.project.config, dataset)
+        return _job("preprocess-dataset", settings=entry, max_bad_share=entry.max_bad_share)
+
+    def store_dataset(self, key: str) -> str:
+        """The job that makes a store of decoded pictures."""
+        return _job("store-dataset", settings=self._store_spec(key))
 
     def weights_of_store(self, key: str) -> list[str]:
         """The fetched checkpoint whose tokenizer a store needs."""
@@ -232,13 +243,29 @@ class Graph:
 
     # Runs
 
+    def wildcard_constraints(self) -> dict[str, str]:
+        """The form of the wildcards in paths."""
+        config = self.project.config
+        names = {
+            "study": self.project.studies,
+            "device": config.devices,
+            "winoground": config.winoground_sets or ["none"],
+        }
+        return {
+            **{wildcard: "|".join(map(re.escape, known)) for wildcard, known in names.items()},
+            # A generated one may be named with its rows: generated-7680.
+            "dataset": f"({'|'.join(map(re.escape, config.datasets))})(-\\d+)?",
+            "checkpoint": "[^/]+",
+            "cell": "[^/]+",
+            "store": "[0-9a-f]{8}",
+            # Of a run, a second attempt and later ones have a number: ab12cd34-2.
+            "identity": r"[0-9a-f]{8}(-\d+)?",
+            "repeat": r"\d+",
+        }
+
     def devices(self) -> list[tuple[str, Device]]:
         """The devices that are trained on, with their registry entries."""
         return [(name, self.project.devices[name]) for name in self.project.config.devices]
-
-    def device_entry(self, device: str) -> str:
-        """A device's registry entry as JSON."""
-        return msgspec.json.encode(self.project.devices[device]).decode()
 
     def outcomes(self, study: str, device: str, *, ended: bool = False) -> list[str]:
         """The outcomes of all runs of a study on a device; `ended`: only those that exist."""
@@ -279,9 +306,9 @@ class Graph:
     def _of_wildcards(self, device: str, files_of: Callable[[RunSpec], list[str]]) -> Files:
         return with_cached_signature(lambda wildcards: files_of(self._spec(device, wildcards)))
 
-    def training_options(self, device: str, wildcards: Any) -> str:
-        """The options of a run's job in the syntax of a shell. Raises CodeChanged if the run would
-        be another one than when the workflow started."""
+    def train(self, device: str, wildcards: Any) -> str:
+        """The job of a run. Raises CodeChanged if the run would be another one than when the
+        workflow started."""
         spec = self._spec(device, wildcards)
         if not wildcards.identity.startswith(self.identity(spec)):
             raise CodeChanged(
@@ -289,23 +316,27 @@ class Graph:
                 "started; start it again"
             )
         config = self.project.config
-        pattern = self.project.devices[device].model_pattern
-        options = {
-            "--spec": [msgspec.json.encode(spec).decode()],
-            "--source-digest": [self._surroundings_of(spec).code],
-            "--timeout-min": [f"{self._timeouts_min[spec.study][device]:g}"],
-            "--smaller": [self.folders.target(run) for run in self.smaller(spec)],
-            "--store": self._store(spec),
-            "--winoground": self._examples(spec),
-            "--push-to": [config.push_to_hub] if config.push_to_hub else [],
-            "--report-to": [",".join(config.report_to)] if config.report_to else [],
-            "--model-pattern": [pattern] if pattern else [],
-        }
-        return shlex.join(w for name, values in options.items() if values for w in (name, *values))
+        return _job(
+            "train",
+            spec=spec,
+            source_digest=self._surroundings_of(spec).code,
+            timeout_min=self._timeouts_min[spec.study][device],
+            smaller=[self.folders.target(run) for run in self.smaller(spec)],
+            store=self._store(spec),
+            winoground=self._examples(spec),
+            push_to=config.push_to_hub,
+            report_to=",".join(config.report_to),
+            model_pattern=self.project.devices[device].model_pattern,
+        )
 
-    def order(self, study: str, device: str, cell: str, repeat: str) -> int:
+    def selftest_device(self, device: str) -> str:
+        """The job of a device's self-test."""
+        return _job("selftest-device", device=device, entry=self.project.devices[device])
+
+    def order(self, device: str, wildcards: Any) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
-        return -1 - self._order[study, device, cell, int(repeat)]
+        key = wildcards.study, device, wildcards.cell, int(wildcards.repeat)
+        return -1 - self._order[key]
 
     def smaller(self, spec: RunSpec) -> list[RunSpec]:
         """The runs of cells that need no more memory: they differ only in factors of the study's
@@ -364,7 +395,7 @@ class Graph:
         files = sorted(self._digests.sources(*programs))
         self._digests.save()
         return [
-            str(file.relative_to(self._root)) if file.is_relative_to(self._root) else str(file)
+            str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
             for file in files
         ]
 
@@ -383,3 +414,17 @@ class Graph:
 
 def _checkpoint_key(model: ModelSettings) -> str:
     return paths.checkpoint_key(model.checkpoint or "", model.revision)
+
+
+def _job(program: str, /, **options: Any) -> str:
+    """A job with its options in the syntax of a shell; options without a value are left out."""
+    words = [program]
+    for option, value in options.items():
+        if value in (None, "", []):
+            continue
+        values = value if isinstance(value, list) else [value]
+        words.append(f"--{option.replace('_', '-')}")
+        for item in values:
+            is_struct = isinstance(item, msgspec.Struct)
+            words.append(msgspec.json.encode(item).decode() if is_struct else f"{item}")
+    return shlex.join(words)
