@@ -29,14 +29,6 @@ with configuration.workflow_errors():
 configfile: "config/config.yaml"
 
 
-for file in PROFILE_FILES:
-
-    configfile: file
-
-
-config.update(LAYERS.values)
-
-
 report: "report/workflow.rst"
 
 

@@ -27,6 +27,18 @@ DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 REPORT_ENV = "../../envs/report.yaml"
 
 
+def pages(folder, name, suffix):
+    """A folder of pages, each with an entry in Snakemake's report."""
+    return report(
+        directory(folder),
+        patterns=[f"{{{name}}}.{suffix}"],
+        caption=f"../../report/captions/{name}.rst",
+        category=f"{name.title()}s",
+        subcategory="{study}",
+        labels={name: f"{{{name}}}"},
+    )
+
+
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
     with configuration.workflow_errors():

@@ -3,38 +3,10 @@ within seconds, so time stamps decide what is made again: of code, captions, and
 configuration of the study."""
 
 
-def outcomes(wildcards):
-    """The outcomes of a study's runs on a device. A job's process sees those that have ended: had
-    one failed, the job would not have started."""
-    return GRAPH.outcomes(wildcards.study, wildcards.device, ended=not IS_DRIVER)
-
-
-def page_inputs(part):
-    """The inputs of a study's tables or figures."""
-    return {
-        "results": [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV],
-        "data": lambda wc: ancient(GRAPH.data_report(wc.study)),
-        "plan": paths.STUDY_PLAN,
-        "code": lambda wc: GRAPH.page_code(wc.study, part),
-    }
-
-
-def pages(folder, name, suffix):
-    """A folder of pages, each with an entry in Snakemake's report."""
-    return report(
-        directory(folder),
-        patterns=[f"{{{name}}}.{suffix}"],
-        caption=f"../../report/captions/{name}.rst",
-        category=f"{name.title()}s",
-        subcategory="{study}",
-        labels={name: f"{{{name}}}"},
-    )
-
-
 rule parse_logs:
     """Turn the raw logs of runs into checked records."""
     input:
-        outcomes,
+        lambda wc: GRAPH.outcomes(wc.study, wc.device, ended=not IS_DRIVER),
         plan=paths.STUDY_PLAN,
         code=GRAPH.code("results/assemble.py"),
     output:
@@ -86,7 +58,7 @@ use rule collect_results as check_claims with:
 # Write all tables of a study as pages.
 use rule collect_results as tabulate_results with:
     input:
-        **page_inputs("tables"),
+        **GRAPH.page_inputs("tables"),
     output:
         pages(paths.TABLES, "table", "html"),
     log:
@@ -98,7 +70,7 @@ use rule collect_results as tabulate_results with:
 # Draw all figures of a study.
 use rule collect_results as plot_figures with:
     input:
-        **page_inputs("figures"),
+        **GRAPH.page_inputs("figures"),
     output:
         pages(paths.FIGURES, "figure", "svg"),
     log:
@@ -110,26 +82,13 @@ use rule collect_results as plot_figures with:
 rule write_report:
     """Merge the results of all studies, and write the first page: the answer, then the details."""
     input:
-        expand(
-            [
-                paths.RESULTS_CSV,
-                paths.CELLS_CSV,
-                paths.CLAIMS_CSV,
-                paths.TABLES,
-                paths.FIGURES,
-            ],
-            study=STUDIES,
-        ),
+        expand(paths.OF_A_STUDY, study=STUDIES),
         data=[ancient(GRAPH.data_report(study)) for study in STUDIES],
         plans=expand(paths.STUDY_PLAN, study=STUDIES),
         captions=GRAPH.captions(),
         code=GRAPH.code("report/overview.py"),
     output:
-        [
-            paths.of_all_studies(paths.RESULTS_CSV),
-            paths.of_all_studies(paths.RESULTS_PARQUET),
-        ],
-        [paths.of_all_studies(paths.CELLS_CSV), paths.of_all_studies(paths.CLAIMS_CSV)],
+        paths.OF_ALL_STUDIES,
         page=report(paths.OVERVIEW, category="Overview"),
     log:
         f"{paths.LOGS}/write_report.log",

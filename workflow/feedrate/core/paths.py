@@ -68,6 +68,19 @@ OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
 
 
+def of_all_studies(path: str) -> str:
+    """The file that holds all studies together, for the path of one study's file."""
+    return path.replace(f"{STUDY}/", f"{RESULTS}/")
+
+
+OF_A_STUDY = [RESULTS_CSV, CELLS_CSV, CLAIMS_CSV, TABLES, FIGURES]
+"""What the first page shows of a study."""
+OF_ALL_STUDIES = [
+    of_all_studies(path) for path in (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, CLAIMS_CSV)
+]
+"""The results of all studies together."""
+
+
 def fault(path: str) -> str:
     """Why no file can have this path; empty if one can."""
     if "\0" in path:
@@ -95,11 +108,6 @@ def events_name(rank: int) -> str:
 def rule_of(prefix: str, device: str) -> str:
     """The name of a device's rule; `prefix` is one of `*_RULE`."""
     return prefix + device.replace("-", "_").replace(".", "_")
-
-
-def of_all_studies(path: str) -> str:
-    """The file that holds all studies together, for the path of one study's file."""
-    return path.replace(f"{STUDY}/", f"{RESULTS}/")
 
 
 def checkpoint_key(name: str, revision: str | None) -> str:

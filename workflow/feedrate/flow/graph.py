@@ -40,7 +40,7 @@ from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
 DIGESTS = Path(".snakemake/feedrate/digests.json")
 """Digests of unchanged files, for the next plan."""
 
-Files = Callable[[Any], list[str]] | list[str] | str
+Files = Callable[[Any], list[str] | str] | list[str] | str
 """A rule's input: files, or a function of wildcards that names them."""
 
 
@@ -268,7 +268,8 @@ class Graph:
         return [(name, self.project.devices[name]) for name in self.project.config.devices]
 
     def outcomes(self, study: str, device: str, *, ended: bool = False) -> list[str]:
-        """The outcomes of all runs of a study on a device; `ended`: only those that exist."""
+        """The outcomes of all runs of a study on a device. `ended`: those that exist, as a job's
+        process sees them: it would not have started if a run were missing."""
         specs = [spec for spec in self.plan.of_study(study) if spec.device == device]
         if ended:
             files = [f"{self.folders.result(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
@@ -399,7 +400,16 @@ class Graph:
             for file in files
         ]
 
-    def page_code(self, study: str, part: str) -> list[str]:
+    def page_inputs(self, part: str) -> dict[str, Files]:
+        """The inputs of a study's `tables` or `figures`."""
+        return {
+            "results": [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV],
+            "data": lambda wildcards: self.data_report(wildcards.study),
+            "plan": paths.STUDY_PLAN,
+            "code": lambda wildcards: self._page_code(wildcards.study, part),
+        }
+
+    def _page_code(self, study: str, part: str) -> list[str]:
         """The code of a study's tables or figures."""
         pages: list[Any] = getattr(self.project.studies[study], part)
         kinds = sorted({page.kind for page in pages})
