@@ -30,7 +30,7 @@ def main(spec_path: str, prepared: str, out: str) -> None:
         mean=built.mean,
         std=built.std,
     )
-    given = shared_arguments(spec, Path(out))
+    given = shared_arguments(spec, Path(out), ["tensorboard"])
     arguments = transformers.TrainingArguments(**given, use_cpu=True, bf16=False)
     trainer = transformers.Trainer(
         model=built.model, args=arguments, train_dataset=dataset, data_collator=collate

@@ -46,11 +46,13 @@ def prepare_default(folder: Path) -> Path:
     return manifest.parent
 
 
-def run_worker(spec: dict[str, Any], prepared: Path, folder: Path) -> list[dict[str, Any]]:
+def run_worker(
+    spec: dict[str, Any], prepared: Path, folder: Path, *options: str
+) -> list[dict[str, Any]]:
     """The step events of a rank with this spec, without the job's other processes."""
     folder.mkdir()
     (folder / "spec.json").write_text(json.dumps(spec))
-    command = [*FEEDRATE, "worker", "--run", str(folder), "--data", str(prepared)]
+    command = [*FEEDRATE, "worker", "--run", str(folder), "--data", str(prepared), *options]
     run(command, folder, job_environment())
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     return [event for event in events if event["event"] == "step"]

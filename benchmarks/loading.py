@@ -100,25 +100,29 @@ def data_wait(folder: Path, prepared: Path) -> Figure:
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
     settings = convert(spec, RunSpec, "default study").settings
-    make_store_for(settings, prepared, folder)
-    steps = [step for step in run_worker(spec, prepared, folder / "cached") if not step["warmup"]]
+    store = ("--store", make_store_for(settings, prepared, folder))
+    steps = run_worker(spec, prepared, folder / "cached", *store)
+    steps = [step for step in steps if not step["warmup"]]
     waits = median(e["data_wait_s"] / e["step_s"] for e in steps)
     note = f"of {median(e['step_s'] for e in steps) * 1e3:.0f} ms a step"
     return Figure("cache: waiting for data, default study", 100 * waits, 1, "% of step", note)
 
 
-def make_store_for(settings: Any, prepared: Path, folder: Path) -> None:
-    """Make the store of decoded pictures that these settings need, with its rule's command."""
+def make_store_for(settings: Any, prepared: Path, folder: Path) -> str:
+    """Make the store of decoded pictures that these settings need, with its rule's command; return
+    its index."""
     import msgspec
 
     from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 
     store = store_folder(settings, prepared)
     assert store is not None
+    index = str(store / STORE_INDEX)
     spec = repr(msgspec.to_builtins(store_spec(settings)))
     command = [*FEEDRATE, "store-dataset", "--data", str(prepared / "manifest.json")]
-    command += ["--settings", spec, "--out", str(store / STORE_INDEX)]
+    command += ["--settings", spec, "--out", index]
     run(command, folder, job_environment())
+    return index
 
 
 def drain_all(prepared: Path) -> None:

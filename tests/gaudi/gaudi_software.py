@@ -14,7 +14,6 @@ import msgspec
 
 import warm
 from feedrate.config.spec import RunSpec, Software
-from feedrate.core import variables
 from feedrate.results.assemble import current_record
 from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Record
@@ -102,18 +101,16 @@ class Job:
     ) -> None:
         self.out = out
         spec = spec if cold else in_warm_processes(spec)
-        environment = {
-            **os.environ,
-            variables.LOCK: f"{out.parent}"[-90:],  # its own: other tests do not keep it waiting
-            variables.MODEL_PATTERNS: json.dumps({"gaudi2": PATTERN}),
-        }
+        pattern = ["--model-pattern", PATTERN] if spec.device == "gaudi2" else []
+        integrations = ["--report-to", "tensorboard"]
         answer = subprocess.run(
             [
                 *(sys.executable if cold else warm.python(), "-m", "feedrate", "train"),
                 *("--spec", repr(msgspec.to_builtins(spec)), "--out", str(out)),
                 *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
+                *(*pattern, *integrations),
             ],
-            env=environment,
+            cwd=out.parent,  # its own project: jobs of other test workers do not keep it waiting
             capture_output=True,
             text=True,
             timeout=300,

@@ -67,7 +67,7 @@ ELSEWHERE = {
     "data_seed": "protocol.seed",
     "save_strategy": "protocol.save_checkpoints",
     "save_steps": "protocol.save_checkpoints",
-    "save_total_limit": "two checkpoints are enough to resume from",
+    "save_total_limit": "two checkpoints are enough",
     "dataloader_drop_last": "all steps have one size, so that rates compare",
     "dataloader_prefetch_factor": "loader.prefetch_factor: torch's own default, told",
     "disable_tqdm": "a log, not a screen",

@@ -21,7 +21,6 @@ PARTS = ("baseline", "decode-device", "bf16", "compiled", "fused-adam", "flash")
 def found(prepared, tmp_path, monkeypatch):
     """The lines of one stand-in, whose registered peaks are a planted fault."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("FEEDRATE_LOCK", f"{tmp_path}"[-90:])
     monkeypatch.setattr(sys, "executable", warm.python())
     monkeypatch.setattr(selftest, "examine", lambda *_: [])  # it would find no card
     spec = in_warm_processes(make_spec(environment={"PYTHONPATH": WITH_MEDIA}))

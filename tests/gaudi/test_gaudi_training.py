@@ -104,29 +104,6 @@ def test_every_kind_of_output_is_read_alike(full_job, tmp_path):
             assert getattr(found, name) == pytest.approx(getattr(told, name), **off), name
 
 
-@pytest.fixture
-def copied(full_job, tmp_path):
-    """A copy of the job's folder, to be changed."""
-    return shutil.copytree(full_job.out, tmp_path / "rep1")
-
-
-def test_a_stopped_job_resumes_from_its_checkpoint(full_job, copied, prepared):
-    shutil.rmtree(copied / "trainer/checkpoint-4")
-    spec = make_spec(
-        train=FULL["train"],
-        loader={"workers": 1},
-        save_checkpoints=True,
-    )
-    job = Job(spec, prepared, copied, "--resume")
-    assert job.exit_code == 0, job.stderr
-    steps = job.events("step")
-    assert [(step["step"], step["warmup"]) for step in steps] == [(3, True), (4, False)]
-    before = [step["loss"] for step in full_job.events("step")]
-    assert steps[0]["loss"] == pytest.approx(before[2], abs=1e-3), "the same rows, the same weights"
-    (window,) = job.events("window")
-    assert (window["first_step"], window["last_step"], window["samples"]) == (4, 4, 4)
-
-
 STOCK = {"trainer": "transformers", "mode": "eager", "fused_adam": False, "fused_clip_norm": False}
 
 

@@ -16,12 +16,10 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan, timeouts_min
 from feedrate.config.project import Project, check_study
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
-from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, ignored_settings, timeout_min
+from feedrate.config.spec import StudyProtocol, ignored_settings
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
-from feedrate.core import variables
-from tiny_spec import tiny_spec
 
 ABLE = ("fast_ddp", "decode_device")
 SETS = {
@@ -327,18 +325,6 @@ def test_more_time_leaves_every_run_as_it_is(copy):
     changed = copy.edit(f"studies/{STUDY}.yaml", HALF).load(studies=[STUDY], devices=["cpu"])
     assert make_plan(changed).runs == {k: spec for k, spec in before.items() if k[1] == "cpu"}
     assert timeouts_min(changed) == {STUDY: {"cpu": 30.0}}
-
-
-@pytest.mark.parametrize(
-    ("told", "minutes"),
-    [
-        ({"study": {"cpu": 1.5, "h100": 9}, "other": {"cpu": 2}}, 1.5),
-        ({"study": {"h100": 9}}, TIMEOUT_MIN),
-        ({}, TIMEOUT_MIN),
-    ],
-)
-def test_a_job_knows_its_own(told, minutes):
-    assert timeout_min(tiny_spec(), {variables.TIMEOUTS: json.dumps(told)}) == minutes
 
 
 HEAVY = {

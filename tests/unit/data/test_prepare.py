@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 import warm
-from feedrate.core import variables
-from feedrate.data.manifest import DataError, check_prepared, read_index, read_manifest
+from feedrate.data.manifest import DataError, check_prepared, read_manifest
 from feedrate.data.prepare import VOCABULARY, share_out, train_tokenizer
 
 
@@ -154,18 +153,6 @@ def test_above_the_share_of_bad_images_the_run_stops_with_the_list(workplace):
     assert not workplace.manifest.exists()
     assert workplace.prepare(max_bad_share=0.84).images == 5
     assert not listing.exists()
-
-
-def test_the_share_that_the_driver_passes_counts(workplace, monkeypatch):
-    workplace.filled(4)
-    workplace.image("0.jpg", b"broken")
-    workplace.fetch()
-    name = read_index(workplace.index).dataset
-    monkeypatch.setenv(variables.BAD_SHARES, json.dumps({name: 0.2}))
-    with pytest.raises(DataError, match=r"max_bad_share = 0.2 allows"):
-        workplace.prepare(max_bad_share=1.0)
-    monkeypatch.setenv(variables.BAD_SHARES, json.dumps({name: 0.25}))
-    assert workplace.prepare(max_bad_share=0.0).images == 3
 
 
 def test_a_dataset_with_nothing_to_train_on_is_an_error(workplace):

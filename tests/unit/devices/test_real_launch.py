@@ -14,7 +14,6 @@ from job_specs import make_job
 
 import warm
 from feedrate.config.spec import RunSpec
-from feedrate.core import variables
 from feedrate.devices import launch
 from feedrate.devices.host import parse_list
 from feedrate.devices.launchers import srun
@@ -62,9 +61,9 @@ def check_two_ranks(run: Path, ranks_on_host: int) -> None:
     assert told[0]["step"]["loss"] != told[1]["step"]["loss"]
 
 
-def run_job(job: RunSpec, folder, **environment: str) -> tuple[Path, int]:
+def run_job(job: RunSpec, folder, *options: str, **environment: str) -> tuple[Path, int]:
     run, module = folder(job)
-    made = launch.prepare(job, module, [run], {**os.environ, **environment})
+    made = launch.prepare(job, [*module, *options], [run], {**os.environ, **environment})
     ended = subprocess.run(
         made.command, env=made.environment, capture_output=True, text=True, timeout=170, check=False
     )
@@ -145,8 +144,8 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
 
 
 def test_a_job_on_another_model_than_registered_is_a_fault_of_the_machine(folder):
-    patterns = {variables.MODEL_PATTERNS: '{"cpu": "no such processor"}'}
-    run, code = run_job(make_job(python=warm.python()), folder, **patterns)
+    pattern = "--model-pattern=no such processor"
+    run, code = run_job(make_job(python=warm.python()), folder, pattern)
     assert code == 1
     error = events(run, 0)["error"]
     assert error["infrastructure"]

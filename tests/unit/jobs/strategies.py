@@ -23,7 +23,6 @@ from feedrate.jobs.events import EventLog, Strategy
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import describe_strategy
-from feedrate.jobs.train import newest_checkpoint
 from feedrate.jobs.trainer import make_trainer
 from feedrate.models.build import build
 
@@ -68,7 +67,7 @@ def make_run(prepared: Path, out: Path, model: Part, train: Part, protocol: Part
         layers=built.layers,
         encoders=built.encoders,
     )
-    trainer.train(resume_from_checkpoint=newest_checkpoint(out / "trainer"))
+    trainer.train()
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(Strategy(rank=rank, **ran))
     encoders = describe_strategy(trainer.model_wrapped, spec, built.encoders)

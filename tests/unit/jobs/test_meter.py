@@ -27,13 +27,13 @@ def run(clock, *, device=None, **loop):
     return log
 
 
-def drive(clock, log, device, *, steps, warmup, wait_s=lambda _step: 0.0, first=0,
+def drive(clock, log, device, *, steps, warmup, wait_s=lambda _step: 0.0,
           step_s=lambda _step: 0.1, loss=lambda step: 1.0 / step,
           between=lambda _step, _meter: None):  # fmt: skip
     """Call the meter as the training loop does."""
     meter = Meter(device, log, steps, warmup)
-    meter.begin(first)
-    for step in range(first + 1, steps + 1):
+    meter.begin()
+    for step in range(1, steps + 1):
         meter.begin_fetch()
         clock.now_s += wait_s(step)
         meter.end_fetch([{"return_loss": True, "pixel_values": torch.zeros(8, 3)}])
@@ -197,13 +197,6 @@ def test_micro_steps_make_one_step(clock):
         clock.now_s += 1.0
         meter.end_step(step)
     assert [(e["samples"], e["loss"]) for e in log.named("step")] == [(8, 0.75)] * 3
-
-
-def test_a_resumed_run_warms_up_anew(clock):
-    log = run(clock, steps=10, warmup=2, first=5)
-    (window,) = log.named("window")
-    assert (window["first_step"], window["last_step"]) == (8, 10)
-    assert [e["warmup"] for e in log.named("step")] == [True, True, False, False, False]
 
 
 def test_the_machine_is_read_at_both_ends_of_the_window_and_outside_of_it(monkeypatch):

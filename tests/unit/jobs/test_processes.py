@@ -12,8 +12,8 @@ import psutil
 import pytest
 from training_jobs import make_spec, processes_below, survivors
 
-from feedrate.core import variables
 from feedrate.core.errors import Masker
+from feedrate.core.variables import DriverCall
 from feedrate.devices.launch import Launch
 from feedrate.jobs import processes
 from feedrate.jobs.events import Step, Window
@@ -58,7 +58,7 @@ def test_secrets_that_only_the_jobs_environment_has_are_hidden(tmp_path, monkeyp
     environment = {**os.environ, "X_TOKEN": "abcdefgh"}
     launch = Launch(command=[sys.executable, "-c", code], environment=environment)
     with Path(os.devnull).open() as lock:
-        process, made = processes._start(launch, lock.fileno(), tmp_path / "log")
+        process, made = processes._start(launch, [lock.fileno()], tmp_path / "log")
         process.wait(30)
         made.finish()
     assert list(made.tail) == ["***"]
@@ -147,12 +147,12 @@ def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monke
     assert "loader and model alone" in capsys.readouterr().err
 
 
-def test_a_driver_that_died_before_its_job_began_ends_the_job(monkeypatch):
+def test_a_driver_that_died_before_its_job_began_ends_the_job():
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    monkeypatch.setenv(variables.DRIVER_PID, f"{dead.pid}@{socket.gethostname()}")
+    call = DriverCall(pid=dead.pid, host=socket.gethostname(), since="1")
     with pytest.raises(processes.Interrupted, match="has died"):
-        processes.StopRequests()
+        processes.StopRequests(call)
 
 
 def test_a_process_that_no_signal_ends_is_a_fault_of_the_machine(monkeypatch):

@@ -296,10 +296,11 @@ def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
     spec = msgspec.to_builtins(make_spec())
     spec["settings"]["loader"] |= {"decode": "cache", "max_tokens": 7}
     arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
+    arguments += ["--store", str(tmp_path / "store/index.json")]
     assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
-    assert "loader.decode: cache reads prepared pictures, and --store names none" in stderr
+    assert "index.json: no such file; decode: cache needs the store" in stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -4,11 +4,7 @@ import json
 
 import msgspec
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from feedrate.cli import jobs
-from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
 from feedrate.jobs import evaluation
@@ -17,7 +13,6 @@ from feedrate.jobs.events import EventLog
 from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 from feedrate.loading.path import Distance
-from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
 
 pytestmark = pytest.mark.usefixtures("counted_once")
@@ -114,67 +109,12 @@ def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
     assert 0.6 < events["data"][0]["pixel_mean_abs_diff"] < 15
 
 
-def weights(folder):
-    return load_file(folder / "trainer/checkpoint-4/model.safetensors")
-
-
-AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("decode", "workers", "augmentation"),
-    [
-        ("device", 0, {}),
-        ("device", 0, AUGMENTED),
-        ("reference", 0, {}),
-        ("host", 2, AUGMENTED),
-        ("cache", 0, AUGMENTED),
-    ],
-)
-def test_a_resumed_run_goes_on_with_the_next_sample(
-    run, tiny_prepared, tmp_path, monkeypatch, decode, workers, augmentation
-):
-    build = bridgetower.build
-
-    def without_dropout(*arguments):  # its random numbers are the Trainer's to restore
-        built = build(*arguments)
-        for module in built.model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-        return built
-
-    monkeypatch.setattr(bridgetower, "build", without_dropout)
-    # 6 batches, or 3 steps, an epoch: the checkpoint lies in the middle of one.
-    spec = make_spec(
-        decode,
-        workers=workers,
-        accumulation=2,
-        augmentation=augmentation,
-        save_checkpoints=True,
-    )
-    make_store(spec, tiny_prepared)
-    whole, events = run("whole", spec)
-    (tmp_path / "broken/trainer").mkdir(parents=True)
-    (whole / "trainer/checkpoint-2").rename(tmp_path / "broken/trainer/checkpoint-2")
-    broken, resumed = run("broken", spec, resume=True)
-    assert [e["step"] for e in resumed["step"]] == [3, 4]
-    assert [e["loss"] for e in resumed["step"]] == [e["loss"] for e in events["step"][2:]]
-    assert resumed["data"][0]["decode"] == decode
-    expected, found = weights(whole), weights(broken)
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
-
-
-def make_store(spec, prepared):
-    """By the rule's own command, where the spec needs one."""
-    needed = store_spec(spec.settings)
-    if needed is None:
-        return
-    out = store_folder(spec.settings, prepared) / "index.json"
-    arguments = ["--data", str(prepared / "manifest.json"), "--out", str(out)]
-    assert (
-        jobs.run("store-dataset", [*arguments, "--settings", repr(msgspec.to_builtins(needed))])
-        == 0
-    )
+def test_a_job_reads_the_store_that_it_is_given(run, store_of):
+    spec = make_spec("cache", workers=2)
+    store = store_of(spec.settings.loader)
+    _, events = run("cache", spec, store=store)
+    assert events["data"][0]["decode"] == "cache"
+    assert [event["step"] for event in events["step"]] == [1, 2, 3, 4]
 
 
 def test_a_pipeline_that_does_not_start_fails_the_job_and_trains_nothing(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from accelerate import PartialState
-from accelerate.data_loader import prepare_data_loader, skip_first_batches
+from accelerate.data_loader import prepare_data_loader
 from benchmarks import planted_worker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def way(calls, media, cuda, gaudi):
     return _open
 
 
-def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1, numbered=True, done=None):
+def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1, numbered=True):
     """A loader as the Trainer has accelerate make it, on its path."""
     PartialState(cpu=True)
     options = {"prefetch_factor": 2, "num_workers": workers} if workers else {}
@@ -67,7 +67,7 @@ def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1, numbered=True,
         process_index=rank,
         put_on_device=True,
     )
-    return path.adopt(prepared, done)
+    return path.adopt(prepared)
 
 
 def kept(loader, dataset):
@@ -122,21 +122,6 @@ def test_ranks_share_out_the_same_batches(make_pairs, way, level):
     alone = kept(trainers_loader(dataset, path), dataset)
     shared = [kept(trainers_loader(dataset, path, rank=r, ranks=2), dataset) for r in (0, 1)]
     assert_same([batch for pair in zip(*shared, strict=True) for batch in pair], alone)
-
-
-@each_level
-def test_a_resumed_epoch_continues_with_the_next_sample(make_pairs, way, level):
-    settings = ALL[level] | AUGMENTED
-    dataset, path = make_pairs(**settings), way(level, settings)
-    loader = trainers_loader(dataset, path)
-    loader.set_epoch(1)
-    whole = kept(loader, dataset)
-    rest = trainers_loader(dataset, path, done=lambda _: 2)
-    rest.set_epoch(1)
-    if path.by_torch:  # then the Trainer does
-        rest = skip_first_batches(rest, 2)
-        rest.set_epoch(1)
-    assert_same(kept(rest, dataset), whole[2:])
 
 
 @given(rows=st.integers(1, 300), seed=st.integers(0, 2**31), epoch=st.integers(0, 40))

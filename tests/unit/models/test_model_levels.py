@@ -48,9 +48,8 @@ def test_a_model_takes_the_same_batches_of_every_level(make, own, name):
     pixels = []
     for decode in LEVELS:
         spec = make_spec(name, decode)
-        if decode == "cache":
-            made_store(spec, own)
-        dataset = make_dataset(spec, own, built, "train")
+        store = made_store(spec, own) if decode == "cache" else None
+        dataset = make_dataset(spec, own, built, "train", store)
         path = open_path(adapter("cpu", 0, 1), spec.settings.loader)
         batch = next(path.batches(dataset, EndlessBatches(len(dataset), 3, 1)))
         batch = dataset.finish(batch)
@@ -65,9 +64,9 @@ def test_a_model_takes_the_same_batches_of_every_level(make, own, name):
 def test_a_store_holds_a_classifiers_classes(make, own):
     """The test split has classes that the training split lacks."""
     spec, built = make_spec("vit", "cache"), make("vit")
-    made_store(spec, own)
+    store = made_store(spec, own)
     for split in ("train", "test"):
-        stored = make_dataset(spec, own, built, split)
+        stored = make_dataset(spec, own, built, split, store)
         live = make_dataset(make_spec("vit", "host"), own, built, split)
         assert torch.equal(stored.input_ids, live.input_ids)
         assert torch.equal(stored.attention_mask, live.attention_mask)

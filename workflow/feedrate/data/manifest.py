@@ -1,8 +1,8 @@
 """The files that describe a dataset's folders: what was fetched, prepared and stored.
 
 raw/index.json lists what was fetched, prepared/manifest.json what jobs train on, and
-store-<key>/index.json a store for `decode: cache`: pictures decoded and resized once, and captions
-tokenised once. Each is written last, so its presence means that its folder is complete.
+prepared/store-<key>/index.json a store for `decode: cache`: pictures decoded and resized once, and
+captions tokenised once. Each is written last, so its presence means that its folder is complete.
 """
 
 import hashlib
@@ -175,7 +175,7 @@ def store_spec(settings: Settings) -> StoreSpec | None:
 def store_folder(settings: Settings, prepared: Path) -> Path | None:
     """The folder of the store that a run with these settings reads; None: it reads no store."""
     spec = store_spec(settings)
-    return prepared.parent / f"store-{spec.key}" if spec else None
+    return prepared / f"store-{spec.key}" if spec else None
 
 
 def read_index(path: Path) -> RawIndex:
@@ -192,7 +192,7 @@ def read_store(folder: Path) -> StoreIndex:
     """Read a store's index. Raises DataError, also if it was made from other prepared data."""
     missing = "decode: cache needs the store that the rule store_dataset makes"
     index = read_document(folder / STORE_INDEX, StoreIndex, missing)
-    if digest_file(folder.parent / "prepared" / MANIFEST) != index.manifest:
+    if digest_file(folder.parent / MANIFEST) != index.manifest:
         raise DataError(f"{folder} was made from other data; delete it and run again")
     return index
 

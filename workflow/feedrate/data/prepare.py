@@ -51,19 +51,16 @@ SPECIAL = {
 """RoBERTa's special tokens, in RoBERTa's order: <pad> is 1, as BridgeTower's text model expects."""
 
 
-def preprocess_dataset(index: Path, settings: Dataset, out: Path, *, max_bad_share: float) -> None:
+def preprocess_dataset(index: Path, settings: Dataset, out: Path) -> None:
     """Verify every image of the dataset in `index` (raw/index.json), convert those that need it,
-    and write `out` (prepared/manifest.json). More than `max_bad_share` of the images may not be
-    bad."""
-    manifest = prepare(index, settings, out, max_bad_share, workers=len(os.sched_getaffinity(0)))
+    and write `out` (prepared/manifest.json)."""
+    manifest = prepare(index, settings, out, workers=len(os.sched_getaffinity(0)))
     rows = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
     size_mb = manifest.images_bytes / 1e6
     print(f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB")
 
 
-def prepare(
-    index_path: Path, settings: Dataset, out: Path, max_bad_share: float, workers: int
-) -> Manifest:
+def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Manifest:
     """Prepare the dataset of `index_path` into the folder of `out`, which is manifest.json.
 
     The same index and files give the same manifest. Raises DataError, one sentence, if too many
@@ -82,7 +79,7 @@ def prepare(
             for path, verdict in sorted(verdicts.items())
             if isinstance(verdict, Lost)
         ]
-        _check_bad_share(index, max_bad_share, bad, out.parent)
+        _check_bad_share(index, settings.max_bad_share, bad, out.parent)
         samples = _samples(rows, settings, stored)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:

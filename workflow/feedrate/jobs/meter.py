@@ -63,7 +63,7 @@ class Meter:
     step is written once its loss can be read without waiting, or when `write_steps` is called."""
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
-        """Measure up to step `steps`, without the first `warmup_steps` of this process."""
+        """Measure up to step `steps`, without the first `warmup_steps`."""
         self._adapter, self._log = adapter, log
         self._last_step, self._warmup_steps = steps, warmup_steps
         self._pending: deque[Pending] = deque()
@@ -76,9 +76,8 @@ class Meter:
         self._waits: list[Span] = []  # the parts of the fetches in which the host had no batch
         self._loss: torch.Tensor | None = None
 
-    def begin(self, steps_done: int = 0) -> None:
-        """The loop begins; an earlier process has done `steps_done` of its steps."""
-        self._opens_after = steps_done + self._warmup_steps
+    def begin(self) -> None:
+        """The loop begins."""
         self._energy = WindowEnergy(self._adapter.energy_counter())
         # Earlier work of the device must not count as the first step's.
         self._adapter.synchronize()
@@ -113,7 +112,7 @@ class Meter:
 
     def end_step(self, step: int, scale: "torch.Tensor | None" = None) -> None:
         """Optimizer step `step` (counted from 1) has ended; in fp16, with this loss scale."""
-        opens, closes = step == self._opens_after, step == self._last_step
+        opens, closes = step == self._warmup_steps, step == self._last_step
         if opens or closes:
             # At the window's ends, because the device may be steps behind the host: only work
             # submitted inside the window counts. In between, nothing waits for the device.
@@ -182,7 +181,7 @@ class Meter:
             samples=self._samples,
             memory_gib=memory.now_gib,
             peak_memory_gib=memory.peak_gib,
-            warmup=step <= self._opens_after,
+            warmup=step <= self._warmup_steps,
         )
         # Reading numbers now would make the host wait for the device at every step.
         later = {"loss": self._loss, "loss_scale": scale}

@@ -66,7 +66,7 @@ def sharding(
         cpu_ram_efficient_loading=shares_weights(spec),
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
-        state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
+        state_dict_type="SHARDED_STATE_DICT",  # each rank saves its own in a checkpoint
     )
 
 

@@ -235,7 +235,5 @@ def check_inputs(spec: RunSpec, prepared: Path, store: Path | None) -> None:
     check_prepared(prepared)
     if store:
         check_store(store.parent)
-    elif spec.settings.loader.decode == "cache":
-        raise DataError("loader.decode: cache reads prepared pictures, and --store names none")
     if fetched := fetched_index(spec.settings.model):
         check_fetched(fetched)

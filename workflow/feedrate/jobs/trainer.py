@@ -172,18 +172,11 @@ class MeteredTrainer(_TRAINER):
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, on the run's loading path."""
-        if not self.path.by_torch:
-            self.args.ignore_data_skip = True
-        loader = self.path.adopt(super().get_train_dataloader(), self._done)
+        loader = self.path.adopt(super().get_train_dataloader())
         if self.meter is not None and hasattr(loader, "base_dataloader"):
             inner = loader.base_dataloader  # accelerate and the Trainer look into it: it must stay
             inner.__iter__ = partial(self.meter.waits, inner)
         return loader
-
-    def _done(self, batches: int) -> int:
-        """How many of an epoch's batches were trained on: none unless the epoch is resumed."""
-        accumulation = self.args.gradient_accumulation_steps
-        return int(self.state.global_step % -(-batches // accumulation)) * accumulation
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
         """An order that depends on the seed only, not on the library's version."""
@@ -262,9 +255,9 @@ class MeterCallback(TrainerCallback):
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
         """The loop begins."""
-        self._meter.begin(state.global_step)
+        self._meter.begin()
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **given: Any) -> None:
         """An optimizer step has ended; logging and saving come after."""

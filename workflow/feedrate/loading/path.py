@@ -32,8 +32,6 @@ from feedrate.loading.workers import equip, make_slots, worker_threads
 HELD_BATCHES = 3
 """Batches that a rank holds: the current one, the next, which accelerate requests early, and one on
 its way."""
-Done = Callable[[int], int]
-"""How many of an epoch's batches a resumed run has trained on; the argument is their number."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the numbers of each; an order without a length has no end."""
 Asked = TypeVar("Asked")
@@ -56,13 +54,12 @@ class LoadingPath(ABC):
     library, form = "torch", "same"
     """The package that makes the batches, with its version, and the form of `loader.form`."""
     by_torch: ClassVar[bool] = True
-    """Whether torch's loader makes them. Then its worker processes can be stopped, and the Trainer
-    skips the batches that a resumed run has done; otherwise the path does."""
+    """Whether torch's loader makes them. Then its worker processes can be stopped."""
     round_size: int
     """Batches that may be ready before they are requested."""
 
     @abstractmethod
-    def adopt(self, loader: Any, done: Done | None = None) -> Any:
+    def adopt(self, loader: Any) -> Any:
         """Make a loader that the Trainer prepared take this path: all give the same samples in the
         same order, the Trainer's. Raises UnsupportedError."""
 
@@ -86,7 +83,7 @@ class HostPath(LoadingPath):
         self.decode, self.round_size = settings.decode, max(1, settings.workers)
         self._settings, self._pin_memory, self._held = settings, pin_memory, held
 
-    def adopt(self, loader: Any, done: Done | None = None) -> Any:  # noqa: ARG002
+    def adopt(self, loader: Any) -> Any:
         """The same loader, with our worker start-up and reused memory for its batches."""
         return equip(loader, self._settings, held=self._held)
 
@@ -122,7 +119,7 @@ class FedPath(LoadingPath):
     feed: Callable[[PairDataset, int], Feed]
     """Makes the batches of a dataset; the number is the size of the largest batch, in samples."""
 
-    def adopt(self, loader: Any, done: Done | None = None) -> Any:
+    def adopt(self, loader: Any) -> Any:
         """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
         its inner one replaced."""
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
@@ -131,7 +128,7 @@ class FedPath(LoadingPath):
                 "base_dataloader), so nothing can replace it; use host"
             )
         feed = self._watched(loader.dataset, loader.batch_sampler.batch_size)
-        loader.base_dataloader = FedLoader(loader, self.setting, feed, done)
+        loader.base_dataloader = FedLoader(loader, self.setting, feed)
         return loader
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
@@ -216,19 +213,17 @@ class DevicePath(FedPath):
 class FedLoader(DataLoader[Any]):
     """Batches that something else makes, in the order of the loader that it replaces."""
 
-    def __init__(self, replaced: Any, setting: str, feed: Feed, done: Done | None) -> None:
+    def __init__(self, replaced: Any, setting: str, feed: Feed) -> None:
         undecoded = Undecoded(replaced.dataset, setting)
         super().__init__(undecoded, batch_sampler=replaced.batch_sampler)
-        self._feed, self._done = feed, done
+        self._feed = feed
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        """One epoch, without the batches that a resumed run has done."""
+        """One epoch."""
         order: list[list[int]] = list(self.batch_sampler)  # type: ignore[arg-type]  # one was given
-        done = self._done(len(order)) if self._done else 0
-        if not done:
-            # torch's own loaders draw a number here. With it, dropout is the same on all paths.
-            torch.empty((), dtype=torch.int64).random_()
-        return self._feed(order[done:])
+        # torch's own loaders draw a number here. With it, dropout is the same on all paths.
+        torch.empty((), dtype=torch.int64).random_()
+        return self._feed(order)
 
 
 class Undecoded(Dataset[Any]):

@@ -5,7 +5,7 @@ converts to float32 at full size, resizes the shorter side with antialiased bicu
 centre and normalises, all with torchvision. torch's own functions give the same numbers without it.
 
 Random crops, flips and colours depend only on seed, epoch and row, so they are the same on every
-decode path, with any number of workers and ranks, and after a resume.
+decode path, with any number of workers and ranks.
 """
 
 import io

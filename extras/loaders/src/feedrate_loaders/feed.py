@@ -21,7 +21,6 @@ from feedrate.config.values import Count, Strict, about
 from feedrate.core import plugins
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
-from feedrate.data.manifest import store_folder
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 from feedrate_loaders.accelerator import BUSY, Feeding, accelerator, hear, measure, process
@@ -161,7 +160,7 @@ class Host:
         yield from library_faults(settings.loader)
         if level.decode == "device":
             yield "pictures are decoded on the accelerator, and the accelerators are emulated"
-        if store_folder(settings, self._prepared):
+        if settings.loader.decode == "cache":
             yield NOT_DECODED
 
     def dataset(self, level: Level) -> Any:

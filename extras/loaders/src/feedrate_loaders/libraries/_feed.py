@@ -23,7 +23,7 @@ from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import crop_of
-from feedrate.loading.path import Done, FedPath, Feed, levels
+from feedrate.loading.path import FedPath, Feed, levels
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
 from feedrate.loading.stages import add, sample, span
 from feedrate.loading.workers import start_worker
@@ -166,12 +166,12 @@ class LibraryPath(FedPath):
         self._batches: Callable[[Work], Iterator[Made]] = getattr(plugin, self.form)
         self._settings, self._pin_memory = settings, pin_memory
 
-    def adopt(self, loader: Any, done: Done | None = None) -> Any:
+    def adopt(self, loader: Any) -> Any:
         """As of FedPath, but ranks cannot share an epoch of a library's own order."""
         if self._own_order and torch.distributed.is_initialized():
             why = "has its own order, which several ranks do not share; use one device"
             raise UnsupportedError(f"{self.setting} {why}")
-        return super().adopt(loader, done)
+        return super().adopt(loader)
 
     def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
         """From a pipeline of their own."""
