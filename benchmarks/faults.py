@@ -24,7 +24,7 @@ from feedrate.config.settings import Settings
 from feedrate.config.spec import Protocol, RunSpec, Software
 from feedrate.config.study import Factor, Thresholds
 from feedrate.config.values import convert
-from feedrate.core import paths, variables
+from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.host import memory_gib
@@ -165,19 +165,24 @@ def run(
         settings=settings_of(setup),
         protocol=PROTOCOL,
     )
-    out = folder / paths.run_dir(STUDY, spec.device, spec.cell, 1)
+    out = folder / "runs" / STUDY / spec.device / spec.cell / "rep1"
     file = folder / f"{cell}.json"
     write_json(file, msgspec.to_builtins(spec))
-    # In its last try, a job records a fault of the machine too.
     path = os.pathsep.join([str(ROOT), str(ROOT / "workflow")])
-    variables_ = {**os.environ, variables.QUIET: "1", variables.RETRIES: "0", "PYTHONPATH": path}
-    command = [sys.executable, "-m", "feedrate", "train", "--spec", str(file), "--try", "1"]
+    command = [sys.executable, "-m", "feedrate", "train", "--spec", str(file), "--quiet"]
     command += ["--data", str(data / MANIFEST), "--out", str(out)]
+    command += ["--try", "1"]  # the last one, so that it records a fault of the machine too
     core = max(os.sched_getaffinity(0))
     spin = ["taskset", "-c", str(core), sys.executable, "-c", "while True: pass"]
     neighbours = [subprocess.Popen(spin) for _ in range(busy_cores)]
     try:
-        subprocess.run(command, cwd=ROOT, env=variables_, check=False, capture_output=True)
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+            capture_output=True,
+        )
     finally:
         for neighbour in neighbours:
             neighbour.kill()

@@ -38,7 +38,9 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
         check_settings(spec)
         hpu.DeviceAdapter.prepare_process(spec, FOLDER)
         arguments = device.training_arguments(
-            shared_arguments(spec, FOLDER, ["tensorboard"]), spec.settings, spec.protocol.warmup_steps
+            shared_arguments(spec, FOLDER, ["tensorboard"]),
+            spec.settings,
+            spec.protocol.warmup_steps,
         )
     except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}"}

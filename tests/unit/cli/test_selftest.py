@@ -66,7 +66,6 @@ def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, c
     assert "the page" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("own_project")
 def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "executable", warm.python())
@@ -91,7 +90,6 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
     }, text
 
 
-@pytest.mark.usefixtures("own_project")
 def test_what_does_not_run_fails_its_line_only(labelled, tmp_path, monkeypatch):
     """The registry claims fp16 of a CPU, which the kind refuses; and time runs out after it."""
     monkeypatch.chdir(ROOT)

@@ -6,7 +6,6 @@ measures the device's physics (jobs/probe.py), and judges both.
 
 import argparse
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -30,9 +29,10 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study, Thresholds
 from feedrate.config.values import load, subset
 from feedrate.config.workflow import Generated, WorkflowConfig
-from feedrate.core import paths, variables
+from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text
+from feedrate.core.variables import driver_call
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import FAILS, examine
@@ -186,24 +186,22 @@ def part_lines(
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:
     """The record of a job, run as in the workflow."""
-    folder = runs / paths.run_dir(NAME, spec.device, spec.cell, 1)
+    folder = runs / spec.device / spec.cell / "rep1"
     file = folder.with_suffix(".json")
     write_json(file, msgspec.to_builtins(spec))
-    # In its last try, a job records a fault of the machine too.
-    environment = {
-        **os.environ,
-        variables.TIMEOUTS: json.dumps({NAME: {spec.device: limit_s / 60}}),
-        variables.QUIET: "1",
-        variables.RETRIES: "0",
-    }
     feedrate, of_data = [sys.executable, "-m", "feedrate"], ["--data", str(data)]
+    call = driver_call()
+    last_try = 1 + (call.retries if call else 0)  # in which a job records a fault of the machine
+    train = ["train", "--spec", str(file), *of_data, "--out", str(folder)]
+    train += ["--try", str(last_try), "--timeout-min", str(limit_s / 60), "--quiet"]
     needed, store = store_spec(spec.settings), store_folder(spec.settings, data.parent)
-    if needed and store and not (store / STORE_INDEX).is_file():
-        settings = ["--settings", msgspec.json.encode(needed).decode()]
-        out = ["--out", str(store / STORE_INDEX)]
-        subprocess.run([*feedrate, "store-dataset", *of_data, *settings, *out], check=False)
-    train = ["train", "--spec", str(file), *of_data, "--out", str(folder), "--try", "1"]
-    subprocess.run([*feedrate, *train], env=environment, check=False)
+    if needed and store:
+        index = str(store / STORE_INDEX)
+        if not (store / STORE_INDEX).is_file():
+            settings = ["--settings", msgspec.json.encode(needed).decode(), "--out", index]
+            subprocess.run([*feedrate, "store-dataset", *of_data, *settings], check=False)
+        train += ["--store", index]
+    subprocess.run([*feedrate, *train], check=False)
     return current_record(folder, subset(DeviceFacts, entry))[0]
 
 

@@ -46,8 +46,8 @@ def check_files(graph: Graph, layers: Layers) -> None:
 
 
 def start(graph: Graph, layers: Layers) -> None:
-    """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of a
-    killed driver on Slurm, and check what would fail. Raises ExpectedError."""
+    """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of
+    a killed driver on Slurm, and check what would fail. Raises ExpectedError."""
     check_files(graph, layers)
     if any(Path().glob(OLD_RUNS)):
         raise ExpectedError(
