@@ -18,8 +18,6 @@ from fault_workflow import (
 )
 from mini_project import DATA, MINI, Project, interpreter, know_code, make_project
 
-from feedrate.core import paths
-
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -49,7 +47,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("prepared"))
     config = yaml.safe_load((project.root / "config/config.yaml").read_text())
     project.config(datasets=config["datasets"] | {"generated": DATA})
-    data = [paths.MANIFEST.format(dataset=name) for name in ("small", "generated")]
+    data = project.manifests("small", "generated")
     made = project.call("snakemake", "--profile", "profiles/local", *data)
     assert made.returncode == 0, made.stdout
     return project

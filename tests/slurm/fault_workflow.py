@@ -13,7 +13,6 @@ from cluster import Cluster
 from mini_project import HELD, UNTRAINED, Project
 
 from feedrate.core import slurm
-from feedrate.jobs.run_lock import newest
 
 SHORT = {"steps": 4, "ceiling_s": 0}
 PROFILE = {
@@ -28,7 +27,9 @@ PROFILE = {
     "slurm-jobname-prefix": slurm.PREFIX,
     "slurm-init-seconds-before-status-checks": 1,
     "keep-going": True,
-    "rerun-incomplete": True,
+    "rerun-triggers": "mtime",
+    "ignore-incomplete": True,
+    "nolock": True,
     "latency-wait": 20,
     "scheduler": "greedy",
     "logger": "feedrate",
@@ -39,13 +40,14 @@ PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 40
 # How the shell starts training processes, instead of an interpreter's `-m MODULE …`.
 TRAIN = 'exec {python} "$@"'
 HOLD = f'shift 2; exec {{python}} {HELD} after_step "$@"'
-LOSE = f"""if [ $(grep -c "$(dirname "$5")/" trainings) = 1 ]; then {UNTRAINED}; fi; {TRAIN}"""
+LOSE = f"""cell=$(dirname "$(dirname "$5")")
+if [ $(grep -c "$cell/" trainings) = 1 ]; then {UNTRAINED}; fi; {TRAIN}"""
 """The first processes of a run never end."""
 HANG = "exec sleep 3600"
 FIRST_TRIES = "--allowed-rules train_({}) .*--attempt 1 "
 """Command lines of Snakemake in the first tries of a device's training jobs. Slurm limits and kills
 only what is below its own steps, which warm programs are not."""
-RUN = "results/mini/{device}/{cell}~decode=host/rep1"
+CELL = "runs/mini/{device}/{cell}~decode=host"
 
 
 @dataclass
@@ -54,6 +56,8 @@ class Workflow:
 
     project: Project
     driver: subprocess.Popen | None = None
+    cells: tuple[str, ...] = ()
+    """The cells in the order in which they end."""
 
     @property
     def root(self) -> Path:
@@ -74,7 +78,7 @@ class Workflow:
             self.driver = subprocess.Popen(
                 [self.project.python, "-m", "feedrate", "run", "--profile", "profiles/faults"],
                 cwd=self.root,
-                env=self.project.env() | {"FEEDRATE_LOCK": f"{self.root.parent}"[-90:]},
+                env=self.project.env() | {"TMPDIR": str(self.root.parent)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -95,34 +99,38 @@ class Workflow:
                 process.kill()
         self.driver.wait()
 
-    def run(self, device: str, cell: str = "workers=0") -> Path:
-        return self.root / RUN.format(device=device, cell=cell)
+    def cell(self, device: str, cell: str = "workers=0") -> Path:
+        return self.root / CELL.format(device=device, cell=cell)
 
     def outcome(self, device: str, cell: str = "workers=0") -> dict:
-        return json.loads((self.run(device, cell) / "outcome.json").read_text())
+        """The outcome of the run of a cell, which has one."""
+        (path,) = self.cell(device, cell).glob("rep1-*/outcome.json")
+        return json.loads(path.read_text())
 
     def trainings(self, device: str, cell: str = "workers=0") -> int:
         """How often the processes of a run were started."""
         log = self.root / "trainings"
         lines = log.read_text().splitlines() if log.exists() else []
-        return sum(RUN.format(device=device, cell=cell) in line for line in lines)
+        return sum(f"{CELL.format(device=device, cell=cell)}/" in line for line in lines)
 
     def holds(self, device: str, cell: str = "workers=0") -> bool:
         """Whether its training, a `held_worker`, has made a step and now waits for `release`."""
-        return (self.run(device, cell) / "held").is_fifo()
+        return any(path.is_fifo() for path in self.cell(device, cell).glob(".rep1-*/held"))
 
     def release(self, device: str, cell: str = "workers=0") -> None:
         """Let a training that holds go on."""
-        (self.run(device, cell) / "held").write_text("")
+        for path in self.cell(device, cell).glob(".rep1-*/held"):
+            path.write_text("")
 
     def waits(self, device: str) -> bool:
-        """Whether a job of the device waits for the result of another job of the same run."""
+        """Whether a job of the device waits for this host, where another job runs."""
         logs = self.root.glob(f".snakemake/slurm_logs/rule_train_{device}/**/*.log")
-        return any("waiting for the result of another job" in log.read_text() for log in logs)
+        return any("waiting: another job of feedrate" in log.read_text() for log in logs)
 
     def job(self, device: str, cell: str = "workers=0") -> str:
-        """The Slurm job ID of the job that holds the lock."""
-        return newest(self.run(device, cell)).holder.job
+        """The Slurm job ID of the first job that works on the run."""
+        places = sorted(self.cell(device, cell).glob(".rep1-*.slurm-*"))
+        return places[0].name.rpartition("slurm-")[2]
 
     def processes(self) -> list[str]:
         """The command lines of all processes that work for the project, on any node."""
@@ -138,12 +146,8 @@ class Workflow:
         return found
 
     def half_done(self) -> list[Path]:
-        """Files that a job left unfinished, and records of runs that never ended."""
-        found = [*self.root.glob("results/**/*.part"), *self.root.glob("results/**/attempt-*")]
-        for record in self.root.glob("results/mini/*/*/rep1/record.json"):
-            if not record.with_name("outcome.json").exists():
-                found.append(record)
-        return found
+        """Files and folders that jobs left unfinished."""
+        return [*self.root.glob("results/**/*.part"), *self.root.glob("runs/**/.rep*")]
 
 
 def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: float = 300) -> None:

@@ -29,7 +29,6 @@ from mini_project import ROOT
 
 from faults import fault
 from feedrate.core import slurm
-from feedrate.jobs.run_lock import newest
 
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 HUNGRY = (
@@ -118,7 +117,8 @@ def test_after_all_faults_there_is_a_report_with_a_record_of_every_run(struck):
     met = ("scancel", "dead node", "host out of memory", "out of memory")
     report = (struck.root / "report.html").exists()
     assert {fault(name, "slurm").report for name in met} == {report}, struck.output
-    assert len(list(struck.root.glob("results/mini/*/*/rep1/record.json"))) == 6
+    records = [path.read_text() for path in struck.root.glob("results/mini/*/records.jsonl")]
+    assert sum(text.count("\n") for text in records) == 6
     assert struck.half_done() == []
     wait_for(lambda: not struck.processes(), struck, 60)
 
@@ -134,33 +134,31 @@ def orphaned(make_workflow) -> Workflow:
     wait_for(lambda: any(workflow.holds("h100", cell) for cell in cells), workflow)
     first = next(cell for cell in cells if workflow.holds("h100", cell))
     (second,) = set(cells) - {first}
-    wait_for(lambda: newest(workflow.run("h100", second)), workflow)
+    wait_for(lambda: workflow.waits("h100"), workflow)
     workflow.kill()
     workflow.release("h100", first)
-    wait_for((workflow.run("h100", first) / "outcome.json").exists, workflow)
+    wait_for(lambda: list(workflow.cell("h100", first).glob("rep1-*/outcome.json")), workflow)
     wait_for(lambda: workflow.holds("h100", second), workflow)
     workflow.start()
-    wait_for(lambda: workflow.waits("h100"), workflow)
-    workflow.release("h100", second)
     workflow.wait()
+    workflow.cells = first, second
     return workflow
 
 
-def test_a_driver_started_again_is_told_of_the_jobs_that_still_run(orphaned):
-    assert "the previous run was killed; continuing it; " in orphaned.output
-    assert "of its jobs are still on Slurm, and their results will be used" in orphaned.output
+def test_a_driver_started_again_cancels_the_jobs_that_still_run(cluster, orphaned):
+    assert "cancelling 1 jobs that a killed run left on Slurm" in orphaned.output
+    states = jobs_of(cluster, orphaned, "train_h100")
+    assert sorted(states) == ["CANCELLED", "COMPLETED", "COMPLETED"]
 
 
-@pytest.mark.parametrize("cell", ["workers=0", "workers=1"])
-def test_no_cell_is_trained_twice_and_no_result_is_lost(orphaned, cell):
-    assert orphaned.outcome("h100", cell)["status"] == fault("killed driver", "slurm").status
-    assert orphaned.trainings("h100", cell) == 1
-    assert orphaned.project.record(f"{cell}~decode=host", "h100")["status"] == "ok"
+def test_no_result_is_lost_and_only_what_was_cancelled_is_measured_again(orphaned):
+    for cell, trainings in zip(orphaned.cells, (1, 2), strict=True):
+        assert orphaned.outcome("h100", cell)["status"] == fault("killed driver", "slurm").status
+        assert orphaned.trainings("h100", cell) == trainings
+        assert orphaned.project.record(f"{cell}~decode=host", "h100")["status"] == "ok"
 
 
-def test_a_duplicate_was_really_sent_and_all_ended_well(cluster, orphaned):
-    """The result of the cell that ended in the meantime was already there."""
-    assert jobs_of(cluster, orphaned, "train_h100") == ["COMPLETED"] * 3
+def test_after_a_killed_driver_all_ends_well(orphaned):
     row = fault("killed driver", "slurm")
     assert orphaned.driver.returncode == row.exit_code, orphaned.output
     assert (orphaned.root / "report.html").exists() is row.report
@@ -197,7 +195,7 @@ def test_one_command_ends_what_a_killed_driver_left(make_workflow, neighbour):
     wait_for(lambda: workflow.trainings("h100"), workflow)
     refused = workflow.project.call("feedrate", "cancel")
     assert refused.returncode == 3
-    assert "these jobs may belong to" in refused.stdout
+    assert "which cancels its jobs" in refused.stdout
     workflow.kill()
     (left,) = slurm.own_jobs(workflow.root)
     listed = workflow.project.call("feedrate", "cancel", "--dry-run")
@@ -208,8 +206,7 @@ def test_one_command_ends_what_a_killed_driver_left(make_workflow, neighbour):
     assert done.stdout.splitlines()[-1] == "Cancelled 1 job."
     wait_for(lambda: not slurm.own_jobs(workflow.root) and not workflow.processes(), workflow, 60)
     assert slurm.find(neighbour).state != "CANCELLED"
-    assert not (workflow.run("h100") / "outcome.json").exists()
-    assert not list(workflow.root.glob("results/**/*.part"))
+    assert not list(workflow.root.glob("runs/**/outcome.json"))
 
 
 def test_what_slurm_would_not_run_is_told_and_nothing_is_sent(cluster, make_workflow):
@@ -225,15 +222,15 @@ def test_what_slurm_would_not_run_is_told_and_nothing_is_sent(cluster, make_work
     workflow.start()
     assert workflow.wait() != 0
     told = workflow.output
-    assert "Slurm would not run what the profile asks for. Nothing was started" in told
+    assert "Nothing was started, because this is bound to fail" in told
     for rule, reason in (
         ("train_h100", "there is no partition h200"),
-        ("train_gaudi2", "gres gpu:8; cpu has"),
-        ("train_cpu", "gres tpu:4; cpu has"),
+        ("train_gaudi2", "no node has what it asks for"),
+        ("train_cpu", "Invalid generic resource"),
         ("train_a100", "its last try may take 5000 minutes; a100 allows"),
     ):
         (line,) = [line for line in told.splitlines() if f"  {rule}: " in line]
         assert reason in line
     assert "Traceback" not in told
     assert not cluster.jobs(workflow.root)
-    assert not (workflow.root / "results/mini").exists()
+    assert not list(workflow.root.glob("runs/**/spec.json"))

@@ -44,6 +44,6 @@ def run_job(*arguments: Any) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "untrained":
         worker.JOBS = {"training": "__main__"}
-    elif Path("trainings").read_text().count(f"{RUN}/") == 1:
+    elif Path("trainings").read_text().count(f"{RUN.parent}/") == 1:  # the only repeat of a cell
         events.EventLog.write = write_and_hold
     sys.exit(jobs.run(WORDS[0], WORDS[1:]))

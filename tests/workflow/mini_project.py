@@ -16,7 +16,7 @@ import warm
 from feedrate.config.project import load_project
 from feedrate.config.study import Figure, Table
 from feedrate.config.values import convert
-from feedrate.flow import digests, view
+from feedrate.flow import graph, identity
 from feedrate.report import page, params
 from feedrate.report.rows import Inputs
 
@@ -54,6 +54,14 @@ MINI = {
     ],
 }
 DATA = {"source": "generated", "train": 48, "validation": 8, "test": 8}
+MANIFESTS = """
+import sys
+from pathlib import Path
+from feedrate.flow import configuration
+from feedrate.flow.graph import Graph
+graph = Graph(configuration.load(Path(), configuration.read_layers([])), Path())
+print(*map(graph.manifest, sys.argv[1:]))
+"""
 
 
 @dataclass
@@ -138,8 +146,22 @@ class Project:
         path.write_text(yaml.safe_dump(entries, sort_keys=False))
 
     def record(self, cell: str, device: str = "cpu") -> dict:
-        path = self.root / f"results/mini/{device}/{cell}/rep1/record.json"
-        return json.loads(path.read_text())
+        """The record of the first repeat of a cell."""
+        lines = (self.root / f"results/mini/{device}/records.jsonl").read_text().splitlines()
+        records = [json.loads(line) for line in lines]
+        return next(record for record in records if record["spec"]["cell"] == cell)
+
+    def manifests(self, *datasets: str) -> list[str]:
+        """The files that are there once these datasets are prepared."""
+        done = subprocess.run(
+            [sys.executable, "-c", MANIFESTS, *datasets],
+            cwd=self.root,
+            env=self.env(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
 
 
 def make_project(root: Path, *, cold: bool = False) -> Project:
@@ -186,9 +208,9 @@ def interpreter(root: Path, name: str, start: str, python: str) -> Path:
 def know_code(project: Project) -> Project:
     """Keep the digests of a project's modules for its first plan, which takes a second less. A copy
     of a project has to do it again: they are kept by path."""
-    cache = digests.DigestCache(project.root / view.KEPT / "digests.2.json")
+    cache = identity.DigestCache(project.root / graph.DIGESTS)
     for file in (project.root / "workflow/feedrate").resolve().rglob("*.py"):
-        cache.digest(file, digests.digest_module)
+        cache.of_file(file, identity.digest_module)
     cache.save()
     return project
 
