@@ -15,8 +15,7 @@ except ImportError as missing:
 
 min_version("9.20")
 
-# Nearly all objects of a plan live as long as the plan. With Python's own thresholds (700, 10, 10),
-# looking for garbage among them takes a fifth of the time that 1,000 cells need.
+# Nearly all objects of a plan live as long as the plan: looking for garbage takes a fifth of its time.
 gc.set_threshold(100_000, 50, 50)
 
 IS_DRIVER = workflow.is_main_process
@@ -61,7 +60,7 @@ rule selftest:
         expand(paths.SELFTEST, device=PROJECT.config.devices),
 
 
-# Each study is a target with its own name: only its runs, results, claims, tables and figures.
+# Each study is a target with its own name.
 for study in STUDIES:
 
     rule:

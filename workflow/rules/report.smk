@@ -1,6 +1,6 @@
-"""Report: runs become records, results, claims, tables, figures and the first page. All are made
-within seconds, so time stamps decide what is made again: of code, captions, and a file with the
-configuration of the study."""
+"""Report: runs become records, results, claims, tables, figures and the first page. Time stamps decide
+what is made again: of code, captions, and a file with the configuration of the study.
+"""
 
 
 rule parse_logs:

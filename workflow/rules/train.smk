@@ -14,7 +14,6 @@ for device, entry in GRAPH.devices():
                 for name, files in GRAPH.training_inputs(device).items()
             },
         output:
-            # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),
         log:
             paths.RUN_LOG.replace("{device}", device),
@@ -27,8 +26,7 @@ for device, entry in GRAPH.devices():
             **GRAPH.resources.training(device, retried=RETRIED),
         params:
             job=with_cached_signature(lambda wc, device=device: GRAPH.train(device, wc)),
-        # No `benchmark`: in a job's first 15 s, Snakemake would read the memory of all its processes
-        # twice a second, on the cores that are measured. The outcome has time and memory.
+        # No `benchmark`: it would read the memory of all processes on the measured cores.
         shell:
             "python -m feedrate {params.job} --data {input.data:q} --out $(dirname {output:q}) "
             "--try {resources.tries} 2> >(tee -a -i {log:q} >&2)"
