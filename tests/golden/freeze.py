@@ -28,8 +28,8 @@ from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
 from feedrate.report import markup
 from feedrate.report.answers import answer
+from feedrate.report.context import OverviewSettings, PageSettings, from_param
 from feedrate.report.findings import findings
-from feedrate.report.params import OverviewSettings, PageSettings, from_param
 from feedrate.report.rows import Inputs
 
 GOLDEN = Path(__file__).resolve().parent

@@ -27,8 +27,8 @@ from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfi
 from feedrate.core import paths, plugins
 from feedrate.core.files import write_json
 from feedrate.report import params
+from feedrate.report.context import OverviewSettings, PageSettings
 from feedrate.report.page import render
-from feedrate.report.params import OverviewSettings, PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results import columns
 from feedrate.results.files import write_csv

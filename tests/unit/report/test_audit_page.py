@@ -4,17 +4,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from feedrate.results.params import claim_settings
 
 from feedrate.config.project import load_project, study_names
 from feedrate.config.values import read_yaml
 from feedrate.report import params
+from feedrate.report.context import PageSettings
 from feedrate.report.page import render
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import CLAIMS
 from feedrate.results.files import write_csv
-from feedrate.results.params import claim_settings
 
 ROOT = Path(__file__).parents[3]
 

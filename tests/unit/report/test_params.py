@@ -2,6 +2,7 @@ import ast
 
 import msgspec
 import pytest
+from feedrate.results.params import claim_settings
 from report_samples import (
     EVIL,
     FIGURES,
@@ -19,8 +20,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.study import Exclude
 from feedrate.core import plugins
 from feedrate.report import params
-from feedrate.report.params import OverviewSettings, PageSettings
-from feedrate.results.params import claim_settings
+from feedrate.report.context import OverviewSettings, PageSettings
 
 PAGES = [("table", name) for name in TABLES] + [("figure", name) for name in FIGURES]
 

@@ -27,13 +27,13 @@ JOBS = {
     "node": "devices.launchers.srun:run_node",
     "parse-logs": "results.assemble:parse_logs",
     "collect-results": "results.collect:collect_results",
-    "judge-claims": "results.claims:judge_claims",
-    "merge-results": "results.merge:merge_results",
+    "check-claims": "results.claims:check_claims",
+    "plot-figures": "report.page:plot_figures",
+    "tabulate-results": "report.page:tabulate_results",
+    "write-report": "report.overview:write_report",
     "confirm-results": "results.files:confirm_results",
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",
-    "render-page": "report.page:render_page",
-    "write-overview": "report.overview:write_overview",
     "schemas": "cli.schemas:write_schemas",
 }
 """The function of each job, as MODULE:NAME in this package."""

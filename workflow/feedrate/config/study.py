@@ -185,6 +185,10 @@ class Study(Strict, kw_only=True):
     figures: list[Figure] = []
     thresholds: Thresholds = Thresholds()
 
+    def baseline_of(self, cell: Mapping[str, Any]) -> dict[str, Level]:
+        """The levels of the cell that a cell with these levels is compared with."""
+        return {n: (cell if n in self.within else self.baseline)[n] for n in self.factors}
+
 
 SETTINGS: dict[str, Any] = {
     f"{part.name}.{field.name}": field.type

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.context import StudyContext, StudySettings
 from feedrate.report.limits import named
 from feedrate.report.lines import Line, differing, ladder_lines, notable
-from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, Results, RunRow, ScoreRow
 from feedrate.report.scores import MATCHING, cells_of, pick
 from feedrate.results.record import Score

@@ -9,13 +9,12 @@ from feedrate.config.study import Exclude
 from feedrate.config.values import level_text
 from feedrate.report import answers, limits, text
 from feedrate.report.answers import is_about_quality, name_of
+from feedrate.report.context import StudySettings
 from feedrate.report.limits import Said, several
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
-from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, Results, RunRow
 from feedrate.results.claims import VERDICTS
-from feedrate.results.comparability import because
-from feedrate.results.params import trains_the_same
+from feedrate.results.comparability import because, trains_the_same
 
 LOSSES = "Losses compared with the baseline's"
 
@@ -85,7 +84,7 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
         "What limits each setting": limits.verdicts(study, good),
         "Ceilings below the rate": limits.below_rate(study, good),
         "Noise": limits.noise(study, good),
-        "Mixed software": limits.mixed_software(study, good, runs),
+        "Mixed software": limits.mixed_software(study, good, results),
         "Short epochs": limits.short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device, runs),
     }

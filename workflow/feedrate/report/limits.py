@@ -10,12 +10,11 @@ from statistics import median
 from feedrate.config.values import Level, level_text
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
+from feedrate.report.context import StudySettings
 from feedrate.report.lines import notable
-from feedrate.report.params import StudySettings
-from feedrate.report.provenance import record_of
-from feedrate.report.rows import CellOf, CellRow, RunRow, rates_of
+from feedrate.report.rows import CellOf, CellRow, Results, RunRow, rates_of
+from feedrate.results.comparability import DECODE, WORKERS, computes_the_same
 from feedrate.results.conformity import SHARE, merge_causes
-from feedrate.results.params import DECODE, WORKERS, computes_the_same
 from feedrate.results.statistics import CONFIDENCE, pooled_noise, ratio_interval
 from feedrate.results.verdicts import MODEL_OPEN, START_LESS, STARTS
 
@@ -110,13 +109,13 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     return " ".join([why, *parts]) if parts else "", below
 
 
-def mixed_software(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
+def mixed_software(study: StudySettings, cells: Sequence[CellRow], results: Results) -> Said:
     """The settings whose ok runs differ in their driver or packages, so that their medians do not
     belong to one version."""
-    by_cell = text.grouped((run for run in runs if run.status == "ok"), lambda run: run.key)
+    by_cell = text.grouped((run for run in results.runs if run.status == "ok"), lambda run: run.key)
     mixed, changed = list[CellRow](), set[str]()
     for cell in cells:
-        records = map(record_of, by_cell.get(cell.key, ()))
+        records = (results.records.get(run.folder) for run in by_cell.get(cell.key, ()))
         made = (record.provenance for record in records if record)
         software = [one.packages | {"the driver": one.driver} for one in made if one.packages]
         every = {name for one in software for name in one}

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
-from feedrate.report.params import StudyContext
+from feedrate.report.context import StudyContext
 from feedrate.report.rows import CellOf, CellRow, RunRow
 from feedrate.report.text import DASH, levels_text, state
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
-from feedrate.report.params import StudyContext
+from feedrate.report.context import StudyContext
 from feedrate.report.rows import CellOf, CellRow
 from feedrate.results.schema import VALUES, Value
 

@@ -8,10 +8,10 @@ from msgspec.structs import asdict
 
 from feedrate.report import answers, text
 from feedrate.report.answers import Answer
+from feedrate.report.context import StudySettings
 from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
-from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, Results, rates_of
 from feedrate.results.statistics import (
     CONFIDENCE,

@@ -14,13 +14,15 @@ from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report.answers import answer
+from feedrate.report.context import StudySettings, study_settings_of
 from feedrate.report.findings import Finding, failed, failures, findings
 from feedrate.report.markup import OVERVIEW, Markup, el, join, link, record_link
 from feedrate.report.minute import minute
 from feedrate.report.page import CLOSE, OPEN, page
-from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
 from feedrate.report.rows import Inputs, Results
+from feedrate.results.collect import merge_results
+from feedrate.results.study_plan import StudyPlan
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
@@ -38,10 +40,13 @@ Captions = Mapping[str, Markup]
 """Captions as HTML, by file name without .rst."""
 
 
-def write_overview(settings: dict[str, Any], out: Path, inputs: list[Path]) -> None:
-    """Write the overview by `params.overview_settings`. Inputs are result files, the data report,
-    pages of tables and figures, and captions (.rst)."""
-    write_text(out, render(from_param(settings, OverviewSettings), Inputs(inputs)))
+def write_report(plans: list[StudyPlan], captions: list[Path], results: Path) -> None:
+    """Merge the result files of all studies in the folder `results`, and write the first page;
+    `captions` are .rst files."""
+    merge_results([results / plan.name for plan in plans], results)
+    studies = list(map(study_settings_of, plans))
+    content = render(studies, Inputs(results), read_captions(captions))
+    write_text(results / Path(paths.OVERVIEW).name, content)
 
 
 def read_captions(files: Iterable[Path]) -> Captions:
@@ -55,10 +60,8 @@ def to_html(source: str) -> Markup:
     return Markup(parts["body"].strip())
 
 
-def render(settings: OverviewSettings, inputs: Inputs) -> str:
+def render(studies: Sequence[StudySettings], inputs: Inputs, captions: Captions) -> str:
     """The overview as a complete page that needs no other file."""
-    captions = read_captions(inputs.with_suffix(".rst"))
-    studies = settings.studies
     results = {study.study: inputs.results(study.study) for study in studies}
     single = len(studies) == 1
     title = studies[0].title if single else f"feedrate: results of {len(studies)} studies"
@@ -125,12 +128,12 @@ def _details(study: StudySettings, results: Results, inputs: Inputs, captions: C
     for anchor, item in _items(study):
         heading = el("h3", item.title, id=f"{study.study}-{anchor}")
         if isinstance(item, Table):
-            content = content_of(_file(inputs, paths.TABLE, study, item))
+            content = content_of(inputs.page(study.study, item))
         else:
             content = _picture(study, item, inputs, item.title)
         parts.append(el("section", heading, _caption(item, captions), content, class_="far"))
     parts.append(el("h2", f"{study.title}: provenance", id=f"{study.study}-provenance"))
-    return join(*parts, provenance(study, results.runs))
+    return join(*parts, provenance(study, results.runs, results.records))
 
 
 def content_of(path: Path) -> Markup:
@@ -168,7 +171,7 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
     """A figure as data: no script in it can run, and no name in it can clash."""
-    content = _file(inputs, paths.FIGURE, study, figure).read_text(encoding="utf-8")
+    content = inputs.page(study.study, figure).read_text(encoding="utf-8")
     address = f"data:image/svg+xml,{_in_address(content)}"
     image = Markup(f'<img src="{address}" alt="{html.escape(words)}">')
     # The box scrolls sideways on a phone, so a key must reach it.
@@ -179,7 +182,3 @@ def _in_address(picture: str) -> str:
     """A picture as a part of an address, inside of double quotes."""
     drawing = picture[picture.index("<svg") :]
     return _TAG.sub(lambda tag: tag[0].replace('"', "'"), drawing).translate(_CODES)
-
-
-def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:
-    return inputs.path(pattern.format(study=study.study, table=item.name, figure=item.name))

@@ -2,14 +2,16 @@
 the script a page says the same: tables are tables, and links lead to rows of the page."""
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from feedrate.config.study import Figure, Table
 from feedrate.core import plugins
 from feedrate.core.files import write_text
+from feedrate.report.context import PageSettings, page_settings
 from feedrate.report.markup import join, void
-from feedrate.report.params import PageSettings, from_param
 from feedrate.report.rows import Inputs
+from feedrate.results.study_plan import StudyPlan
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#00639c;--red:#a34700;--paper:#fff;
@@ -296,9 +298,23 @@ def page(title: str, *content: str | None) -> str:
     )
 
 
-def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None = None) -> None:
-    """Write a table as HTML or a figure as SVG, from `params.page_settings`."""
-    write_text(out, render(from_param(settings, PageSettings), Inputs(inputs or [])))
+def plot_figures(plan: StudyPlan, results: Path) -> None:
+    """Write the figures of a study into the folder of its results, and remove all others."""
+    _write(plan, plan.study.figures, results, "figures/*.svg")
+
+
+def tabulate_results(plan: StudyPlan, results: Path) -> None:
+    """Write the tables of a study into the folder of its results, and remove all others."""
+    _write(plan, plan.study.tables, results, "tables/*.html")
+
+
+def _write(plan: StudyPlan, items: Sequence[Table | Figure], results: Path, pattern: str) -> None:
+    inputs = Inputs(results.parent, plan.data_report)
+    files = {inputs.page(plan.name, item): item for item in items}
+    for file, item in files.items():
+        write_text(file, render(page_settings(plan, item), inputs))
+    for other in {*results.glob(pattern)} - files.keys():
+        other.unlink()
 
 
 def render(settings: PageSettings, inputs: Inputs) -> str:

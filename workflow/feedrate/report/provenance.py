@@ -2,54 +2,62 @@
 packed in the page: a reader who has only the page can follow a number to its raw lines."""
 
 import base64
-import contextlib
 import itertools
 import json
 import zlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import to_builtins
 
 from feedrate.core import paths
 from feedrate.core.errors import Masker
 from feedrate.core.scrub import hide_secrets, without_secrets
 from feedrate.report import text
+from feedrate.report.context import StudySettings
 from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
-from feedrate.report.params import Setup, StudySettings
 from feedrate.report.rows import RunRow
-from feedrate.results.record import Record, RecordError, read_record
+from feedrate.results.record import Record
 from feedrate.results.schema import Provenance
+from feedrate.results.study_plan import Setup
 
 PACKED = 50
 """Runs whose documents are packed together: they share most of their texts."""
 FIRST, LAST, WIDE = 8, 8, 600
 """Lines of a raw log that a page shows, from its start and its end, and their longest."""
 
-HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
+HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Folder")
 _STEPS = {"training": "optimizer step", "inference": "request"}
 
 
-def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
+Records = Mapping[str, Record]
+"""Records by the folders of their runs."""
+
+
+def provenance(study: StudySettings, runs: Sequence[RunRow], records: Records) -> Markup:
     """A table of facts for each device, then every run with its throughput and its record."""
     made = [run for run in runs if run.repeat is not None]
     parts: list[str] = []
     for device, own in text.grouped(made, lambda run: run.device).items():
         parts.append(el("h3", f"Machine and software: {study.label(device)}"))
-        parts.append(_machine(study, device, own))
+        parts.append(_machine(study, device, own, records))
     if not made:
         parts.append(el("p", "No run has a record."))
-    every = el("section", el("h3", "Every run"), *_every_run(study, made), class_="far")
+    every = el("section", el("h3", "Every run"), *_every_run(study, made, records), class_="far")
     return join(*parts, every)
 
 
-def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
+def _machine(
+    study: StudySettings, device: str, runs: Sequence[RunRow], known_records: Records
+) -> Markup:
     """Machine, software, data and protocol. Facts that only records have are those of all records
     that can be read; the command and the machine before it are of the first valid run. The model,
     its batch and its precision are of the valid cells."""
     valid_first = sorted(runs, key=lambda run: run.status != "ok")
-    records = [record for run in valid_first if (record := record_of(run))]
+    records = [known_records[run.folder] for run in valid_first if run.folder in known_records]
     made = [record.provenance for record in records]
     known = next(iter(made), Provenance())
     lengths = _usual(one.spec.settings.loader.max_tokens for one in records if one.spec)
@@ -106,14 +114,14 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
         run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
         text.seconds(run.duration_s),
         str(run.attempt or text.DASH),
-        el("code", run.record) if run.record else text.DASH,
+        el("code", run.folder) if run.folder else text.DASH,
     )
     of_cell = anchor(run.study, run.device, run.cell)
     head = el("th", el("span", name, id=of_cell) if first else name, scope="row")
     return el("tr", head, *(el("td", cell) for cell in cells), id=own, data_in=packed)
 
 
-def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]:
+def _every_run(study: StudySettings, runs: Sequence[RunRow], records: Records) -> Iterator[Markup]:
     groups = {
         f"{study.study}-records-{at // PACKED}": runs[at : at + PACKED]
         for at in range(0, len(runs), PACKED)
@@ -123,7 +131,7 @@ def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]
     rows = (_run(study, run, first[run.key] is run, name) for name, run in packed)
     yield table(HEADS, rows, "texts")
     for name, group in groups.items():
-        found = {_anchor(run): documents(run) for run in group}
+        found = {_anchor(run): documents(run, records.get(run.folder)) for run in group}
         yield el("div", id=name, data_packed=pack(found), hidden="hidden")
 
 
@@ -131,26 +139,22 @@ def _anchor(run: RunRow) -> str:
     return anchor(run.study, run.device, run.cell, run.repeat)
 
 
-def documents(run: RunRow) -> dict[str, Any]:
+def documents(run: RunRow, record: Record | None) -> dict[str, Any]:
     """The documents behind a run's number, by heading: record, spec, environment, and lines of its
     raw logs. For one that cannot be read, the reason takes its place."""
-    if not run.record:
-        return {"Record": f"None was written: {run.cause or text.STATUS_WORDS[run.status]}"}
-    path = Path(run.record)
-    try:
-        record: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        return {"Record": f"{path} cannot be read: {error}"}
-    known = record.pop("provenance", None) or {}
-    spec = record.pop("spec", None)
+    if record is None:
+        return {"Record": f"There is none: {run.cause or text.STATUS_WORDS[run.status]}"}
+    known: dict[str, Any] = to_builtins(record)
+    environment, spec = known.pop("provenance"), known.pop("spec")
+    folder = Path(run.folder)
     return {
-        "Commit": str(known.get("commit") or "unknown"),
-        "File": str(path),
-        "Record": record,
+        "Commit": record.provenance.commit or "unknown",
+        "Folder": run.folder,
+        "Record": known,
         "Spec": spec or "The record has none.",
-        "Environment": known,
-        f"Raw events ({paths.EVENTS_NAME})": _lines(path.with_name(paths.EVENTS_NAME)),
-        f"Raw log ({paths.LOG_NAME})": _lines(path.with_name(paths.LOG_NAME)),
+        "Environment": environment,
+        f"Raw events ({paths.EVENTS_NAME})": _lines(folder / paths.EVENTS_NAME),
+        f"Raw log ({paths.LOG_NAME})": _lines(folder / paths.LOG_NAME),
     }
 
 
@@ -181,13 +185,6 @@ def pack(documents: dict[str, dict[str, Any]]) -> str:
             by_heading.setdefault(heading, {})[run] = without_secrets(part)
     plain = json.dumps(by_heading, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
-
-
-def record_of(run: RunRow) -> Record | None:
-    """The record of a run; None if it cannot be read."""
-    with contextlib.suppress(RecordError, OSError):
-        return read_record(Path(run.record))
-    return None
 
 
 def _every(sign: str, mappings: Iterable[dict[str, str]]) -> str:

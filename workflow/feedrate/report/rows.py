@@ -1,13 +1,14 @@
 """The inputs of a page: rows of result files, and steps and scores of runs."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from feedrate.config.errors import ConfigError
+from feedrate.config.study import Figure, Table
 from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels, subset
 from feedrate.core import paths
 from feedrate.core.errors import LogError
@@ -15,7 +16,7 @@ from feedrate.jobs.events import Step, read_events
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
 from feedrate.results.files import read_csv
-from feedrate.results.record import RecordError, Score, read_record
+from feedrate.results.record import Record, RecordError, Score, read_records
 from feedrate.results.statistics import CONFIDENCE, assumed_noise, ratio_interval
 
 # Rows of result files
@@ -147,53 +148,42 @@ class ScoreRow(CellOf, frozen=True, kw_only=True):
 
 
 class Results(NamedTuple):
-    """The rows of a study's result files."""
+    """The rows of a study's result files, and its records by the folders of their runs."""
 
     cells: Sequence[CellRow]
     runs: Sequence[RunRow] = ()
     claims: Sequence[ClaimRow] = ()
     scores: Sequence[ScoreRow] = ()
+    records: Mapping[str, Record] = {}
 
 
 class Inputs:
-    """The files that a page is made from, found by the ends of their paths."""
+    """The files that pages are made from."""
 
-    def __init__(self, files: Iterable[Path | str]) -> None:
-        self._files = [Path(file) for file in files]
+    def __init__(self, results: Path, data_report: str = "") -> None:
+        """`results` is the folder of all results, `data_report` the file about the data."""
+        self._results, self._data_report = results, data_report
 
-    def find(self, end: str) -> Path | None:
-        """The first file whose path ends in `end`, such as `cells.csv` or `tables/cells.html`."""
-        parts = Path(end).parts
-        return next((file for file in self._files if file.parts[-len(parts) :] == parts), None)
+    def page(self, study: str, item: Table | Figure) -> Path:
+        """The file of a table or figure of a study."""
+        if isinstance(item, Table):
+            return self._results / study / f"tables/{item.name}.html"
+        return self._results / study / f"figures/{item.name}.svg"
 
-    def path(self, end: str) -> Path:
-        """The first file whose path ends in `end`. Raises ConfigError where there is none."""
-        if found := self.find(end):
-            return found
-        given = ", ".join(file.name for file in self.with_suffix(Path(end).suffix)) or "none"
-        raise ConfigError(f"{end} is needed, but is not among the input files ({given})")
-
-    def with_suffix(self, suffix: str) -> list[Path]:
-        """The files with this suffix."""
-        return [file for file in self._files if file.suffix == suffix]
-
-    def json(self, name: str, kind: type[T]) -> T:
-        """The content of the JSON file with this name. Raises ConfigError for an invalid file."""
-        path = self.path(name)
+    def data_report(self, kind: type[T]) -> T:
+        """The report about the data. Raises ConfigError for an invalid file."""
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return msgspec.json.decode(Path(self._data_report).read_bytes(), type=kind)
         except (OSError, ValueError, RecursionError) as error:
-            raise ConfigError(f"{path}: {error}") from None
+            raise ConfigError(f"{self._data_report}: {error}") from None
 
     def rows(self, name: str, kind: type[AnyRow], study: str) -> list[AnyRow]:
-        """The rows of one study, from its own file with this name or from that of all studies.
-        Raises ConfigError for an invalid file."""
-        path = self.find(f"{study}/{name}") or self.path(name)
+        """The rows of a result file of a study. Raises ConfigError for an invalid file."""
+        path = self._results / study / name
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
                 for row in read_csv(path, columns.FILES[name])
-                if row.get("study") == study
             ]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
@@ -213,16 +203,25 @@ class Inputs:
         """The runs of a study."""
         return self.rows("results.csv", RunRow, study)
 
-    def scores(self, study: str) -> list[ScoreRow]:
-        """The scores in the records of a study's runs that were evaluated; records that cannot be
-        read are left out."""
-        found: list[ScoreRow] = []
-        for run in self.runs(study):
-            if run.evaluation_s is not None and not run.measured_as:
-                with contextlib.suppress(OSError, RecordError):
-                    scores = read_record(Path(run.record)).scores
-                    found += [subset(ScoreRow, run, score=score) for score in scores]
+    def records(self, study: str) -> dict[str, Record]:
+        """The records of a study by the folders of their runs; files that cannot be read are left
+        out."""
+        found: dict[str, Record] = {}
+        for device in dict.fromkeys(run.device for run in self.runs(study)):
+            with contextlib.suppress(OSError, RecordError):
+                records = read_records(self._results / study, device)
+                found |= {record.folder: record for record in records}
         return found
+
+    def scores(self, study: str) -> list[ScoreRow]:
+        """The scores in the records of a study's runs that were evaluated."""
+        records = self.records(study)
+        return [
+            subset(ScoreRow, run, score=score)
+            for run in self.runs(study)
+            if run.evaluation_s is not None and not run.measured_as and run.folder in records
+            for score in records[run.folder].scores
+        ]
 
     def results(self, study: str) -> Results:
         """The rows of all files of a study."""
@@ -231,6 +230,7 @@ class Inputs:
             self.runs(study),
             self.rows("claims.csv", ClaimRow, study),
             self.scores(study),
+            self.records(study),
         )
 
 
@@ -247,8 +247,8 @@ class Trace(NamedTuple):
 def traces(inputs: Inputs, study: str) -> list[Trace]:
     """The runs with steps, in the order of results.csv; broken events files are skipped."""
     found = []
-    for run in (run for run in inputs.runs(study) if run.record):
+    for run in (run for run in inputs.runs(study) if run.folder):
         with contextlib.suppress(OSError, LogError):
-            if steps := read_events(Path(run.record).with_name(paths.EVENTS_NAME), 0).steps:
+            if steps := read_events(Path(run.folder) / paths.EVENTS_NAME, 0).steps:
                 found.append(Trace(run, steps))
     return found

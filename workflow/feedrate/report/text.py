@@ -19,6 +19,7 @@ STATUS_WORDS = {
     "out_of_memory": "out of memory",
     "failed": "failed",
     "invalid": "rejected by a check",
+    "missing": "no result",
     "unsupported": "not supported",
     "absent": "not run",
     "excluded": "left out",

@@ -130,7 +130,8 @@ CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
 """By name, in the order of the report; docs/results.md shows their docstrings."""
 ONLY_IF_FAILED = {
     "logs_readable": "Listed only if it fails: events or outcome lack what they must contain.",
-    "logs_unchanged": "Listed only if it fails: logs changed after the record was made from them.",
+    "logs_unchanged": "Listed only if it fails: logs are not those that the job left.",
+    "identity": "Listed only if it fails: the folder has the name of another run.",
 }
 """Checks that `assemble` makes."""
 _TRAINING = "loss_finite", "updates_made", "strategy", "equal_weights"

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from feedrate.config.study import Claim
+from feedrate.config.study import Claim, Published
 from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
-from feedrate.results.files import Row, read_csv, write_result
-from feedrate.results.params import ClaimSettings, ClaimStudy, PublishedFacts
+from feedrate.results.files import Row, read_csv, write_csv
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
+from feedrate.results.study_plan import StudyPlan
 
 HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
@@ -25,39 +25,37 @@ TINY = 1e-12
 VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
-def judge_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
-    """Judge the claims by results.csv; `out` is claims.csv."""
-    write_result(out, CLAIMS, claim_rows(read_csv(results, RUNS), settings))
+def check_claims(plan: StudyPlan, results: Path) -> None:
+    """Check the study's claims by its results.csv, and write claims.csv."""
+    runs = read_csv(results / "results.csv", RUNS)
+    write_csv(results / "claims.csv", CLAIMS, claim_rows(runs, plan))
 
 
-def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
+def claim_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
     """A row for each claim, from the rows of results.csv. A claim with `*` has a row for each
     measured device; one that names no level of a `within` factor, a row for each measured level."""
-    return [
-        {"study": name, **row}
-        for name, study in settings.studies.items()
-        for row in _Claims(study, [run for run in runs if run["study"] == name]).rows()
-    ]
+    return [{"study": plan.name, **row} for row in _Claims(plan, runs).rows()]
 
 
 def recompute(
-    ratio: Ratio, study: ClaimStudy, edition: str, metric: str = "samples_per_s"
+    ratio: Ratio, plan: StudyPlan, edition: str, metric: str = "samples_per_s"
 ) -> float | None:
     """The ratio of the published numbers themselves; None where a cell was not published."""
     above, below = (
-        [row.value for row in published_of(ref, study, edition) if row.metric == metric]
+        [row.value for row in published_of(ref, plan, edition) if row.metric == metric]
         for ref in ratio
     )
     return above[0] / below[0] if above and below else None
 
 
-def published_of(ref: CellRef, study: ClaimStudy, edition: str = "") -> list[PublishedFacts]:
+def published_of(ref: CellRef, plan: StudyPlan, edition: str = "") -> list[Published]:
     """The published numbers of a cell in an edition, headline rows first; without an edition, only
     headline rows. A number that names no level belongs to no cell."""
+    study, rows = plan.study, []
     wanted = cell_levels(ref, study.factors, study.baseline)
-    rows = []
-    for row in study.published:
-        texts = {name: level_text(level) for name, level in study.levels_of(row).items()}
+    for row in plan.published:
+        levels = study.baseline | row.levels
+        texts = {name: level_text(levels[name]) for name in study.factors}
         told = row.edition == edition if edition else row.headline
         if told and row.device == ref.device and row.levels and texts == wanted:
             rows.append(row)
@@ -112,25 +110,25 @@ def _shown(values: Sequence[float], *limits: float) -> list[str]:
 class _Claims:
     """The claims of one study, and its runs by device and levels."""
 
-    def __init__(self, study: ClaimStudy, runs: Sequence[Row]) -> None:
-        self._study = study
+    def __init__(self, plan: StudyPlan, runs: Sequence[Row]) -> None:
+        self._plan, self._study, self._sources = plan, plan.study, plan.sources
         self._noises = {device: one for (_, device), one in noise_by_device(runs).items()}
         self._cells: dict[tuple[str, ...], list[Row]] = {}
         for run in runs:
-            levels = (level_text(run[factor]) for factor in study.factors)
+            levels = (level_text(run[factor]) for factor in self._study.factors)
             self._cells.setdefault((run["device"], *levels), []).append(run)
 
     def rows(self) -> Iterator[Row]:
-        editions = dict.fromkeys(row.edition for row in self._study.published if row.headline)
+        editions = dict.fromkeys(row.edition for row in self._plan.published if row.headline)
         for claim in self._study.claims:
             ratio = parse(claim.expression, fits=claim.fits is not None)
-            devices = self._study.measured
+            devices = self._plan.measured
             for one in [ratio.on(d) for d in devices] if ANY in ratio.devices else [ratio]:
                 for each in self._within(one):
                     yield {
                         "claim": claim.id,
                         "of": claim.of,
-                        "source": self._study.source,
+                        "source": self._study.source.title,
                         "edition": claim.edition or ";".join(editions),
                         "statement": claim.text,
                         "device": ";".join(each.devices),
@@ -171,7 +169,8 @@ class _Claims:
             row |= {"expression": str(ratio.numerator), "metric": ""}
         else:
             measured, why = self._measure(claim, ratio)
-            limits = self._study.tolerance, self._study.smallest_effect
+            lines = self._study.thresholds
+            limits = lines.claim_tolerance, lines.smallest_effect
             verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
             if measured:
                 why += self._disturbed(refs)
@@ -202,8 +201,8 @@ class _Claims:
             run = min(self._runs(ref), key=lambda run: run["status"] != "ok")
             found += short_epochs(run, metric)
             if claim.of == "source":
-                row = next(iter(published_of(ref, self._study, claim.edition)), None)
-                found += obstacles(compare(row, run, self._study.sources), kind)
+                row = next(iter(published_of(ref, self._plan, claim.edition)), None)
+                found += obstacles(compare(row, run, self._sources), kind)
         return list(dict.fromkeys(found))
 
     def _fits(self, claimed: bool, cell: CellRef) -> tuple[str, str]:
@@ -230,9 +229,10 @@ class _Claims:
             causes = (run["cause"] for run in runs if run["cause"])
             return f"{named}: {runs[0]['status']}: {next(causes, 'no cause given')}"
         levels = {name: parse_level(level) for name, level in own.items()}
-        able = self._study.able.get(ref.device)
-        parts = [] if able is None else self._study.exclude
-        left_out = (f"left out: {part.why}" for part in parts if part.covers(levels, able or ()))
+        measured = ref.device in self._plan.measured
+        able = self._plan.project.devices[ref.device].able if measured else []
+        parts = self._study.exclude if measured else []
+        left_out = (f"left out: {part.why}" for part in parts if part.covers(levels, able))
         return f"{named} was {next(left_out, 'not measured.')}"
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
@@ -250,19 +250,19 @@ class _Claims:
             value = above[0] / below[0]
             return Estimate(value, value, value), ""
         if claim.metric not in RATES:
-            return ratio_interval(above, below, self._study.confidence), ""
+            return ratio_interval(above, below, self._study.thresholds.confidence), ""
         known = [noise for noise in map(self._noises.get, ratio.devices) if noise]
         if len(known) < len(ratio.devices):  # repeats on one device say nothing about another
             return Estimate(median(above) / median(below), None, None), ""
-        return ratio_interval(above, below, self._study.confidence, max(known)), ""
+        return ratio_interval(above, below, self._study.thresholds.confidence, max(known)), ""
 
     def _printed(self, claim: Claim, ratio: Ratio) -> Row:
         """The printed value of the source, and whether its own table agrees."""
-        recomputed = recompute(ratio, self._study, claim.edition, claim.metric)
+        recomputed = recompute(ratio, self._plan, claim.edition, claim.metric)
         verdict = ""
         if recomputed is not None:
             exact = Estimate(recomputed, recomputed, recomputed)
-            holds = judge(claim, exact, 0.0, self._study.smallest_effect)[0] == HOLDS
+            holds = judge(claim, exact, 0.0, self._study.thresholds.smallest_effect)[0] == HOLDS
             printed = claim.published is not None and agrees(recomputed, claim.published)
             verdict = "consistent" if holds or printed else "not"
         return {

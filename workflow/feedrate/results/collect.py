@@ -2,7 +2,7 @@
 a row per run, cells.csv a row per cell."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,15 @@ from typing import Any
 import pandas as pd
 from msgspec.structs import replace
 
-from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
+from feedrate.config.study import Study
 from feedrate.config.values import cell_name
-from feedrate.results.assemble import current_record
-from feedrate.results.columns import CELLS, RUNS, for_studies
-from feedrate.results.files import Row, frame_of, rows_of, write_parquet, write_result
-from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts
+from feedrate.results.columns import CELLS, FILES, RUNS, for_studies, with_factors
+from feedrate.results.files import Row, frame_of, read_csv, rows_of, write_csv, write_parquet
 from feedrate.results.parts import PARTS, names_of, over_runs
 from feedrate.results.recommendation import OK_RATES, recommend
-from feedrate.results.record import Record
+from feedrate.results.record import Record, read_records
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
     Noises,
@@ -29,6 +27,7 @@ from feedrate.results.statistics import (
     ratio_interval,
     spread,
 )
+from feedrate.results.study_plan import StudyPlan
 from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
@@ -51,50 +50,53 @@ FEWEST = 2
 """Number of repeats that a range over seeds needs at least."""
 
 
-def collect_results(
-    records_list: Path, settings: CollectSettings, out_csv: Path, out_parquet: Path, cells: Path
-) -> None:
-    """Collect a study's records into tables of its runs and cells.
+def collect_results(plan: StudyPlan, results: Path) -> None:
+    """Collect the study's records into tables of its runs and cells: results.csv, results.parquet
+    and cells.csv."""
+    devices = dict.fromkeys(run.device for run in plan.runs)
+    runs = run_table([one for device in devices for one in read_records(results, device)], plan)
+    columns = for_studies(RUNS, plan.project.studies)
+    write_csv(results / "results.csv", columns, rows_of(runs))
+    write_parquet(results / "results.parquet", columns, runs)
+    write_csv(
+        results / "cells.csv", for_studies(CELLS, plan.project.studies), cell_rows(runs, plan)
+    )
 
-    `records_list` has one path per line. A missing or damaged record is made again from its logs.
-    """
-    runs = run_table(records_list.read_text(encoding="utf-8").splitlines(), settings)
-    columns = for_studies(RUNS, settings.studies)
-    write_result(out_csv, columns, rows_of(runs))
-    write_parquet(out_parquet, columns, runs)
-    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(runs, settings))
+
+def merge_results(studies: Sequence[Path], out: Path) -> None:
+    """Merge the result files in the folders of all studies, each kind into a file of its name in
+    the folder `out`."""
+    for name in ("results.csv", "cells.csv", "claims.csv"):
+        known = FILES[name]
+        tables = [pd.DataFrame(read_csv(one / name, known), dtype=object) for one in studies]
+        table = pd.concat(tables, ignore_index=True)
+        factors = table.columns.drop([column.name for column in known], errors="ignore")
+        columns = with_factors(known, {factor: table[factor].dropna() for factor in factors})
+        rows = rows_of(table)
+        write_csv(out / name, columns, rows)
+        if name == "results.csv":
+            write_parquet(out / "results.parquet", columns, frame_of(rows, columns))
 
 
-def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
+def run_table(records: Sequence[Record], plan: StudyPlan) -> pd.DataFrame:
     """A row for each record and each unsupported cell, with the columns of results.csv, in the
     order of the configuration. A cell that shares another's runs has a copy of its rows."""
-    found = {path: _record(path, settings) for path in records}
-    same = of_one_spec(found.values())
-    measured = [_run_row(path, record) for path, record in zip(found, same, strict=True)]
-    rows = measured + [unsupported_row(cell) for cell in settings.unsupported]
-    for one in settings.shared:
+    measured = list(map(_run_row, of_one_spec(records)))
+    rows = measured + [unsupported_row(cell) for cell in plan.unsupported]
+    for one in plan.shared:
         key = [one.study, one.device, one.measured_as]
         own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
         rows += [row | own for row in measured if [row[name] for name in KEY] == key]
-    rows = [{**row, "site": settings.sites.get(row["device"], "")} for row in rows]
-    studies, devices = list(settings.studies), list(settings.memory_gib)
+    rows = [{**row, "site": plan.project.sites.get(row["device"], "")} for row in rows]
+    orders: dict[str, list[Any]] = {"device": plan.measured}
+    orders |= {name: factor.levels for name, factor in plan.study.factors.items()}
 
     def place(row: Row) -> list[int]:
-        factors = settings.studies[row["study"]].factors
-        orders: list[tuple[Any, list[Any]]] = [(row["study"], studies), (row["device"], devices)]
-        orders += [(row.get(name), factor.levels) for name, factor in factors.items()]
-        places = [order.index(value) if value in order else len(order) for value, order in orders]
+        values = [(row.get(name), order) for name, order in orders.items()]
+        places = [order.index(value) if value in order else len(order) for value, order in values]
         return [*places, row["repeat"]]
 
-    return frame_of(sorted(rows, key=place), for_studies(RUNS, settings.studies))
-
-
-def _record(path: str, settings: CollectSettings) -> Record:
-    run = Path(path).parent
-    record, _ = current_record(run, settings.devices.get(run.parent.parent.name, DeviceFacts()))
-    if record.study not in settings.studies:
-        raise ConfigError(f"{path}: study {record.study!r} is not in --settings")
-    return record
+    return frame_of(sorted(rows, key=place), for_studies(RUNS, plan.project.studies))
 
 
 def of_one_spec(records: Collection[Record]) -> Iterator[Record]:
@@ -114,7 +116,7 @@ def of_one_spec(records: Collection[Record]) -> Iterator[Record]:
             yield replace(record, status="invalid", cause=cause)
 
 
-def _run_row(path: str, record: Record) -> Row:
+def _run_row(record: Record) -> Row:
     """The row of a record; unknown fields are left out. The numbers of an invalid run stay in it:
     its status excludes them from everything else."""
     row: Row = {
@@ -125,7 +127,7 @@ def _run_row(path: str, record: Record) -> Row:
         "library": record.trainer.library,
         "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
         "disturbed": " ".join(record.disturbances),
-        "record": path,
+        "folder": record.folder,
     }
     for value in MEASURED:
         if part := getattr(record, value.part):
@@ -176,23 +178,21 @@ def unsupported_row(cell: Unsupported) -> Row:
     }
 
 
-def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
+def cell_rows(runs: pd.DataFrame, plan: StudyPlan) -> list[Row]:
     """A row for each cell of `run_table`, with its verdict and a recommendation per device."""
-    rows: list[Row] = []
-    noise = noise_by_device(rows_of(runs))
-    for name, study in settings.studies.items():
-        cells = rows_of(combine(runs[runs["study"] == name], study, settings).reset_index())
-        add_intervals(cells, study, noise)
-        for cell in cells:
-            cell["below_rate"] = below_rate(cell, faster_cells(cell, cells, study, noise))
-            found = cell_verdict(cell, study.thresholds, settings.memory_gib.get(cell["device"]))
-            cell |= {"verdict": found.name, "why": found.why}
-        recommend(cells, study, noise)
-        rows += cells
-    return rows
+    study, noise = plan.study, noise_by_device(rows_of(runs))
+    cells = rows_of(combine(runs, plan).reset_index())
+    add_intervals(cells, study, noise)
+    for cell in cells:
+        cell["below_rate"] = below_rate(cell, faster_cells(cell, cells, study, noise))
+        memory_gib = plan.project.devices[cell["device"]].memory_gib
+        verdict = cell_verdict(cell, study.thresholds, memory_gib)
+        cell |= {"verdict": verdict.name, "why": verdict.why}
+    recommend(cells, study, noise)
+    return cells
 
 
-def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
+def combine(runs: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
     """The cells of a study by KEY, in the order in which they first appear among `runs`. Columns
     not combined over the repeats have the values of the first run whose spec could be read;
     OK_RATES has all ok runs'."""
@@ -208,12 +208,13 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
         cells[names] = ok[names].agg(function).reindex(cells.index)
     add_parts(cells, ok)
     cells = cells.copy()  # in few blocks again
-    names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
+    names = [cell_name(plan.study.baseline_of(row)) for row in rows_of(cells)]
     baselines = pd.Series(names, cells.index, dtype=object)
     cells[OK_RATES] = ok["samples_per_s"].agg(list)
     cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
     cells["short_epochs"] = ok["short_epochs"].any()
-    usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
+    prices = {name: device.price_usd_per_hour for name, device in plan.project.devices.items()}
+    usd_per_hour = cells.index.get_level_values("device").map(prices.get)
     usd_per_s = usd_per_hour.astype(float) / 3600
     cells["usd_per_million_samples"] = usd_per_s / cells["samples_per_s"] * 1e6
     return cells.join(loss_shifts(runs, baselines))
@@ -234,7 +235,7 @@ def add_parts(cells: pd.DataFrame, ok: Any) -> None:
         cells[added.columns] = added.reindex(cells.index)
 
 
-def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
+def add_intervals(cells: Sequence[Row], study: Study, noise: Noises) -> None:
     """Add intervals, spread and speed-up to the rows of a study. The intervals of the speed-ups
     over one baseline hold together: there are as many comparisons as other cells with own runs."""
     lines = study.thresholds

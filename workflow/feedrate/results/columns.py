@@ -62,7 +62,7 @@ RUNS = (
     _SITE,
     _MEASURED_AS,
     _integer("repeat", "Number of the repeat, from 1."),
-    _text("status", "ok, out_of_memory, failed, invalid or unsupported."),
+    _text("status", "ok, out_of_memory, failed, invalid, missing or unsupported."),
     _text("cause", "Why the status is not ok; for an ok run, a fault after its results."),
     _text("task", "training or inference; in inference a step is a forward pass."),
     _text("device_kind", "Kind of the device: cpu, cuda or hpu."),
@@ -95,7 +95,7 @@ RUNS = (
     *_of_runs("commit", "attempt"),
     _text("failed_checks", "Names of the checks that the run failed, separated by `;`."),
     _text("disturbed", "What may have disturbed the run, in sentences."),
-    _text("record", "Path of the run's record.json."),
+    _text("folder", "The run's folder, from the project's root."),
 )
 
 CELLS = (
@@ -107,11 +107,12 @@ CELLS = (
         "cause", "Of the first run with that status; for an ok cell, of a run that does not count."
     ),
     _text("task", "training or inference; in inference a step is a forward pass."),
-    _integer("runs", "Runs that ended in a record."),
+    _integer("runs", "Planned runs."),
     _integer("ok_runs", "Runs that count; all medians are over these."),
     _integer("out_of_memory_runs", "Runs that ran out of memory."),
     _integer("failed_runs", "Runs that failed."),
     _integer("invalid_runs", "Runs whose numbers a check rejected."),
+    _integer("missing_runs", "Runs that have no folder."),
     *_of_cells("samples_per_s", "samples_per_s"),
     _number("ci_low", "samples/s", "Lower end of the median's interval."),
     _number("ci_high", "samples/s", "Upper end of the interval."),

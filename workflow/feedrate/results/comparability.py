@@ -1,4 +1,5 @@
-"""Whether our run was the published experiment: a source's sheet compared with it, item by item.
+"""Which cells may be compared with each other, and whether our run was the published experiment: a
+source's sheet compared with it, item by item.
 
 What must be the same depends on what is compared; docs/results.md gives the reasons.
 """
@@ -7,9 +8,53 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from feedrate.config.sheets import Fact, Item, Sources
-from feedrate.config.study import Published
+from feedrate.config.study import Factor, Published
 from feedrate.config.values import Level, level_text
-from feedrate.results.params import PublishedFacts
+
+WORKERS = "loader.workers"
+"""The setting that a recommendation is about."""
+
+DECODE = "loader.decode"
+"""The setting that chooses where and how images are decoded."""
+
+TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
+"""The settings that say what is trained. Speeds of cells that differ in one are not compared."""
+
+TOKENS = "loader.max_tokens"
+"""The setting of the loader that changes what a device computes."""
+
+
+def trains_the_same(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
+    """Whether cells with these levels train the same: their settings in TRAINED are equal."""
+    return _differing(factors, one, other).isdisjoint(TRAINED)
+
+
+def computes_the_same(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
+    """Whether a device computes the same in cells with these levels, however they load."""
+    differing = _differing(factors, one, other)
+    return TOKENS not in differing and all(name.startswith("loader.") for name in differing)
+
+
+def _differing(
+    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
+) -> set[str]:
+    """The settings in which cells with these levels differ."""
+    ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
+    return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+
+
+def _every_setting(factors: Mapping[str, Factor], levels: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings that a cell's levels set, without those adapted for a device."""
+    found: dict[str, Any] = {}
+    for name, factor in factors.items():
+        level = levels[name]
+        found |= {factor.sets: level} if factor.sets else factor.bundles.get(level_text(level), {})
+    return found
+
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
 """What is compared: rates (also of two devices), settings of one device, memory, or losses."""
@@ -59,7 +104,7 @@ def _word(level: Level) -> str:
     return ("off", "on")[level] if isinstance(level, bool) else level_text(level)
 
 
-def stated(row: Published | PublishedFacts | None, sources: Sources) -> dict[Item, Fact]:
+def stated(row: Published | None, sources: Sources) -> dict[Item, Fact]:
     """The facts in a published number's row and sheet; the sheet takes precedence."""
     names: tuple[Item, ...] = ("device", "batch_size", "software")
     in_row = {name: said for name in names if (said := getattr(row, name, None))}
@@ -67,9 +112,7 @@ def stated(row: Published | PublishedFacts | None, sources: Sources) -> dict[Ite
     return facts | sources.facts(row.sheet if row else None)
 
 
-def compare(
-    row: Published | PublishedFacts | None, run: Mapping[str, Any], sources: Sources
-) -> list[Compared]:
+def compare(row: Published | None, run: Mapping[str, Any], sources: Sources) -> list[Compared]:
     """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
     known, found = stated(row, sources), []
     for item, here in _here(run, sources.datasets).items():

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from feedrate.config.devices import is_called
+from feedrate.config.devices import Device, is_called
 from feedrate.config.spec import KINDS, LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents
 from feedrate.results.measurement import windows_of
-from feedrate.results.params import DeviceFacts
 from feedrate.results.parts import foreign_cpu, passed
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Ceilings, Measurement
@@ -22,7 +21,7 @@ class Evidence(NamedTuple):
 
     spec: RunSpec
     measurement: Measurement
-    device: DeviceFacts
+    device: Device
     ranks: Mapping[int, RankEvents]
     outcome: Outcome | None = None
     log: str = ""

@@ -6,16 +6,14 @@ their few rows, and its reader accepts lines that were cut off. Computing needs 
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedrate.config.values import level_text, parse_level
-from feedrate.core import paths
-from feedrate.core.errors import ExpectedError, tell
-from feedrate.core.files import atomic_path, digest_file, write_text
+from feedrate.core.errors import ExpectedError
+from feedrate.core.files import atomic_path, write_text
 from feedrate.results.columns import RUNS, Column, FactorColumn
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
 from feedrate.results.schema import BAD, DTYPES, Kind
@@ -28,7 +26,7 @@ LISTED = 20
 """Number of failures that `confirm_results` lists."""
 UNQUIET = (
     f" After {MOST_ATTEMPTS} attempts, the machine is still not quiet enough. Stop the other work "
-    "there, then name the run's outcome.json after --forcerun."
+    "there, then delete the folders of the run."
 )
 _READERS: dict[Kind | None, Callable[[str], Any]] = {
     "text": str,
@@ -36,10 +34,6 @@ _READERS: dict[Kind | None, Callable[[str], Any]] = {
     "number": float,
     "flag": lambda text: text == "true",
 }
-_DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
-"""The files made from the records of a study, in its folder."""
-_MERGED = ("*.csv", "*.parquet", Path(paths.OVERVIEW).name, Path(paths.CONFIRMED).name)
-"""The files made from the results of all studies."""
 
 
 class TableError(ExpectedError, ValueError):
@@ -58,12 +52,6 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str,
     write_text(path, stream.getvalue())
 
 
-def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a result file as CSV, and the digest by which `remove_damaged` recognises it."""
-    write_csv(path, columns, rows)
-    write_text(_digest_of(path), digest_file(path))
-
-
 def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
     """Read what `write_csv` wrote; a column that is not in `columns` is a factor's level. Raises
     TableError for too few or too many fields, and for one that is not of its column's kind."""
@@ -75,53 +63,6 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
             return [_typed(names, fields, kinds) for fields in reader if fields]
         except (ValueError, csv.Error) as error:
             raise TableError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def remove_damaged(results: Path) -> list[Path]:
-    """Remove result files and records that changed after they were written, and return them. Files
-    of earlier versions have no digest and are kept.
-
-    All files made from them are removed too, because Snakemake does not notice a missing file while
-    the files made from it exist."""
-    found = _changed_tables(results)
-    stale = list(found)
-    for study in (folder for folder in results.glob("*") if folder.is_dir()):
-        damaged = _changed_tables(study)
-        for noted in study.glob(f"*/{Path(paths.RECORDS).name}"):
-            digests = read_noted(noted, "digests")
-            records = {Path(run) / paths.RECORD_NAME: one for run, one in digests.items()}
-            changed = [record for record, digest in records.items() if _has_changed(record, digest)]
-            damaged += changed
-            stale += [*changed, noted] if changed else []
-        if damaged:
-            stale += [file for pattern in _DERIVED for file in study.glob(pattern)]
-        found += damaged
-    if found:
-        stale += [file for pattern in _MERGED for file in results.glob(pattern)]
-    for file in found:
-        tell("feedrate", f"{file} changed after it was written and is made again")
-    for file in stale:
-        file.unlink(missing_ok=True)
-    return found
-
-
-def _has_changed(file: Path, digest: str) -> bool:
-    return digest != "" and (not file.is_file() or digest_file(file) != digest)
-
-
-def _changed_tables(folder: Path) -> list[Path]:
-    """The result files in a folder that differ from their digest; without one they are kept."""
-    notes = {table: _digest_of(table) for table in folder.glob("*.csv")}
-    noted = {table: note.read_text("utf-8") for table, note in notes.items() if note.is_file()}
-    return [table for table, digest in noted.items() if _has_changed(table, digest)]
-
-
-def read_noted(file: Path, part: str) -> dict[str, Any]:
-    """The `digests` or the `disturbed` of a records.json, by run; empty where it is damaged."""
-    try:
-        return dict(json.loads(file.read_bytes())[part])
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
 
 
 def frame_of(rows: Sequence[Row], columns: Sequence[Column]) -> "pd.DataFrame":
@@ -156,11 +97,6 @@ def write_parquet(path: Path, columns: Sequence[Column], frame: "pd.DataFrame") 
         written.to_parquet(temporary, index=False, schema=pa.schema(fields))
 
 
-def _digest_of(path: Path) -> Path:
-    """The file with the digest of a result file's content."""
-    return path.with_name(f".{path.name}.sha256")
-
-
 def _written(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
@@ -192,7 +128,7 @@ def confirm_results(results: Path, out: Path) -> None:
         more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
         first = (
             f"{len(lines)} of {tried} runs did not end well; the report shows them, and the same "
-            "command repeats those that failed or were disturbed:"
+            "command repeats those that failed, were disturbed or are missing:"
         )
         raise ExpectedError("\n  ".join([first, *lines[:LISTED], *more]))
     write_text(out, f"{tried} runs, none failed\n")

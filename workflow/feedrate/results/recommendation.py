@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from feedrate.config.study import Study
 from feedrate.config.values import cell_name, level_text
+from feedrate.results.comparability import WORKERS, trains_the_same
 from feedrate.results.files import Row
-from feedrate.results.params import CollectStudy, trains_the_same
 from feedrate.results.statistics import (
     REPEATABILITY,
     Noise,
@@ -26,7 +27,7 @@ OK_RATES = "ok rates"
 """The key of a row for the rates of the cell's ok runs, samples/s; no factor has a space."""
 
 
-def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
+def recommend(cells: Sequence[Row], study: Study, noise: Noises) -> None:
     """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study,
     which have the OK_RATES of their ok runs. The cells of a device that train the same as the
     baseline are compared with each other, within each level of the factors in `within`; none
@@ -48,15 +49,13 @@ def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
 class _Choice:
     """The choice among the cells of one device; `which` says which these are."""
 
-    def __init__(
-        self, cells: list[Row], study: CollectStudy, noise: Noise | None, which: str
-    ) -> None:
+    def __init__(self, cells: list[Row], study: Study, noise: Noise | None, which: str) -> None:
         self._study, self._which, lines = study, which, study.thresholds
         self._level, self._others = lines.confidence, len(cells) - 1
         steady = (cell["block_noise"] for cell in cells if not cell["disturbed"])
         assumed = assumed_noise(lines.noise_share, steady)
         self._noise, self._repeated = noise or assumed, noise is not None
-        factor = study.workers_factor
+        factor = next((n for n, factor in study.factors.items() if factor.sets == WORKERS), None)
         self._workers = factor if factor and len(study.factors[factor].levels) > 1 else None
         self._cells = sorted(cells, key=self._cost)
         self._best = max(cells, key=lambda cell: cell["samples_per_s"])

@@ -1,28 +1,28 @@
 """The documents of a run: the supervisor's outcome, and the record made from all logs."""
 
 import json
-import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict, about
+from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, LogError
-from feedrate.core.files import write_json
+from feedrate.core.files import write_text
 from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Stages, Status
 from feedrate.results.trainer_logs import TrainerFigures
 
-T = TypeVar("T")
-RECORD_SCHEMA = 1
-"""Version of `Record`: raise it when a field changes its meaning."""
+RECORDS_NAME, DISTURBED_NAME = (Path(path).name for path in (paths.RECORDS, paths.DISTURBED))
+"""The files of a study's device in the folder of its results."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """outcome.json, as docs/run-files.md describes it; other keys are ignored."""
 
-    schema: Literal[1] = 1
+    schema: Literal[1, 2] = 2
     status: Literal["ok", "out_of_memory", "failed"]
     cause: str | None = ""
     attempt: int | None = 1
@@ -36,10 +36,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     machine_before: dict[str, Any] | None = {}
     host_peak_memory_gib: float | None = None
+    identity: str = ""
+    files: dict[str, str] = {}
+    """SHA-256 of the files in the folder by their paths; of others, none is known."""
 
 
 class RecordError(ExpectedError):
-    """A file that is no record.json of this version; the message names it."""
+    """A file without records of this version; the message names it."""
 
 
 class Check(Strict, kw_only=True):
@@ -48,14 +51,6 @@ class Check(Strict, kw_only=True):
     name: str
     passed: bool
     detail: str
-
-
-class MadeFrom(Strict, kw_only=True):
-    """The sources of a record; if they have changed, the record is made again."""
-
-    parser: Annotated[str, about("Digest of the code that read the logs.")] = ""
-    device: Annotated[str, about("Digest of the registry's facts on the device.")] = ""
-    files: Annotated[dict[str, str], about("SHA-256 of each log by its path.")] = {}
 
 
 class Score(Strict, kw_only=True):
@@ -72,14 +67,14 @@ class Score(Strict, kw_only=True):
 
 
 class Record(Strict, kw_only=True):
-    """results/<study>/<device>/<cell>/rep<k>/record.json."""
+    """A line of results/<study>/<device>/records.jsonl: all that is known of a planned run."""
 
-    schema_version: int = RECORD_SCHEMA
     study: str
     device: str
     cell: str
     levels: dict[str, Level]
     repeat: int
+    folder: Annotated[str, about("Its folder, from the project's root.")] = ""
     status: Status
     cause: Annotated[str, about("Why it is not ok; of an ok run, a note.")] = ""
     spec: RunSpec | None = None
@@ -103,49 +98,29 @@ class Record(Strict, kw_only=True):
         list[str], about("What may have disturbed the run; it makes its cell noisy.")
     ] = []
     provenance: Provenance = Provenance()
-    made_from: MadeFrom = MadeFrom()
 
 
-def read_outcome(path: Path) -> Outcome | None:
-    """Read outcome.json; None if the supervisor was killed before it wrote one. Raises LogError."""
+def read_outcome(path: Path) -> Outcome:
+    """Read outcome.json. Raises LogError."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), Outcome)
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LogError(f"{path}: not an outcome: {error}") from None
 
 
-def write_record(path: Path, record: Record) -> None:
-    """Write a record atomically, the same bytes for the same record; NaN in the machine's state,
-    which JSON lacks, becomes null."""
-    write_json(path, _finite(msgspec.to_builtins(record)))
+def write_records(results: Path, device: str, records: Sequence[Record]) -> None:
+    """Write the records of a device into the folder of its study's results; NaN in the machine's
+    state, which JSON lacks, becomes null."""
+    lines = (msgspec.json.encode(record).decode() + "\n" for record in records)
+    write_text(results / device / RECORDS_NAME, "".join(lines))
 
 
-def read_record(path: Path) -> Record:
-    """Read a record. Raises RecordError if it is not one of this version."""
-    found = read_document(path, Record)
-    if (given := found.schema_version) != RECORD_SCHEMA:
-        raise RecordError(
-            f"{path}: schema_version {given} is not allowed; this version of feedrate reads "
-            f"{RECORD_SCHEMA} (remove the file, and the next run of the workflow makes it again)"
-        )
-    return found
-
-
-def read_document(path: Path, kind: type[T]) -> T:
-    """Read a JSON document. Raises RecordError if it is missing or damaged."""
+def read_records(results: Path, device: str) -> list[Record]:
+    """The records of a device in the folder of its study's results. Raises RecordError."""
+    file = results / device / RECORDS_NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.Decoder(Record).decode_lines(file.read_bytes())
     except FileNotFoundError:
-        raise RecordError(f"{path}: no such file") from None
+        raise RecordError(f"{file}: no such file") from None
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{path}: not of this version: {error}") from None
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        raise RecordError(f"{file}: remove this file, which has no records: {error}") from None

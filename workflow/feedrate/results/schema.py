@@ -14,10 +14,10 @@ from msgspec import Meta, defstruct, inspect
 from feedrate.config.spec import LoadingStage, Stage
 from feedrate.config.values import Strict, about
 
-Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
+Status = Literal["ok", "out_of_memory", "failed", "invalid", "missing", "unsupported"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 """Statuses of a run. A cell's status is the first of these among its runs."""
-BAD: tuple[Status, ...] = ("failed", "invalid")
+BAD: tuple[Status, ...] = ("failed", "invalid", "missing")
 """Statuses that are faults; the others are results."""
 Kind = Literal["text", "integer", "number", "flag"]
 DTYPES = {"text": "object", "integer": "Int64", "number": "float64", "flag": "boolean"}

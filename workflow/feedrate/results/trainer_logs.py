@@ -4,7 +4,7 @@ and optimum-habana, events of TensorBoard; and what a job printed."""
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,12 +36,6 @@ class TrainerFigures(Strict, kw_only=True):
     memory_gib: float | None = None
     peak_memory_gib: float | None = None
     library: Annotated[str, about("transformers or optimum-habana, with version.")] = ""
-
-
-def trainer_files(folder: Path) -> Iterator[Path]:
-    """The files in a Trainer's folder that are read here."""
-    for pattern in (TRAINING, STATE, EVENTS):
-        yield from sorted(folder.glob(pattern))
 
 
 def read_trainer(

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from feedrate.config.study import Thresholds
+from feedrate.config.study import Study, Thresholds
+from feedrate.results.comparability import computes_the_same
 from feedrate.results.files import Row
-from feedrate.results.params import CollectStudy, computes_the_same
 from feedrate.results.parts import PARTS, names_of
 from feedrate.results.recommendation import OK_RATES
 from feedrate.results.statistics import (
@@ -86,9 +86,7 @@ def below_rate(cell: Row, others: Iterable[Estimate] = ()) -> str:
     return ";".join(name for name, found in below.items() if found)
 
 
-def faster_cells(
-    cell: Row, cells: Sequence[Row], study: CollectStudy, noise: Noises
-) -> list[Estimate]:
+def faster_cells(cell: Row, cells: Sequence[Row], study: Study, noise: Noises) -> list[Estimate]:
     """The rates of cells that compute the same as a cell and are faster than its model alone, over
     its own rate, with intervals that hold together (and assumed noise of single runs)."""
     limit = (cell["model_ratio"] or math.inf) * (cell["samples_per_s"] or math.inf)

@@ -13,8 +13,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.lines import Line
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 
 WIDTH_IN = 6.0

@@ -9,14 +9,13 @@ from msgspec.structs import asdict
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.answers import recommended_cell
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, Point, measured_lines, point_status, unsupported_note
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.statistics import Estimate
 from feedrate.results.verdicts import ratios
 
-NEEDS = ("cells", "runs")
 ORDER = 10
 
 Rates = dict[int, Estimate]

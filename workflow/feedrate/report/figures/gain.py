@@ -1,12 +1,11 @@
 """The effect of training: the share of captions chosen correctly before and after, and chance."""
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.report.scores import MATCHING, SPLITS, cells_of, gain_text, pick
 
-NEEDS = ("runs",)
 ORDER = 20
 
 ROW_IN = 0.62  # of the two points of a cell

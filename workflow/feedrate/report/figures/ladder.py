@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Point, line_name, tried_lines, unsupported_note
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
-NEEDS = ("cells",)
 ORDER = 60
 
 ROW_IN = 0.34

@@ -9,12 +9,11 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from feedrate.config.values import Level, level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, Point, at_levels, differing, tried_lines
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells",)
 ORDER = 70
 
 ROW_IN = 2.5

@@ -5,12 +5,11 @@ import math
 from matplotlib.ticker import MaxNLocator
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, Trace, traces
 
-NEEDS = ("runs",)
 ORDER = 210
 
 HALF = 28

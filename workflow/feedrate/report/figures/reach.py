@@ -5,12 +5,11 @@ from typing import Any
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, ladder_lines
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells", "published")
 ORDER = 80
 
 WIDE = 20

@@ -8,12 +8,11 @@ from matplotlib.patches import Rectangle
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Speedup, baseline_speedups, unsupported_note
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells", "published")
 ORDER = 140
 
 COLORS = LinearSegmentedColormap.from_list("speedup", [canvas.ORANGE, "#ffffff", canvas.SKY])

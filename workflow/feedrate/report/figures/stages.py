@@ -8,13 +8,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.schema import FEEDING
 
-NEEDS = ("cells",)
 ORDER = 126
 
 COLORS = (

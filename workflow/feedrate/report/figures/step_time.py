@@ -7,12 +7,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key, RunRow
 
-NEEDS = ("cells", "runs")
 ORDER = 120
 
 LETTER_IN, LABEL_IN = 0.08, 1.3

@@ -4,12 +4,11 @@ from statistics import quantiles
 from typing import Any
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, Key, Trace, traces
 
-NEEDS = ("runs",)
 ORDER = 220
 
 PANELS = 8

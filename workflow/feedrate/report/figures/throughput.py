@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import (
     Line,
@@ -15,10 +16,8 @@ from feedrate.report.lines import (
     tried_lines,
     unsupported_note,
 )
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, RunRow
 
-NEEDS = ("cells", "runs", "published")
 ORDER = 110
 
 

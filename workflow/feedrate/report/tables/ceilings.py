@@ -5,12 +5,11 @@ from functools import partial
 from msgspec.structs import asdict
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Field, Markup, cell_table, noted
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.verdicts import ratios
 
-NEEDS = ("cells",)
 ORDER = 130
 
 

@@ -1,14 +1,14 @@
 """All cells of a study with their measured values, and the cells without a number."""
 
+from collections.abc import Mapping
 from urllib.parse import quote
 
-from feedrate.core.paths import TRACE_NAME, run_dir
+from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table, el, noted
-from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellRow, Inputs
+from feedrate.report.rows import CellRow, Inputs, Key
 
-NEEDS = ("cells",)
 ORDER = 160
 
 
@@ -18,15 +18,20 @@ def _good_runs(cell: CellRow) -> Markup:
     return noted(f"{cell.ok_runs} of {cell.runs}", "noisy: " * cell.noisy + why)
 
 
-def _trace(cell: CellRow) -> Markup:
-    """A link from the table's own file to repeat 1's trace, and what the trace lacks."""
-    name, _, lacks = cell.trace.partition("; ")
-    path = run_dir(cell.study, cell.device, cell.measured_as or cell.cell, 1) / name
-    shown = el("a", name, href=quote(f"../../../{path}")) if name == TRACE_NAME else name
-    return noted(shown or text.DASH, lacks)
+def _trace(folders: Mapping[Key, str]) -> Field:
+    """A link from the table's own file to repeat 1's trace, and what the trace lacks. `folders`
+    has the folder of that run by cell."""
+
+    def trace(cell: CellRow) -> Markup:
+        name, _, lacks = cell.trace.partition("; ")
+        path = f"../../../{folders.get(cell.key, '')}/{name}"
+        return noted(
+            el("a", name, href=quote(path)) if name == TRACE_NAME else name or text.DASH, lacks
+        )
+
+    return trace
 
 
-TRACE: dict[str, Field] = {"Trace": _trace}
 COLUMNS: dict[str, Field] = {
     **SPEED,
     "Limited by": lambda cell: noted(cell.verdict or text.DASH, "use this" * cell.recommended),
@@ -39,11 +44,12 @@ COLUMNS: dict[str, Field] = {
     "The Trainer's own figure (samples/s)": lambda cell: text.number(cell.trainer_samples_per_s),
     **MFU,
     **COSTS,
-    **TRACE,
 }
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """All cells by device; MFU, energy and cost have columns where they are known."""
     cells = inputs.cells(settings.study)
-    return cell_table(settings, cells, COLUMNS, optional=MFU | COSTS | TRACE, recommend=True)
+    folders = {run.key: run.folder for run in inputs.runs(settings.study) if run.repeat == 1}
+    optional = MFU | COSTS | {"Trace": _trace(folders)}
+    return cell_table(settings, cells, COLUMNS | optional, optional=optional, recommend=True)

@@ -3,11 +3,10 @@
 from itertools import compress
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, el, group_row, join, noted, record_link, row, table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 
-NEEDS = ("claims",)
 ORDER = 190
 
 HEADS = ("Claim", "Printed by the source", "Its own table", "Measured here", "Verdict here")

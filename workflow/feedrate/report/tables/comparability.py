@@ -7,13 +7,12 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, el, group_row, noted, row, table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, RunRow
 from feedrate.results.comparability import NEEDS as KINDS
 from feedrate.results.comparability import Compared, compare, in_the_way
 
-NEEDS = ("runs", "published")
 ORDER = 195
 
 HEADS = ("Item", "The source", "Here", "Outcome", "Rules out")

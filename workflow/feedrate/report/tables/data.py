@@ -4,11 +4,10 @@ import msgspec
 
 from feedrate.data.manifest import LeftOut
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("data",)
 ORDER = 240
 
 LISTED = 50
@@ -47,7 +46,7 @@ class DataReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
     """Counts, sizes and the list of left-out files."""
-    report = inputs.json("data_report.json", DataReport)
+    report = inputs.data_report(DataReport)
     revision = f"revision {report.revision}" if report.revision else ""
     kind = f" ({report.source})" * (report.source != report.dataset)
     changed = text.listed(report.changed_since_fetch) or "none" * (report.source == "hub")

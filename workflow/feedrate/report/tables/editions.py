@@ -6,13 +6,12 @@ from feedrate.config.sheets import Sources
 from feedrate.config.study import Published
 from feedrate.config.values import cell_name
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, el, group_row, noted, row, table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results.comparability import stated
 
 RATE = "samples_per_s"
-NEEDS = ("published", "peaks", "claims")
 ORDER = 200
 
 HEADS = (

@@ -1,11 +1,10 @@
 """The loss at the end and the baseline's: a warning where a faster setting learns differently."""
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import SPEED, Field, Markup, cell_table, loss_flag, noted
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
-NEEDS = ("cells",)
 ORDER = 40
 
 

@@ -3,12 +3,11 @@
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.answers import not_faster
+from feedrate.report.context import PageSettings
 from feedrate.report.lines import Line, Point, ladder_lines
 from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells",)
 ORDER = 90
 
 

@@ -1,11 +1,10 @@
 """Latency and throughput of forward passes: percentiles, speed-up and memory."""
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells", "runs")
 ORDER = 70
 
 COLUMNS: dict[str, Field] = {

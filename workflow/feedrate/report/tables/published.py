@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from feedrate.config.values import Level
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.lines import (
     against,
     first_runs,
@@ -12,11 +13,9 @@ from feedrate.report.lines import (
     published_rates,
 )
 from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
 
-NEEDS = ("cells", "runs", "published")
 ORDER = 50
 
 Columns = list[dict[str, Level]]

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, el, group_row, noted, row, table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, ScoreRow
 from feedrate.report.scores import METRICS, SPLITS, cells_of, gain_text, pick
 
-NEEDS = ("runs",)
 ORDER = 30
 
 

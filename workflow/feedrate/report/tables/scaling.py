@@ -1,12 +1,11 @@
 """Measured throughput by the number of devices."""
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, group_row, row, table, wide_row
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells",)
 ORDER = 150
 
 HEADS = ("Devices", "Measured (samples/s)", "TFLOP/s per device")

@@ -2,12 +2,11 @@
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.lines import Speedup, Speedups, baseline_speedups, device_speedups
 from feedrate.report.markup import Markup, group_row, noted, record_link, row, table, word
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells", "published")
 ORDER = 140
 
 

@@ -5,11 +5,10 @@ from typing import get_args
 
 from feedrate.config.spec import Stage
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Field, Markup, cell_table, noted
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
-NEEDS = ("cells",)
 ORDER = 125
 GROUPS = ("fetch", "prepare")
 

@@ -1,11 +1,10 @@
 """Speed with its costs and its effect: efficiency, memory, loss and the time of an epoch."""
 
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
-NEEDS = ("cells",)
 ORDER = 100
 
 RETRIES: dict[str, Field] = {

@@ -5,11 +5,10 @@ from statistics import median
 
 from feedrate.config.study import SourceProtocol
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Field, Markup, cell_table, noted
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key, RunRow, Trace, traces
 
-NEEDS = ("cells", "runs")
 ORDER = 150
 
 

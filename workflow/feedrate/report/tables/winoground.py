@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from feedrate.config.study import BenchmarkScore
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, el, group_row, noted, row, table, wide_row
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, ScoreRow
 from feedrate.report.scores import WINOGROUND, cells_of, gain_text, pick
 
-NEEDS = ("runs", "winoground")
 ORDER = 170
 
 

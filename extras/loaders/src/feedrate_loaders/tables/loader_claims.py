@@ -5,11 +5,10 @@ from typing import Annotated, Literal, get_args
 
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, read_rows
 from feedrate.report import text
+from feedrate.report.context import PageSettings
 from feedrate.report.markup import Markup, group_row, noted, row, table
-from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 
-NEEDS = ("cells", "runs")
 ORDER = 45
 
 CLAIMS = Path(__file__).parents[1] / "loader-claims.csv"
