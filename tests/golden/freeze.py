@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from feedrate.flow.view import PlanView
 
 from feedrate.cli.report import make_results
 from feedrate.config.plan import Plan, make_plan
@@ -25,7 +26,6 @@ from feedrate.config.values import read_yaml
 from feedrate.core import plugins
 from feedrate.core.files import digest_value
 from feedrate.core.paths import RECORD_NAME
-from feedrate.flow.view import PlanView
 from feedrate.report import markup
 from feedrate.report.answers import answer
 from feedrate.report.context import OverviewSettings, PageSettings, from_param

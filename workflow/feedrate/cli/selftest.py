@@ -27,7 +27,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, check_study
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study, Thresholds
-from feedrate.config.values import load, subset
+from feedrate.config.values import load
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, tell
@@ -37,9 +37,8 @@ from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import FAILS, examine
 from feedrate.jobs.probe import ANSWER, Probe, Product
-from feedrate.results.assemble import current_record
+from feedrate.results.assemble import build_record
 from feedrate.results.conformity import DISTURBED
-from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Record
 from feedrate.results.statistics import rate_text
 from feedrate.results.verdicts import cell_verdict
@@ -202,7 +201,7 @@ def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: floa
             subprocess.run([*feedrate, "store-dataset", *of_data, *settings], check=False)
         train += ["--store", index]
     subprocess.run([*feedrate, *train], check=False)
-    return current_record(folder, subset(DeviceFacts, entry))[0]
+    return build_record(folder, entry)
 
 
 # The judgements. Each rests on what any device must do, not on the past figures of one.

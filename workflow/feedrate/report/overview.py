@@ -22,7 +22,7 @@ from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.provenance import provenance
 from feedrate.report.rows import Inputs, Results
 from feedrate.results.collect import merge_results
-from feedrate.results.study_plan import StudyPlan
+from feedrate.results.study_plan import read_plan
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
@@ -40,11 +40,11 @@ Captions = Mapping[str, Markup]
 """Captions as HTML, by file name without .rst."""
 
 
-def write_report(plans: list[StudyPlan], captions: list[Path], results: Path) -> None:
+def write_report(plans: list[Path], captions: list[Path], results: Path) -> None:
     """Merge the result files of all studies in the folder `results`, and write the first page;
     `captions` are .rst files."""
-    merge_results([results / plan.name for plan in plans], results)
-    studies = list(map(study_settings_of, plans))
+    studies = [study_settings_of(read_plan(plan)) for plan in plans]
+    merge_results([results / study.study for study in studies], results)
     content = render(studies, Inputs(results), read_captions(captions))
     write_text(results / Path(paths.OVERVIEW).name, content)
 

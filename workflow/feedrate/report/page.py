@@ -1,17 +1,9 @@
-"""Complete pages: their style, the script that makes them respond, and the page of a table. Without
-the script a page says the same: tables are tables, and links lead to rows of the page."""
+"""Complete pages: their style, and the script that makes them respond. Without the script a page
+says the same: tables are tables, and links lead to rows of the page."""
 
 import html
-from collections.abc import Sequence
-from pathlib import Path
 
-from feedrate.config.study import Figure, Table
-from feedrate.core import plugins
-from feedrate.core.files import write_text
-from feedrate.report.context import PageSettings, page_settings
 from feedrate.report.markup import join, void
-from feedrate.report.rows import Inputs
-from feedrate.results.study_plan import StudyPlan
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#00639c;--red:#a34700;--paper:#fff;
@@ -296,32 +288,3 @@ def page(title: str, *content: str | None) -> str:
         f"<title>{html.escape(title)}</title>\n{style}{STYLE}</style>\n</head>\n<body>\n"
         f"{OPEN}{join(*content)}{CLOSE}\n</body>\n</html>\n"
     )
-
-
-def plot_figures(plan: StudyPlan, results: Path) -> None:
-    """Write the figures of a study into the folder of its results, and remove all others."""
-    _write(plan, plan.study.figures, results, "figures/*.svg")
-
-
-def tabulate_results(plan: StudyPlan, results: Path) -> None:
-    """Write the tables of a study into the folder of its results, and remove all others."""
-    _write(plan, plan.study.tables, results, "tables/*.html")
-
-
-def _write(plan: StudyPlan, items: Sequence[Table | Figure], results: Path, pattern: str) -> None:
-    inputs = Inputs(results.parent, plan.data_report)
-    files = {inputs.page(plan.name, item): item for item in items}
-    for file, item in files.items():
-        write_text(file, render(page_settings(plan, item), inputs))
-    for other in {*results.glob(pattern)} - files.keys():
-        other.unlink()
-
-
-def render(settings: PageSettings, inputs: Inputs) -> str:
-    """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
-    Raises ConfigError where an input is missing or wrong."""
-    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
-    if settings.part == "table":
-        return page(settings.title, kind.render(settings, inputs))
-    # From the figure's module: importing the canvas here would load matplotlib for each table.
-    return str(kind.canvas.as_svg(kind.render, settings, inputs))

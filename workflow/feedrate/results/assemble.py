@@ -35,7 +35,7 @@ from feedrate.results.record import (
     write_records,
 )
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
-from feedrate.results.study_plan import PlannedRun, StudyPlan
+from feedrate.results.study_plan import PlannedRun, read_plan
 from feedrate.results.trainer_logs import (
     TrainerFigures,
     one_line,
@@ -51,12 +51,12 @@ LOGS = (
 """The files of a run that its record is made from."""
 
 
-def parse_logs(plan: StudyPlan, device: str, results: Path) -> None:
+def parse_logs(plan: Path, device: str, results: Path) -> None:
     """Write the records of a device's planned runs into the folder of the study's results, and the
     folders of the runs that other work disturbed and that are to be made again."""
-    entry = plan.project.devices[device]
-    runs = [run for run in plan.runs if run.device == device]
-    records = [read_run(plan.name, run, entry) for run in runs]
+    study = read_plan(plan)
+    runs = [run for run in study.runs if run.device == device]
+    records = [read_run(study.name, run, study.project.devices[device]) for run in runs]
     write_records(results, device, records)
     disturbed = []
     for record in records:

@@ -14,7 +14,7 @@ from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import Row, read_csv, write_csv
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
-from feedrate.results.study_plan import StudyPlan
+from feedrate.results.study_plan import StudyPlan, read_plan
 
 HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
@@ -25,10 +25,10 @@ TINY = 1e-12
 VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
-def check_claims(plan: StudyPlan, results: Path) -> None:
+def check_claims(plan: Path, results: Path) -> None:
     """Check the study's claims by its results.csv, and write claims.csv."""
-    runs = read_csv(results / "results.csv", RUNS)
-    write_csv(results / "claims.csv", CLAIMS, claim_rows(runs, plan))
+    rows = claim_rows(read_csv(results / "results.csv", RUNS), read_plan(plan))
+    write_csv(results / "claims.csv", CLAIMS, rows)
 
 
 def claim_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:

@@ -27,7 +27,7 @@ from feedrate.results.statistics import (
     ratio_interval,
     spread,
 )
-from feedrate.results.study_plan import StudyPlan
+from feedrate.results.study_plan import StudyPlan, read_plan
 from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
@@ -50,17 +50,17 @@ FEWEST = 2
 """Number of repeats that a range over seeds needs at least."""
 
 
-def collect_results(plan: StudyPlan, results: Path) -> None:
+def collect_results(plan: Path, results: Path) -> None:
     """Collect the study's records into tables of its runs and cells: results.csv, results.parquet
     and cells.csv."""
-    devices = dict.fromkeys(run.device for run in plan.runs)
-    runs = run_table([one for device in devices for one in read_records(results, device)], plan)
-    columns = for_studies(RUNS, plan.project.studies)
+    study = read_plan(plan)
+    devices = dict.fromkeys(run.device for run in study.runs)
+    runs = run_table([one for device in devices for one in read_records(results, device)], study)
+    columns = for_studies(RUNS, study.project.studies)
     write_csv(results / "results.csv", columns, rows_of(runs))
     write_parquet(results / "results.parquet", columns, runs)
-    write_csv(
-        results / "cells.csv", for_studies(CELLS, plan.project.studies), cell_rows(runs, plan)
-    )
+    columns = for_studies(CELLS, study.project.studies)
+    write_csv(results / "cells.csv", columns, cell_rows(runs, study))
 
 
 def merge_results(studies: Sequence[Path], out: Path) -> None:

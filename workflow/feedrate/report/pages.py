@@ -1,0 +1,43 @@
+"""The pages of a study: tables as HTML, and figures as SVG."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from feedrate.config.study import Figure, Table
+from feedrate.core import plugins
+from feedrate.core.files import write_text
+from feedrate.report.context import PageSettings, page_settings
+from feedrate.report.page import page
+from feedrate.report.rows import Inputs
+from feedrate.results.study_plan import StudyPlan, read_plan
+
+
+def plot_figures(plan: Path, results: Path) -> None:
+    """Write the figures of a study into the folder of its results, and remove all others."""
+    study = read_plan(plan)
+    _write(study, study.study.figures, results, "figures/*.svg")
+
+
+def tabulate_results(plan: Path, results: Path) -> None:
+    """Write the tables of a study into the folder of its results, and remove all others."""
+    study = read_plan(plan)
+    _write(study, study.study.tables, results, "tables/*.html")
+
+
+def _write(plan: StudyPlan, items: Sequence[Table | Figure], results: Path, pattern: str) -> None:
+    inputs = Inputs(results.parent, plan.data_report)
+    files = {inputs.page(plan.name, item): item for item in items}
+    for file, item in files.items():
+        write_text(file, render(page_settings(plan, item), inputs))
+    for other in {*results.glob(pattern)} - files.keys():
+        other.unlink()
+
+
+def render(settings: PageSettings, inputs: Inputs) -> str:
+    """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
+    Raises ConfigError where an input is missing or wrong."""
+    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
+    if settings.part == "table":
+        return page(settings.title, kind.render(settings, inputs))
+    # From the figure's module: importing the canvas here would load matplotlib for each table.
+    return str(kind.canvas.as_svg(kind.render, settings, inputs))
