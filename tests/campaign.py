@@ -27,6 +27,7 @@ def campaign(root: Path) -> Path:
     config = root / "config/config.yaml"
     text = re.sub(r"^studies: .*$", f"studies: [{STUDY}]", config.read_text(), flags=re.MULTILINE)
     config.write_text(text)
-    shutil.copytree(ROOT / "tests/golden/results" / STUDY, root / "results" / STUDY)
+    for part in ("runs", "results"):
+        shutil.copytree(ROOT / f"tests/golden/{part}/{STUDY}", root / part / STUDY)
     shutil.copytree(ROOT / "tests/golden/resources", root / "resources")
     return root

@@ -15,22 +15,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from feedrate.flow.view import PlanView
 
-from feedrate.cli.report import make_results
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import load_project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import Protocol, RunSpec
 from feedrate.config.values import read_yaml
-from feedrate.core import plugins
+from feedrate.core import paths, plugins
 from feedrate.core.files import digest_value
-from feedrate.core.paths import RECORD_NAME
 from feedrate.report import markup
 from feedrate.report.answers import answer
-from feedrate.report.context import OverviewSettings, PageSettings, from_param
+from feedrate.report.context import PageSettings, page_settings, study_settings_of
 from feedrate.report.findings import findings
 from feedrate.report.rows import Inputs
+from feedrate.results.assemble import parse_logs
+from feedrate.results.claims import check_claims
+from feedrate.results.collect import collect_results, merge_results
+from feedrate.results.record import RECORDS_NAME
+from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
 
 GOLDEN = Path(__file__).resolve().parent
 ROOT = GOLDEN.parents[1]
@@ -60,6 +62,8 @@ EXAMPLE_RUNS = (
 SMALL = GOLDEN / "studies"
 """The project of five small studies."""
 PROJECTS = (GOLDEN, SMALL)
+IDENTITY = "0a1b2c3d"
+"""In the names of the golden runs and their data, which were made before there were identities."""
 RESULT_FILES = ("results.csv", "cells.csv", "claims.csv")
 REMOVED_COLUMNS: tuple[str, ...] = ()
 """Columns of the result files that were removed on purpose."""
@@ -150,18 +154,32 @@ def freeze_specs() -> None:
     write_rows(EXAMPLES, examples)
 
 
-def make_again(kept: Path, root: Path) -> PlanView:
+def make_again(kept: Path, root: Path) -> list[StudyPlan]:
     """Make the records and result files of a golden project again, from its raw run folders, in the
-    new folder `root`."""
-    for part in ("config", "resources", "results"):
+    new folder `root`; the plans of its studies."""
+    for part in ("config", "resources", "runs"):
         shutil.copytree(kept / part, root / part)
-    for pattern in (RECORD_NAME, "*.csv", "*.parquet"):
-        for file in (root / "results").rglob(pattern):
-            file.unlink()
     with contextlib.chdir(root):
-        view = PlanView(load_project(root, read_yaml(root / "config/config.yaml")), root)
-        make_results(view)
-    return view
+        project = load_project(root, read_yaml(root / "config/config.yaml"))
+        plan = make_plan(project)
+        folders = {
+            (study, device, cell, repeat): paths.RUN.format(
+                study=study, device=device, cell=cell, repeat=repeat, identity=IDENTITY
+            )
+            for study, device, cell, repeat in plan.runs
+        }
+        plans = []
+        for study in project.studies:
+            dataset = next(plan.of_study(study)).dataset
+            report = paths.DATA_REPORT.format(dataset=dataset, identity=IDENTITY)
+            plans.append(study_plan(project, study, plan, folders, report))
+            file, results = write_plan(plans[-1]), Path(paths.STUDY.format(study=study))
+            for device in dict.fromkeys(run.device for run in plans[-1].runs):
+                parse_logs(file, device, results)
+            collect_results(file, results)
+            check_claims(file, results)
+        merge_results([root / paths.RESULTS / s for s in project.studies], root / paths.RESULTS)
+    return plans
 
 
 def read_table(file: Path) -> dict[tuple[str, ...], dict[str, str]]:
@@ -199,7 +217,7 @@ def freeze_studies() -> None:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / "project"
             make_again(kept, root)
-            for pattern in ("*.csv", "*.parquet"):
+            for pattern in ("*.csv", "*.parquet", RECORDS_NAME):
                 for file in (kept / "results").rglob(pattern):
                     shutil.copy(root / file.relative_to(kept), file)
 
@@ -238,14 +256,13 @@ def numbers(text: str) -> str:
     return " ".join(NUMBER.findall(text))
 
 
-def facts_of(view: PlanView, root: Path, study: str) -> dict[str, dict[str, str]]:
+def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
     """The numbers that a study's report shows: by table and row those of each column, and those of
     its answers and findings."""
+    inputs = Inputs(Path(paths.RESULTS), plan.data_report)
     found: dict[str, dict[str, str]] = {}
-    for table in view.project.studies[study].tables:
-        page = study, "table", table.name
-        inputs = Inputs(root / file for file in view.inputs_of(*page) if (root / file).is_file())
-        settings = from_param(view.rendering(*page)["settings"], PageSettings)
+    for table in plan.study.tables:
+        settings = page_settings(plan, table)
         kind = plugins.load("feedrate.report.tables", table.kind)
         for number, (head, rows) in enumerate(render_tables(kind, settings, inputs)):
             group = ""
@@ -259,9 +276,7 @@ def facts_of(view: PlanView, root: Path, study: str) -> dict[str, dict[str, str]
                     key += "+"
                 if shown:
                     found[key] = shown
-    settings = from_param(view.overview()["settings"], OverviewSettings)
-    (own,) = (one for one in settings.studies if one.study == study)
-    results = Inputs((root / f"results/{study}").glob("*.csv")).results(study)
+    own, results = study_settings_of(plan), inputs.results(plan.name)
     for device in own.measured:
         said = answer(own, results, device)
         found[f"answer/{device}"] = {"": numbers(f"{said.headline} {said.detail}")}
@@ -285,10 +300,10 @@ def freeze_facts() -> None:
     for kept in PROJECTS:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             root = Path(folder) / "project"
-            view = make_again(kept, root)
+            plans = make_again(kept, root)
             with contextlib.chdir(root):
-                for study in view.project.studies:
-                    write_rows(FACTS / f"{study}.json", facts_of(view, root, study))
+                for plan in plans:
+                    write_rows(FACTS / f"{plan.name}.json", facts_of(plan))
 
 
 PARTS = {"specs": freeze_specs, "studies": freeze_studies, "facts": freeze_facts}

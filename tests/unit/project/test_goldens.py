@@ -51,7 +51,7 @@ def test_a_spec_names_no_setting_that_is_absent(plan):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """By golden project, its folder with all made again, and its view."""
+    """By golden project, its folder with all made again, and the plans of its studies."""
     roots = {kept: tmp_path_factory.mktemp("golden") / "made" for kept in freeze.PROJECTS}
     return {kept: (root, freeze.make_again(kept, root)) for kept, root in roots.items()}
 
@@ -59,21 +59,21 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize("name", freeze.RESULT_FILES)
 @pytest.mark.parametrize("kept", freeze.PROJECTS, ids=lambda kept: kept.name)
 def test_results_are_the_same(made, kept, name):
-    root, view = made[kept]
-    files = [f"results/{study}/{name}" for study in view.project.studies]
+    root, plans = made[kept]
+    files = [f"results/{plan.name}/{name}" for plan in plans]
     found = {file: list(freeze.differences(kept / file, root / file)) for file in files}
     assert not {file: lines for file, lines in found.items() if lines}
 
 
 @pytest.mark.parametrize("kept", freeze.PROJECTS, ids=lambda kept: kept.name)
 def test_reports_show_the_same_numbers(made, kept):
-    root, view = made[kept]
+    root, plans = made[kept]
     differences = {}
     with contextlib.chdir(root):
-        for study in view.project.studies:
-            old = freeze.compared_facts(read(freeze.FACTS / f"{study}.json"))
-            new = freeze.compared_facts(freeze.facts_of(view, root, study))
+        for plan in plans:
+            old = freeze.compared_facts(read(freeze.FACTS / f"{plan.name}.json"))
+            new = freeze.compared_facts(freeze.facts_of(plan))
             for fact in old.keys() | new.keys():
                 if old.get(fact) != new.get(fact):
-                    differences[f"{study}: {fact}"] = (old.get(fact), new.get(fact))
+                    differences[f"{plan.name}: {fact}"] = (old.get(fact), new.get(fact))
     assert not differences
