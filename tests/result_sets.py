@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.config.values import cell_name
-from feedrate.core.paths import RECORD, RESULTS
+from feedrate.core.paths import RUN
 from feedrate.results.columns import RUNS, with_factors
 from feedrate.results.files import write_csv
-from feedrate.results.record import Record, write_record
+from feedrate.results.record import Record, write_records
 from feedrate.results.schema import Provenance
 
 COLUMNS = with_factors(RUNS, {"workers": [1]})
@@ -40,7 +40,7 @@ def runs(workers: int, *rates: float | None, day: int = BEFORE, **changes: Any) 
             "started_at": f"2026-11-{day:02}T10:{workers:02}:{repeat:02}+00:00",
         } | changes
         where = {name: row[name] for name in ("study", "device", "cell", "repeat")}
-        rows.append({"record": RECORD.format(**where), **row})
+        rows.append({"folder": RUN.format(**where, identity="0a1b2c3d"), **row})
     return rows
 
 
@@ -51,13 +51,19 @@ def write_set(
     what else of `Provenance` is told. Returns the folder."""
     rows = [row for cell in cells for row in cell]
     write_csv(folder / "results.csv", COLUMNS, rows)
-    for row in rows if packages is not None else ():
-        write_record(
-            folder / Path(row["record"]).relative_to(RESULTS),
-            Record(
-                **{name: row[name] for name in ("study", "device", "cell", "repeat", "status")},
-                levels={"workers": row["workers"]},
-                provenance=Provenance(started_at=row["started_at"], packages=packages, **told),
-            ),
+    records = [
+        Record(
+            **{
+                name: row[name]
+                for name in ("study", "device", "cell", "repeat", "folder", "status")
+            },
+            levels={"workers": row["workers"]},
+            provenance=Provenance(started_at=row["started_at"], packages=packages or {}, **told),
         )
+        for row in rows
+    ]
+    if packages is not None:
+        for study, device in {(row["study"], row["device"]) for row in rows}:
+            own = [one for one in records if (one.study, one.device) == (study, device)]
+            write_records(folder / study, device, own)
     return folder

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.spec import RunSpec
+from feedrate.core.files import digest_file
 from tiny_spec import tiny_spec
 
 STEP_S = 0.5
@@ -115,7 +116,7 @@ def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> lis
 def make_outcome(**changes: Any) -> dict[str, Any]:
     """outcome.json of a run that went well."""
     return {
-        "schema": 1,
+        "schema": 2,
         "status": "ok",
         "infrastructure": False,
         "cause": "",
@@ -141,8 +142,10 @@ def write_run(
     ranks: dict[int, list[dict[str, Any]]] | None = None,
     outcome: dict[str, Any] | None = None,
     log: str = "all is well\n",
+    identity: str = "",
 ) -> Path:
-    """Write the files of a run; by default of one that went well. `outcome={}`: none."""
+    """Write the files of a run; by default of one that went well. `outcome={}`: none. With its
+    `identity`, the outcome states the files too."""
     spec = spec or make_spec()
     ranks = {r: rank_events(spec, r) for r in range(spec.count)} if ranks is None else ranks
     folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +153,11 @@ def write_run(
     for rank, events in ranks.items():
         name = "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
         (folder / name).write_text("".join(json.dumps(event) + "\n" for event in events))
-    if outcome != {}:
-        (folder / "outcome.json").write_text(json.dumps(outcome or make_outcome()))
     (folder / "train.log").write_text(log)
+    if outcome != {}:
+        stated = outcome or make_outcome()
+        if identity:
+            files = {file.name: digest_file(file) for file in folder.iterdir()}
+            stated |= {"identity": identity, "files": files}
+        (folder / "outcome.json").write_text(json.dumps(stated))
     return folder

@@ -1,21 +1,20 @@
-"""Records and settings made through the types, with whatever a test wants otherwise."""
+"""Records, and the plan of their study, with whatever a test wants otherwise."""
 
-import json
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from feedrate.config.devices import Device
 from feedrate.config.plan import Unsupported
-from feedrate.config.spec import RunSpec
-from feedrate.config.study import Claim, Factor, Thresholds
+from feedrate.config.project import Project
+from feedrate.config.settings import ModelSettings, Settings
+from feedrate.config.sheets import Sources
+from feedrate.config.spec import RunSpec, StudyProtocol
+from feedrate.config.study import Claim, Factor, Published, Source, Study
 from feedrate.config.values import cell_name
-from feedrate.results.params import (
-    ClaimStudy,
-    CollectSettings,
-    CollectStudy,
-    PublishedFacts,
-)
-from feedrate.results.record import Record, write_record
+from feedrate.config.workflow import Hub, WorkflowConfig
+from feedrate.results.record import Record
 from feedrate.results.schema import Ceilings, Measurement, Provenance
+from feedrate.results.study_plan import PlannedRun, StudyPlan
 from feedrate.results.trainer_logs import TrainerFigures
 from tiny_spec import tiny_spec
 
@@ -24,6 +23,7 @@ FACTORS = {
     "decode": Factor(sets="loader.decode", levels=["host", "device"]),
 }
 BASELINE = {"workers": 0, "decode": "host"}
+NO_SOURCES = Sources()
 
 
 def make_spec(workers: int = 0, decode: str = "host", **changes: Any) -> RunSpec:
@@ -94,6 +94,7 @@ def make_record(
         cell=spec.cell,
         levels=spec.levels,
         repeat=spec.repeat,
+        folder=f"runs/{spec.study}/{spec.device}/{spec.cell}/rep{spec.repeat}-0a1b2c3d",
         status=status,
         cause=cause,
         spec=spec,
@@ -106,54 +107,94 @@ def make_record(
     )
 
 
-def write_records(folder: Path, records: list[Record]) -> list[str]:
-    """Write records to run folders that hold nothing else; the paths of the records."""
-    paths = [folder / f"{number}/record.json" for number in range(len(records))]
-    for path, record in zip(paths, records, strict=True):
-        write_record(path, record)
-    return [str(path) for path in paths]
+def a_device(**changes: Any) -> Device:
+    """An entry of the device registry."""
+    return Device(**({"label": "A device", "kind": "cpu", "capabilities": []} | changes))
 
 
-def collect_study(**changes: Any) -> CollectStudy:
+def make_study(**changes: Any) -> Study:
+    """A study of two factors."""
     values: dict[str, Any] = {
+        "title": "Loading",
+        "question": "How fast?",
+        "source": Source(title="A post"),
+        "settings": Settings(model=ModelSettings(name="bridgetower", size="tiny")),
+        "protocol": StudyProtocol(steps=12, warmup_steps=2),
         "factors": FACTORS,
         "baseline": BASELINE,
-        "thresholds": Thresholds(),
     }
-    return CollectStudy(**(values | changes))
+    return Study(**(values | changes))
 
 
-def collect_settings(**changes: Any) -> CollectSettings:
-    """One study on a cpu, which cannot decode on the device."""
+def make_plan(
+    study: Study | None = None,
+    *,
+    records: Sequence[Record] = (),
+    unsupported: Sequence[Unsupported] | None = None,
+    measured: Sequence[str] = ("cpu",),
+    published: Sequence[Published] = (),
+    sources: Sources = NO_SOURCES,
+    device: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> StudyPlan:
+    """The plan of one study, measured on a cpu, which cannot decode on the device. `device` has
+    facts of the cpu; `records` are those of the planned runs."""
+    registry = {
+        name: a_device(label=name, **(device or {})) for name in ("cpu", "gaudi2", "h100", "a100")
+    }
+    config = WorkflowConfig(
+        studies=["loading"],
+        devices=list(measured),
+        dataset="generated",
+        datasets={name: Hub(name=hub, revision="1") for name, hub in sources.datasets.items()},
+    )
+    project = Project(
+        config=config,
+        devices=registry,
+        studies={"loading": study or make_study()},
+        published={"loading": list(published)},
+        sheets=sources.sheets,
+    )
     levels = {"workers": 1, "decode": "device"}
-    values: dict[str, Any] = {
-        "studies": {"loading": collect_study()},
-        "memory_gib": {"cpu": None},
-        "unsupported": [
-            Unsupported(
-                study="loading",
-                device="cpu",
-                cell=cell_name(levels),
-                levels=levels,
-                lacks="decode_device",
+    lacking = Unsupported(
+        study="loading",
+        device="cpu",
+        cell=cell_name(levels),
+        levels=levels,
+        lacks="decode_device",
+    )
+    return StudyPlan(
+        project=project,
+        runs=[
+            PlannedRun(
+                device=record.device,
+                cell=record.cell,
+                levels=record.levels,
+                repeat=record.repeat,
+                folder=record.folder,
             )
+            for record in records
         ],
-    }
-    return CollectSettings(**(values | changes))
+        unsupported=[lacking] if unsupported is None else list(unsupported),
+        **changes,
+    )
 
 
-def published(device: str, value: float, *, workers: int, **changes: Any) -> PublishedFacts:
+def published(device: str, value: float, *, workers: int, **changes: Any) -> Published:
     """A headline number of 8 devices."""
     values: dict[str, Any] = {
+        "id": f"{device}-{workers}",
         "device": device,
         "count": 8,
         "levels": {"workers": workers},
         "metric": "samples_per_s",
         "value": value,
+        "unit": "samples/s",
         "edition": "2023-08",
+        "source": "A post",
         "headline": True,
     }
-    return PublishedFacts(**(values | changes))
+    return Published(**(values | changes))
 
 
 POST = [
@@ -167,28 +208,18 @@ POST = [
 """The published table of three devices, and two rows of an older edition."""
 
 
-def claim_study(*claims: Claim, **changes: Any) -> ClaimStudy:
-    values: dict[str, Any] = {
-        "factors": FACTORS,
-        "baseline": BASELINE,
-        "published": POST,
-        "source": "A post",
-        "claims": list(claims),
-        "measured": ["cpu"],
-        "confidence": 0.95,
-        "tolerance": 0.05,
-        "smallest_effect": 0.03,
-    }
-    return ClaimStudy(**(values | changes))
-
-
-def as_literal(settings: Any) -> str:
-    """Settings as Snakemake prints a dict param."""
-    import msgspec
-
-    plain = msgspec.to_builtins(settings)
-    assert json.loads(json.dumps(plain)) == plain
-    return repr(plain)
+def claim_plan(
+    *claims: Claim,
+    published: Sequence[Published] = POST,
+    sources: Sources = NO_SOURCES,
+    measured: Sequence[str] = ("cpu",),
+    device: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> StudyPlan:
+    """The plan of a study with claims; `changes` are of the study."""
+    source = Source(title="A post", sheet=sources.default)
+    study = make_study(claims=list(claims), source=source, **changes)
+    return make_plan(study, published=published, sources=sources, measured=measured, device=device)
 
 
 def runs_of(workers, rates, **changes):

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import torch
 from inference_jobs import STEPS, WARMUP, make_spec
+from record_builder import a_device
 
 from feedrate.config.errors import ConfigError
 from feedrate.devices.base import UnsupportedError, adapter
@@ -21,7 +22,6 @@ from feedrate.models.build import ModelError
 from feedrate.models.builders.bridgetower import count_flops, make_config
 from feedrate.results import conformity
 from feedrate.results.assemble import build_record
-from feedrate.results.params import DeviceFacts
 
 
 @pytest.mark.parametrize("preprocessing", ["out", "in"])
@@ -204,7 +204,7 @@ def test_a_run_becomes_a_checked_record(infer, tmp_path, monkeypatch):
             }
         )
     )
-    record = build_record(run, DeviceFacts())
+    record = build_record(run, a_device())
     assert record.status == "ok", record.cause
     assert [check.name for check in record.checks if not check.passed] == []
     assert "answers_finite" in {check.name for check in record.checks}

@@ -1,6 +1,6 @@
 """Rows and cells of records, for the tests of this folder."""
 
-from record_builder import collect_settings, write_records
+from record_builder import make_plan
 
 from feedrate.config.plan import Shared
 from feedrate.results.collect import cell_rows, run_table
@@ -11,18 +11,18 @@ from feedrate.results.files import rows_of as plain
 W0, W1, W2 = (f"workers={w}~decode=host" for w in range(3))
 
 
-def rows_of(tmp_path, records, **changes):
-    settings = collect_settings(**changes)
-    return plain(run_table(write_records(tmp_path, records), settings)), settings
+def rows_of(records, **changes):
+    plan = make_plan(**changes)
+    return plain(run_table(records, plan)), plan
 
 
-def cells_of(tmp_path, records, **changes):
-    rows, settings = rows_of(tmp_path, records, **changes)
-    return {row["cell"]: row for row in cells_from(rows, settings)}
+def cells_of(records, **changes):
+    rows, plan = rows_of(records, **changes)
+    return {row["cell"]: row for row in cells_from(rows, plan)}
 
 
-def cells_from(rows, settings):
-    return cell_rows(frame_of(rows, for_studies(RUNS, settings.studies)), settings)
+def cells_from(rows, plan):
+    return cell_rows(frame_of(rows, for_studies(RUNS, plan.project.studies)), plan)
 
 
 def shared(device="cpu"):

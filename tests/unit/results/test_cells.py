@@ -3,7 +3,7 @@
 import pytest
 from collected_rows import W0, W1, W2, cells_from, cells_of, rows_of, shared
 from msgspec.structs import replace
-from record_builder import collect_settings, collect_study, make_record, make_spec, runs_of
+from record_builder import make_plan, make_record, make_spec, make_study, runs_of
 
 from feedrate.config.study import Factor
 from feedrate.core.errors import ExpectedError
@@ -13,12 +13,12 @@ from feedrate.results.files import confirm_results, write_csv
 
 def test_a_shared_run_is_one_choice_and_one_failure(tmp_path):
     records = [*runs_of(0, [5.0, 5.1]), *runs_of(1, [10.0, 12.0])]
-    rows, settings = rows_of(tmp_path, records, unsupported=[], shared=[shared()])
+    rows, settings = rows_of(records, unsupported=[], shared=[shared()])
     cells = {cell["cell"]: cell for cell in cells_from(rows, settings)}
     assert [name for name, cell in cells.items() if cell["recommended"]] == [W1]
     for row in rows:
         row["status"] = "failed"
-    write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.studies), rows)
+    write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.project.studies), rows)
     with pytest.raises(ExpectedError, match="4 of 4 runs did not end well"):
         confirm_results(tmp_path / "results.csv", tmp_path / "confirmed.txt")
 
@@ -33,19 +33,17 @@ def test_a_shared_run_is_one_choice_and_one_failure(tmp_path):
         (16, "host", 1, None, False),
     ],
 )
-def test_whether_loaders_have_more_processes_than_cores(
-    tmp_path, workers, decode, count, cores, more
-):
+def test_whether_loaders_have_more_processes_than_cores(workers, decode, count, cores, more):
     record = make_record(spec=make_spec(workers, decode, count=count), cores=cores)
-    (row,) = (row for row in rows_of(tmp_path, [record])[0] if row["status"] == "ok")
+    (row,) = (row for row in rows_of([record])[0] if row["status"] == "ok")
     assert row["oversubscribed"] is more
-    settings = collect_settings()
+    settings = make_plan()
     cell = next(cell for cell in cells_from([row], settings))
     assert ("share" in cell["why"]) is more
 
 
-def test_a_cell_has_medians_interval_spread_and_speed_up(tmp_path):
-    cells = cells_of(tmp_path, [*runs_of(0, [10.0, 9.0, 11.0]), *runs_of(2, [20.5, 21.0, 21.5])])
+def test_a_cell_has_medians_interval_spread_and_speed_up():
+    cells = cells_of([*runs_of(0, [10.0, 9.0, 11.0]), *runs_of(2, [20.5, 21.0, 21.5])])
     zero, two = cells[W0], cells[W2]
     assert zero["samples_per_s"] == 10.0
     assert zero["ci_low"] < 9.0 < 11.0 < zero["ci_high"], "wider than three values"
@@ -66,32 +64,28 @@ def test_a_cell_has_medians_interval_spread_and_speed_up(tmp_path):
         (15.0, "train.precision", ""),
     ],
 )
-def test_a_cell_that_only_loads_otherwise_tells_what_the_model_reaches(
-    tmp_path, rate, sets, flagged
-):
-    study = collect_study(
+def test_a_cell_that_only_loads_otherwise_tells_what_the_model_reaches(rate, sets, flagged):
+    study = make_study(
         factors={
             "workers": Factor(sets="loader.workers", levels=[0, 1]),
             "decode": Factor(sets=sets, levels=["host", "device"]),
         }
     )
     fast = make_record(rate, spec=make_spec(1, "device"), model=20.0)
-    cells = cells_of(
-        tmp_path, [*runs_of(0, [10.0]), fast], studies={"loading": study}, unsupported=[]
-    )
+    cells = cells_of([*runs_of(0, [10.0]), fast], study=study, unsupported=[])
     assert cells[W0]["below_rate"] == flagged
     assert ("not a ceiling" in cells[W0]["why"]) is bool(flagged)
 
 
-def test_a_cell_tells_energy_and_what_a_million_samples_cost(tmp_path):
+def test_a_cell_tells_energy_and_what_a_million_samples_cost():
     records = [
         replace(run, measurement=replace(run.measurement, energy_j_per_sample=joules))
         for run, joules in zip(runs_of(0, [10.0] * 3), (2.0, 3.0, 7.0), strict=True)
     ]
-    cells = cells_of(tmp_path, records, price_usd_per_hour={"cpu": 3.6})
+    cells = cells_of(records, device={"price_usd_per_hour": 3.6})
     assert cells[W0]["energy_j_per_sample"] == 3.0
     assert cells[W0]["usd_per_million_samples"] == pytest.approx(100.0)  # 0.001 USD/s at 10/s
-    free = cells_of(tmp_path, records, price_usd_per_hour={"cpu": None})
+    free = cells_of(records, device={"price_usd_per_hour": None})
     assert free[W0]["usd_per_million_samples"] is None
     assert cells["workers=1~decode=device"]["usd_per_million_samples"] is None
 
@@ -103,9 +97,12 @@ def test_a_cell_tells_energy_and_what_a_million_samples_cost(tmp_path):
         (["failed", "out_of_memory"], "out_of_memory"),
         (["invalid", "failed"], "failed"),
         (["invalid"], "invalid"),
+        (["missing", "ok"], "ok"),
+        (["missing", "failed"], "failed"),
+        (["missing"], "missing"),
     ],
 )
-def test_the_state_of_a_cell(tmp_path, statuses, expected):
+def test_the_state_of_a_cell(statuses, expected):
     records = [
         make_record(
             spec=make_spec(0, repeat=k),
@@ -114,7 +111,7 @@ def test_the_state_of_a_cell(tmp_path, statuses, expected):
         )
         for k, status in enumerate(statuses, start=1)
     ]
-    cell = cells_of(tmp_path, records)[W0]
+    cell = cells_of(records)[W0]
     assert cell["status"] == expected
     assert cell["runs"] == len(statuses)
     if expected != "ok":
@@ -127,19 +124,19 @@ def test_the_state_of_a_cell(tmp_path, statuses, expected):
     )
 
 
-def test_the_verdict_uses_medians_and_the_devices_memory(tmp_path):
+def test_the_verdict_uses_medians_and_the_devices_memory():
     records = runs_of(1, [10.0, 10.1, 10.2], data_wait_share=0.3, model=20.0)
-    assert cells_of(tmp_path, records)[W1]["verdict"] == "input-bound"
+    assert cells_of(records)[W1]["verdict"] == "input-bound"
     records = runs_of(1, [10.0], data_wait_share=0.01, model=10.0, peak_memory_gib=79.0)
-    cells = cells_of(tmp_path, records, memory_gib={"cpu": 80.0})
+    cells = cells_of(records, device={"memory_gib": 80.0})
     assert cells[W1]["verdict"] == "memory-limited"
 
 
-def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):
-    study = collect_study(within=["workers"])
+def test_within_a_factor_each_level_has_its_own_baseline():
+    study = make_study(within=["workers"])
     device = make_record(30.0, spec=make_spec(2, "device"))
     rows = [*runs_of(0, [10.0]), *runs_of(2, [20.0]), device]
-    cells = cells_of(tmp_path, rows, studies={"loading": study})
+    cells = cells_of(rows, study=study)
     speedups = [cell["speedup"] for cell in cells.values() if cell["status"] == "ok"]
     assert speedups == [1.0, 1.0, 1.5]
 
@@ -148,20 +145,20 @@ def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):
     ("steps_per_epoch", "steps", "short"),
     [(19, 100, True), (20, 100, False), (11, 12, True), (12, 12, False), (None, 100, False)],
 )
-def test_epochs_of_fewer_than_twenty_steps_are_short(tmp_path, steps_per_epoch, steps, short):
+def test_epochs_of_fewer_than_twenty_steps_are_short(steps_per_epoch, steps, short):
     """A run of fewer steps needs no more than these."""
     spec = make_spec(protocol={"steps": steps, "warmup_steps": 2})
     record = make_record(10.0, spec=spec, steps_per_epoch=steps_per_epoch)
-    (row,), _ = rows_of(tmp_path, [record], unsupported=[])
+    (row,), _ = rows_of([record], unsupported=[])
     assert (row["steps_per_epoch"], row["short_epochs"]) == (steps_per_epoch, short)
-    (cell,) = cells_of(tmp_path, [record], unsupported=[]).values()
+    (cell,) = cells_of([record], unsupported=[]).values()
     assert (cell["steps_per_epoch"], cell["short_epochs"]) == (steps_per_epoch, short)
 
 
-def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy(tmp_path):
+def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy():
     quiet, loud = runs_of(1, [10.0, 10.1])
     loud = replace(loud, disturbances=["Other processes were on the device."])
-    cells = cells_of(tmp_path, [quiet, loud, *runs_of(2, [10.0, 10.1])], unsupported=[])
+    cells = cells_of([quiet, loud, *runs_of(2, [10.0, 10.1])], unsupported=[])
     assert (cells[W1]["noisy"], cells[W2]["noisy"]) == (True, False)
     assert cells[W1]["disturbed"] == "Other processes were on the device."
     assert cells[W2]["disturbed"] == ""

@@ -1,12 +1,11 @@
 import msgspec
 import pytest
 from msgspec.structs import replace
-from record_builder import make_measurement, make_spec
+from record_builder import a_device, make_measurement, make_spec
 
 from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
 from feedrate.results.conformity import Evidence, disturbances, head_starts, undisturbed
-from feedrate.results.params import DeviceFacts
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Ceilings
 from tiny_spec import tiny_spec
@@ -50,7 +49,7 @@ def failed(
         Evidence(
             spec or make_spec(),
             measurement or make_measurement(),
-            DeviceFacts(model_pattern=pattern, power_w=700),
+            a_device(model_pattern=pattern, power_w=700),
             {0: RankEvents(**events, steps=steps, strategy=strategy)},
             Outcome(status="ok", data_digest=digest, machine_before=machine),
             f"Using Pytorch native dataloader because: {fallback}." if fallback else "",
@@ -338,7 +337,7 @@ def test_what_disturbs_and_what_may(readings, certain, possible):
     found = disturbances(ranks)
     assert tuple(map(len, found)) == (certain, possible)
     assert all(sentence.endswith(".") for sentences in found for sentence in sentences)
-    evidence = Evidence(make_spec(), make_measurement(), DeviceFacts(), ranks)
+    evidence = Evidence(make_spec(), make_measurement(), a_device(), ranks)
     passed, told = undisturbed(evidence)
     assert passed is not bool(certain)
     assert all(sentence in told for sentence in found[0] or found[1])

@@ -3,14 +3,12 @@ import re
 import pytest
 from msgspec.structs import replace
 from record_builder import (
-    as_literal,
-    claim_study,
-    collect_settings,
+    claim_plan,
+    make_plan,
     make_record,
     make_spec,
     runs_of,
 )
-from record_builder import write_records as write
 
 from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
@@ -23,8 +21,8 @@ from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
 from feedrate.results.files import read_csv, write_csv
 from feedrate.results.files import rows_of as plain
-from feedrate.results.params import ClaimSettings
 from feedrate.results.statistics import Estimate
+from feedrate.results.study_plan import write_plan
 
 
 def claim(expression, **changes):
@@ -35,10 +33,10 @@ def claim(expression, **changes):
     return Claim(**(values | changes))
 
 
-def rows_of(tmp_path, records, *claims, **changes):
-    runs = plain(run_table(write(tmp_path, records), collect_settings()))
-    study = claim_study(*claims, **changes)
-    return claim_rows(runs, ClaimSettings(studies={"loading": study}))
+def rows_of(records, *claims, **changes):
+    runs = plain(run_table(records, make_plan()))
+    study = claim_plan(*claims, **changes)
+    return claim_rows(runs, study)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +56,7 @@ def test_agreement_is_as_far_as_printed(recomputed, printed, same):
 
 
 def test_an_edition_is_taken_where_a_claim_names_it():
-    study = claim_study()
+    study = claim_plan()
     assert recompute(parse("a100[workers=1] / a100"), study, "2023-06") == 254.7 / 188.6
     assert recompute(parse("a100[workers=1] / a100"), study, "") == 339.7 / 227.5
     assert recompute(parse("a100[workers=2] / a100"), study, "2023-06") is None
@@ -67,13 +65,13 @@ def test_an_edition_is_taken_where_a_claim_names_it():
 def test_a_number_that_names_no_level_is_of_no_cell():
     from record_builder import published
 
-    study = claim_study(published=[published("h100", 9.0, workers=0, levels={})])
+    study = claim_plan(published=[published("h100", 9.0, workers=0, levels={})])
     assert recompute(parse("h100 / h100"), study, "") is None
 
 
-def test_a_claim_that_holds_here(tmp_path):
+def test_a_claim_that_holds_here():
     records = [*runs_of(0, [10.0, 10.05, 9.95]), *runs_of(2, [20.0, 20.1, 20.05])]
-    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of(records, claim("cpu[workers=2] / cpu"))
     assert row["verdict"] == "holds"
     assert row["measured"] == pytest.approx(2.005)
     assert 1.9 < row["ci_low"] < 2.005 < row["ci_high"] < 2.1
@@ -87,17 +85,17 @@ def test_a_claim_that_holds_here(tmp_path):
     assert row["published_verdict"] == ""
 
 
-def test_a_claim_about_a_cell_that_shares_a_run_is_checked(tmp_path):
+def test_a_claim_about_a_cell_that_shares_a_run_is_checked():
     levels = {"workers": 2, "decode": "host"}
     two = Shared(study="loading", device="cpu", cell=cell_name(levels), levels=levels,
                  measured_as="workers=1~decode=host")  # fmt: skip
     records = [*runs_of(0, [10.0, 10.0]), *runs_of(1, [20.0, 20.0])]
-    runs = plain(run_table(write(tmp_path, records), collect_settings(shared=[two])))
-    study = claim_study(claim("cpu[workers=2] / cpu"))
-    (row,) = claim_rows(runs, ClaimSettings(studies={"loading": study}))
+    runs = plain(run_table(records, make_plan(shared=[two])))
+    study = claim_plan(claim("cpu[workers=2] / cpu"))
+    (row,) = claim_rows(runs, study)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
     itself = claim("cpu[workers=2] / cpu[workers=1]", published=None, no_less_than=1)
-    (row,) = claim_rows(runs, ClaimSettings(studies={"loading": claim_study(itself)}))
+    (row,) = claim_rows(runs, claim_plan(itself))
     assert row["verdict"] == "not comparable", "the ratio of runs to themselves is 1"
     assert "same runs" in row["why"]
 
@@ -135,13 +133,13 @@ def test_noise_of_the_other_cells_of_a_device_counts(tmp_path):
     """One pair of runs that agree by chance proves nothing where other pairs are far apart."""
     alike = [*runs_of(0, [10.0, 10.0]), *runs_of(2, [10.4, 10.4])]
     faster = claim("cpu[workers=2] / cpu", published=None, more_than=1)
-    (alone,) = rows_of(tmp_path / "a", alike, faster)
-    (among,) = rows_of(tmp_path / "b", [*alike, *runs_of(1, [8.0, 12.0])], faster)
+    (alone,) = rows_of(alike, faster)
+    (among,) = rows_of([*alike, *runs_of(1, [8.0, 12.0])], faster)
     assert (alone["verdict"], among["verdict"]) == ("holds", "cannot tell")
 
 
-def test_without_runs_there_is_no_data(tmp_path):
-    (row,) = rows_of(tmp_path, [], claim("gaudi2[workers=2] / h100[workers=2]", published=1.28))
+def test_without_runs_there_is_no_data():
+    (row,) = rows_of([], claim("gaudi2[workers=2] / h100[workers=2]", published=1.28))
     assert row["verdict"] == "no data here"
     assert row["device"] == "gaudi2;h100"
     assert row["why"] == "gaudi2[workers=2] was not measured. h100[workers=2] was not measured."
@@ -151,18 +149,17 @@ def test_without_runs_there_is_no_data(tmp_path):
 @pytest.mark.parametrize(
     ("able", "said"),
     [
-        ({"cpu": []}, "was left out: A few workers keep two cores busy."),
-        ({"cpu": ["large_models"]}, "was not measured."),
-        ({}, "was not measured."),
+        ([], "was left out: A few workers keep two cores busy."),
+        (["large_models"], "was not measured."),
     ],
 )
 @pytest.mark.parametrize("fits", [None, True])
-def test_a_cell_that_the_study_leaves_out_has_the_studys_reason(tmp_path, able, said, fits):
+def test_a_cell_that_the_study_leaves_out_has_the_studys_reason(able, said, fits):
     why = "A few workers keep two cores busy."
     parts = [Exclude(levels={"workers": 2}, unless_able="large_models", why=why)]
     expression = "cpu[workers=2]" if fits else "cpu[workers=2] / cpu"
     made = claim(expression, fits=fits, published=None if fits else 2.0)
-    (row,) = rows_of(tmp_path, runs_of(0, [10.0]), made, exclude=parts, able=able)
+    (row,) = rows_of(runs_of(0, [10.0]), made, exclude=parts, device={"capabilities": able})
     assert (row["verdict"], row["why"]) == ("no data here", f"cpu[workers=2] {said}")
 
 
@@ -170,27 +167,27 @@ def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
     quiet, loud = runs_of(0, [10.0, 10.1]), runs_of(2, [20.0, 20.1])
     cause = "Other processes were on the device."
     loud[0] = replace(loud[0], disturbances=[cause])
-    (row,) = rows_of(tmp_path / "a", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of([*quiet, *loud], claim("cpu[workers=2] / cpu"))
     assert row["why"].count(cause) == 1
     shares = [f"The hypervisor gave {share}% of the CPU time to other guests." for share in (5, 3)]
     stolen = [replace(run, disturbances=[s]) for run, s in zip(loud, shares, strict=True)]
-    (row,) = rows_of(tmp_path / "shares", [*quiet, *stolen], claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of([*quiet, *stolen], claim("cpu[workers=2] / cpu"))
     assert row["why"].endswith("The hypervisor gave 3% to 5% of the CPU time to other guests.")
     both = [replace(run, disturbances=[cause, s]) for run, s in zip(loud, shares, strict=True)]
-    (row,) = rows_of(tmp_path / "both", [*quiet, stolen[0], both[1]], claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of([*quiet, stolen[0], both[1]], claim("cpu[workers=2] / cpu"))
     assert row["why"].count("The hypervisor gave") == row["why"].count(cause) == 1
-    (row,) = rows_of(tmp_path / "absent", stolen, claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of(stolen, claim("cpu[workers=2] / cpu"))
     assert row["verdict"] == "no data here"
     assert "disturbed" not in row["why"], "a number that is not there was not disturbed"
     loud[0] = replace(loud[0], status="invalid")
-    (row,) = rows_of(tmp_path / "b", [*quiet, *loud], claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of([*quiet, *loud], claim("cpu[workers=2] / cpu"))
     assert "disturbed" not in row["why"]
 
 
 @pytest.mark.parametrize("status", ["failed", "invalid", "out_of_memory"])
-def test_runs_that_do_not_count_are_no_data(tmp_path, status):
+def test_runs_that_do_not_count_are_no_data(status):
     records = [*runs_of(0, [10.0]), *runs_of(2, [20.0], status=status, cause="It broke.")]
-    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu"))
+    (row,) = rows_of(records, claim("cpu[workers=2] / cpu"))
     assert row["verdict"] == "no data here"
     assert row["why"] == f"cpu[workers=2]: {status}: It broke."
     assert row["measured"] is None
@@ -203,34 +200,32 @@ def test_repeats_on_one_device_give_no_interval_to_single_runs_on_another(tmp_pa
         for k, rate in enumerate((30.0, 30.01), start=1)
     ]
     faster = claim("gaudi2 / cpu", published=None, more_than=2.9)
-    (single,) = rows_of(tmp_path / "a", [*repeated, other[0]], faster)
-    (both,) = rows_of(tmp_path / "b", [*repeated, *other], faster)
+    (single,) = rows_of([*repeated, other[0]], faster)
+    (both,) = rows_of([*repeated, *other], faster)
     assert (single["verdict"], single["ci_low"]) == ("cannot tell", None)
     assert "from single runs" in single["why"]
     assert both["verdict"] == "holds"
 
 
-def test_a_metric_that_valid_runs_lack_is_the_reason(tmp_path):
+def test_a_metric_that_valid_runs_lack_is_the_reason():
     """It said `cpu[workers=2]: ok: no cause given`."""
     records = [*runs_of(0, [10.0]), *runs_of(2, [20.0])]
     more = claim("cpu[workers=2] / cpu", published=None, more_than=1, metric="forward_memory_gib")
-    (row,) = rows_of(tmp_path, records, more)
+    (row,) = rows_of(records, more)
     assert row["verdict"] == "no data here"
     assert "cpu[workers=2]: its runs have no forward_memory_gib." in row["why"]
 
 
-def test_a_cell_that_is_not_supported_is_no_data(tmp_path):
-    (row,) = rows_of(
-        tmp_path, runs_of(0, [10.0]), claim("cpu[workers=1,decode=device] / cpu[workers=0]")
-    )
+def test_a_cell_that_is_not_supported_is_no_data():
+    (row,) = rows_of(runs_of(0, [10.0]), claim("cpu[workers=1,decode=device] / cpu[workers=0]"))
     assert row["verdict"] == "no data here"
     assert "unsupported: cpu lacks the capability decode_device." in row["why"]
 
 
-def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
+def test_the_star_gives_a_row_for_each_measured_device():
     records = [*runs_of(0, [10.0, 10.1]), *runs_of(1, [12.0, 12.1])]
     star = claim("*[workers=1] / *", published=None, more_than=1)
-    rows = rows_of(tmp_path, records, star, measured=["cpu", "h100"])
+    rows = rows_of(records, star, measured=["cpu", "h100"])
     assert [(r["device"], r["verdict"]) for r in rows] == [
         ("cpu", "holds"),
         ("h100", "no data here"),
@@ -240,18 +235,12 @@ def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
     assert rows[0]["expression"] == "cpu[workers=1] / cpu[]"
 
 
-def test_the_command_reads_results_and_writes_claims(tmp_path):
-    settings = collect_settings()
-    records = write(tmp_path, [*runs_of(0, [10.0, 10.0]), *runs_of(2, [20.0, 20.0])])
-    runs = plain(run_table(records, settings))
-    write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.studies), runs)
-    claims = ClaimSettings(studies={"loading": claim_study(claim("cpu[workers=2] / cpu"))})
-    arguments = [
-        "--results", str(tmp_path / "results.csv"),
-        "--settings", as_literal(claims),
-        "--out", str(tmp_path / "claims.csv"),
-    ]  # fmt: skip
-    assert run("judge-claims", arguments) == 0
+def test_the_job_reads_results_and_writes_claims(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = claim_plan(claim("cpu[workers=2] / cpu"))
+    runs = plain(run_table([*runs_of(0, [10.0, 10.0]), *runs_of(2, [20.0, 20.0])], plan))
+    write_csv(tmp_path / "results.csv", for_studies(RUNS, plan.project.studies), runs)
+    assert run("check-claims", ["--plan", str(write_plan(plan)), "--results", "."]) == 0
     (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
     assert list(row) == [column.name for column in CLAIMS]
@@ -269,7 +258,7 @@ def test_the_command_reads_results_and_writes_claims(tmp_path):
         ([], True, "no data here", "cpu[workers=2] was not measured."),
     ],
 )
-def test_whether_a_cell_fits(tmp_path, statuses, fits, verdict, why):
+def test_whether_a_cell_fits(statuses, fits, verdict, why):
     records = [
         make_record(
             10.0 if status == "ok" else None,
@@ -279,57 +268,55 @@ def test_whether_a_cell_fits(tmp_path, statuses, fits, verdict, why):
         )
         for number, status in enumerate(statuses, start=1)
     ]
-    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2]", published=None, fits=fits))
+    (row,) = rows_of(records, claim("cpu[workers=2]", published=None, fits=fits))
     assert (row["verdict"], row["why"]) == (verdict, why)
     assert (row["expression"], row["metric"]) == ("cpu[workers=2]", "")
     assert row["cells"] == "cpu/workers=2~decode=host"
     assert row.get("measured") is None
 
 
-def test_a_cell_that_was_never_tried_did_not_run_out_of_memory(tmp_path):
+def test_a_cell_that_was_never_tried_did_not_run_out_of_memory():
     cause = not_tried("workers=1~decode=host")
     record = make_record(None, spec=make_spec(2), status="out_of_memory", cause=cause)
-    (row,) = rows_of(tmp_path, [record], claim("cpu[workers=2]", published=None, fits=False))
+    (row,) = rows_of([record], claim("cpu[workers=2]", published=None, fits=False))
     assert row["why"] == cause, "what the smaller cell shows"
     assert row["verdict"] == "holds"
 
 
 @pytest.mark.parametrize("metric", ["peak_memory_gib", "host_peak_memory_gib"])
-def test_a_claim_may_be_of_memory(tmp_path, metric):
+def test_a_claim_may_be_of_memory(metric):
     records = [
         *runs_of(0, [10.0, 10.1], **{metric: 4.0}),
         *runs_of(2, [20.0, 20.1], **{metric: 1.0}),
     ]
     saves = claim("cpu / cpu[workers=2]", published=4.0, metric=metric)
-    (row,) = rows_of(tmp_path, records, saves)
+    (row,) = rows_of(records, saves)
     assert (row["measured"], row["verdict"]) == (4.0, "holds")
     assert row["recomputed_from_published"] is None  # the source prints rates alone
 
 
-def test_within_a_factor_each_measured_level_is_held_to_itself(tmp_path):
+def test_within_a_factor_each_measured_level_is_held_to_itself():
     records = [*runs_of(1, [10.0, 10.1]), *runs_of(2, [20.0, 20.1])]
     faster = claim("cpu[decode=host] / cpu", published=None, no_less_than=1)
-    rows = rows_of(tmp_path, records, faster, within=["workers"])
+    rows = rows_of(records, faster, within=["workers"])
     assert [row["expression"] for row in rows] == [
         "cpu[decode=host,workers=1] / cpu[workers=1]",
         "cpu[decode=host,workers=2] / cpu[workers=2]",
     ]
-    (named,) = rows_of(
-        tmp_path, records, claim("cpu[workers=2] / cpu[workers=1]"), within=["workers"]
-    )
+    (named,) = rows_of(records, claim("cpu[workers=2] / cpu[workers=1]"), within=["workers"])
     assert named["measured"] == pytest.approx(20.05 / 10.05)
 
 
 @pytest.mark.parametrize("metric", ["samples_per_s", "loss_last"])
 @pytest.mark.parametrize("of", ["ours", "advice"])
-def test_rates_over_short_epochs_are_not_comparable(tmp_path, metric, of):
+def test_rates_over_short_epochs_are_not_comparable(metric, of):
     records = [
         make_record(rate, spec=make_spec(workers, repeat=k), steps_per_epoch=1, loss_last=rate)
         for workers, rate in ((0, 10.0), (1, 20.0))
         for k in (1, 2)
     ]
     made = claim("cpu[workers=1] / cpu[workers=0]", metric=metric, of=of)
-    (row,) = rows_of(tmp_path, records, made)
+    (row,) = rows_of(records, made)
     short = metric == "samples_per_s"
     assert row["verdict"] == ("not comparable" if short else "holds")
     assert ("too few steps per epoch here: 1" in row["why"]) is short

@@ -5,11 +5,9 @@ import pytest
 from collected_rows import W0, W1, W2, cells_from, rows_of, shared
 from record_builder import make_record, make_spec, runs_of
 
-from feedrate.config.errors import ConfigError
 
-
-def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
-    rows, _ = rows_of(tmp_path, runs_of(1, [10.0, 11.0]))
+def test_one_row_a_run_and_one_a_cell_that_is_not_supported():
+    rows, _ = rows_of(runs_of(1, [10.0, 11.0]))
     assert [(r["cell"], r["repeat"], r["status"]) for r in rows] == [
         (W1, 1, "ok"),
         (W1, 2, "ok"),
@@ -22,37 +20,32 @@ def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
     assert rows[0]["trainer_samples_per_s"] == 10.0
 
 
-def test_a_cell_that_shares_the_runs_of_another_has_its_numbers(tmp_path):
-    rows, settings = rows_of(tmp_path, runs_of(1, [10.0, 12.0]), unsupported=[], shared=[shared()])
+def test_a_cell_that_shares_the_runs_of_another_has_its_numbers():
+    rows, settings = rows_of(runs_of(1, [10.0, 12.0]), unsupported=[], shared=[shared()])
     assert [(r["cell"], r["workers"], r["repeat"], r["measured_as"]) for r in rows] == [
         (W1, 1, 1, None),
         (W1, 1, 2, None),
         (W2, 2, 1, W1),
         (W2, 2, 2, W1),
     ]
-    assert [row["record"] for row in rows[:2]] == [row["record"] for row in rows[2:]]
+    assert [row["folder"] for row in rows[:2]] == [row["folder"] for row in rows[2:]]
     cells = {cell["cell"]: cell for cell in cells_from(rows, settings)}
     assert cells[W2]["samples_per_s"] == cells[W1]["samples_per_s"] == 11.0
     assert (cells[W1]["measured_as"], cells[W2]["measured_as"]) == (None, W1)
 
 
-def test_rows_stand_in_the_order_of_the_configuration(tmp_path):
+def test_rows_stand_in_the_order_of_the_configuration():
     records = [*runs_of(2, [3.0]), *runs_of(0, [1.0, 2.0])[::-1]]
-    rows, _ = rows_of(tmp_path, records, unsupported=[])
+    rows, _ = rows_of(records, unsupported=[])
     assert [(r["workers"], r["repeat"]) for r in rows] == [(0, 1), (0, 2), (2, 1)]
 
 
-def test_a_record_of_an_unknown_study_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match="study 'other'"):
-        rows_of(tmp_path, [make_record(spec=make_spec(study="other"))])
-
-
-def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else(tmp_path):
+def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else():
     records = [
         *runs_of(0, [10.0]),
         make_record(99.0, spec=make_spec(0, repeat=2), status="invalid", cause="MFU is 120%."),
     ]
-    rows, settings = rows_of(tmp_path, records)
+    rows, settings = rows_of(records)
     assert rows[1]["samples_per_s"] == 99.0
     cell = cells_from(rows, settings)[0]
     assert (cell["samples_per_s"], cell["runs"], cell["ok_runs"]) == (10.0, 2, 1)
@@ -61,14 +54,14 @@ def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else(tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"train": {"batch_size": 8}}, {"seed": 5}])
-def test_runs_of_other_settings_than_the_first_ok_one_are_in_no_median(tmp_path, change):
+def test_runs_of_other_settings_than_the_first_ok_one_are_in_no_median(change):
     """The repeats of a cell differ in their seeds."""
     rates = {1: (7.0, "failed"), 2: (10.0, "ok"), 3: (99.0, "ok"), 4: (12.0, "ok")}
     records = [
         make_record(rate, spec=make_spec(0, repeat=k, **(change if k == 3 else {})), status=status)
         for k, (rate, status) in rates.items()
     ]
-    rows, settings = rows_of(tmp_path, records[::-1])
+    rows, settings = rows_of(records[::-1])
     cell = cells_from(rows, settings)[0]
     if "seed" in change:
         assert (cell["ok_runs"], cell["invalid_runs"], cell["samples_per_s"]) == (3, 0, 12.0)
@@ -78,15 +71,15 @@ def test_runs_of_other_settings_than_the_first_ok_one_are_in_no_median(tmp_path,
         assert "repeat 2" in rows[2]["cause"]
 
 
-def test_a_cell_has_the_settings_of_its_first_run_with_a_readable_spec(tmp_path):
+def test_a_cell_has_the_settings_of_its_first_run_with_a_readable_spec():
     lost = make_record(None, spec=make_spec(0), status="failed", cause="spec.json is damaged")
     lost = msgspec.structs.replace(lost, spec=None)
     records = [lost, make_record(10.0, spec=make_spec(0, repeat=2)), *runs_of(1, [11.0])]
-    rows, settings = rows_of(tmp_path, records, unsupported=[])
+    rows, settings = rows_of(records, unsupported=[])
     first, second = cells_from(rows, settings)
     assert (first["cell"], second["cell"]) == (W0, W1)
     assert (first["world_size"], first["batch_size"], first["status"]) == (1, 4, "ok")
     assert first["verdict"]
     assert first["cause"] == "spec.json is damaged"
-    rows, settings = rows_of(tmp_path, [lost], unsupported=[])
+    rows, settings = rows_of([lost], unsupported=[])
     assert [cell["world_size"] for cell in cells_from(rows, settings)] == [None]

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from record_builder import claim_study, collect_settings, make_spec, published, runs_of
+from record_builder import claim_plan, make_plan, make_spec, published, runs_of
 from record_builder import make_record as record
-from record_builder import write_records as write
 
 from feedrate.config.project import load_project
 from feedrate.config.sheets import SHEETS, Fact, Sheet, Sources, read_sheets
@@ -15,7 +14,6 @@ from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.comparability import NEEDS, compare, obstacles, short_epochs
 from feedrate.results.files import rows_of as plain
-from feedrate.results.params import ClaimSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -161,21 +159,21 @@ def test_short_epochs_forbid_rates_alone():
 # In claims
 
 
-def verdict_of(tmp_path, known, dataset="hub", spec=None, **said):
+def verdict_of(known, dataset="hub", spec=None, **said):
     records = [
         record(rate, spec=make_spec(workers, repeat=k, dataset=dataset, **(spec or {})))
         for workers, rates in ((0, (10.0, 10.05)), (2, (20.0, 20.1)))
         for k, rate in enumerate(rates, start=1)
     ]
-    runs = plain(run_table(write(tmp_path, records), collect_settings()))
+    runs = plain(run_table(records, make_plan()))
     claim = Claim(
         id="c", text="t", expression="cpu[workers=2] / cpu", **({"published": 2.0} | said)
     )
     table = [
         published("cpu", v, workers=w, sheet="post", batch_size=4) for w, v in ((0, 1), (2, 2))
     ]
-    study = claim_study(claim, sources=known, published=table)
-    (row,) = claim_rows(runs, ClaimSettings(studies={"loading": study}))
+    study = claim_plan(claim, sources=known, published=table)
+    (row,) = claim_rows(runs, study)
     return row
 
 
@@ -183,13 +181,13 @@ TINY = {"devices": 1, "model": "bridgetower-tiny", "data": "someone/cartoons", "
         "tf32": False}  # fmt: skip
 
 
-def test_the_sources_claim_is_judged_where_all_that_matters_is_the_same(tmp_path):
-    row = verdict_of(tmp_path, sources(TINY))
+def test_the_sources_claim_is_judged_where_all_that_matters_is_the_same():
+    row = verdict_of(sources(TINY))
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
 
 
-def test_the_published_experiment_on_generated_data_is_not_the_published_experiment(tmp_path):
-    row = verdict_of(tmp_path, sources(TINY), dataset="generated-7680")
+def test_the_published_experiment_on_generated_data_is_not_the_published_experiment():
+    row = verdict_of(sources(TINY), dataset="generated-7680")
     assert row["verdict"] == "not comparable"
     assert "data: someone/cartoons in the source, generated-7680 here" in row["why"]
     assert row["measured"] == 2.0, "the measured ratio remains, without a verdict"
@@ -197,34 +195,34 @@ def test_the_published_experiment_on_generated_data_is_not_the_published_experim
 
 @pytest.mark.parametrize(("of", "verdict"), [("source", "not comparable"), ("advice", "holds"),
                                             ("ours", "holds")])  # fmt: skip
-def test_only_claims_about_its_own_experiment_need_the_sheet(tmp_path, of, verdict):
-    row = verdict_of(tmp_path, Sources(), of=of, published=None, more_than=1)
+def test_only_claims_about_its_own_experiment_need_the_sheet(of, verdict):
+    row = verdict_of(Sources(), of=of, published=None, more_than=1)
     assert row["verdict"] == verdict
 
 
-def test_a_statement_about_cells_without_a_number_uses_the_studys_sheet(tmp_path):
+def test_a_statement_about_cells_without_a_number_uses_the_studys_sheet():
     records = [*runs_of(1, [10.0, 10.05]), *runs_of(2, [20.0, 20.05])]
-    runs = plain(run_table(write(tmp_path, records), collect_settings()))
+    runs = plain(run_table(records, make_plan()))
     faster = Claim(id="c", text="t", expression="cpu[workers=2] / cpu[workers=1]", more_than=1)
     told = sources(TINY | {"data": "generated", "device": "cpu"})
     for default, verdict in (("", "not comparable"), ("post", "holds")):
         known = Sources(sheets=told.sheets, default=default)
-        study = claim_study(faster, sources=known, published=[])
-        (row,) = claim_rows(runs, ClaimSettings(studies={"loading": study}))
+        study = claim_plan(faster, sources=known, published=[])
+        (row,) = claim_rows(runs, study)
         assert row["verdict"] == verdict
 
 
-def test_whether_a_cell_fits_needs_the_same_model_and_parallelism(tmp_path):
+def test_whether_a_cell_fits_needs_the_same_model_and_parallelism():
     told = {"devices": 1, "model": "bridgetower-tiny", "precision": "fp32"}
     fits = {"published": None, "fits": True}
     records = runs_of(2, [20.0])
-    runs = plain(run_table(write(tmp_path, records), collect_settings()))
+    runs = plain(run_table(records, make_plan()))
     claim = Claim(id="c", text="t", expression="cpu[workers=2]", **fits)
     table = [published("cpu", 2, workers=2, sheet="post")]
     for strategy, verdict in ((["ddp", "fsdp1"], "holds"), ("fsdp1", "not comparable")):
         known = sources(told | {"parallelism": strategy})
-        study = claim_study(claim, sources=known, published=table)
-        (row,) = claim_rows(runs, ClaimSettings(studies={"loading": study}))
+        study = claim_plan(claim, sources=known, published=table)
+        (row,) = claim_rows(runs, study)
         assert row["verdict"] == verdict
 
 

@@ -1,17 +1,17 @@
 """What a run was computed with must be what was asked for: nothing falls back unnoticed."""
 
 import pytest
+from record_builder import a_device
 
 from feedrate.jobs.events import Computation, RankEvents
 from feedrate.results.checks import ONLY_OF
 from feedrate.results.conformity import Evidence, computation, equal_weights
-from feedrate.results.params import DeviceFacts
 from tiny_spec import tiny_spec
 
 
 def evidence(spec, **ran):
     event = Computation(**{"rank": 0, "precision": "fp32", "optimizer": "AdamW", **ran})
-    return Evidence(spec, None, DeviceFacts(), {0: RankEvents(computation=event)})
+    return Evidence(spec, None, a_device(), {0: RankEvents(computation=event)})
 
 
 def found(train=None, hpu=None, kind="cpu", **ran):
@@ -88,7 +88,7 @@ def ranks(*weights):
     events = {
         r: RankEvents(computation=Computation(rank=r, weights=w)) for r, w in enumerate(weights)
     }
-    return Evidence(tiny_spec(count=len(weights)), None, DeviceFacts(), events)
+    return Evidence(tiny_spec(count=len(weights)), None, a_device(), events)
 
 
 def test_ranks_that_learned_apart_are_found():

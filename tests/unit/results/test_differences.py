@@ -1,6 +1,5 @@
 """What else differs between two sets of results."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -103,23 +102,11 @@ def test_specs_are_held_against_each_other_repeat_by_repeat():
     assert differing([first], [second]) == ""
 
 
-def test_records_are_those_beside_the_results_and_not_the_clones_newer_ones(tmp_path, monkeypatch):
-    """A copy's rows name records by the path from the clone's root."""
-    monkeypatch.chdir(tmp_path)
-    clone = write_set(tmp_path / "results", runs(0, 10.0), packages=PACKAGES)
-    shutil.copytree(clone, tmp_path / "kept")
-    write_set(clone, runs(0, 10.0, day=AFTER), packages=PACKAGES | {"torch": "2.9.0"})
-    assert [run[SOFTWARE] for run in read_results(tmp_path / "kept").started] == [PACKAGES]
-    assert told((read_results(tmp_path / "kept"), read_results(tmp_path))) == {
-        "torch": ("2.8.0", "2.9.0")
-    }
-
-
 @pytest.mark.parametrize(
-    "record", ["{}", "[1", '{"provenance": {"packages": 1}}', '{"provenance": {}}', None]
+    "line", ["{}", "[1", '{"provenance": {"packages": 1}}', '{"provenance": {}}', None]
 )
-def test_a_record_that_is_not_there_or_not_the_runs_tells_nothing(tmp_path, record):
+def test_a_record_that_is_not_there_or_not_the_runs_tells_nothing(tmp_path, line):
     write_set(tmp_path, runs(0, 10.0), packages=PACKAGES)
-    file = next(tmp_path.rglob("record.json"))
-    file.unlink() if record is None else file.write_text(record)
+    file = next(tmp_path.rglob("records.jsonl"))
+    file.unlink() if line is None else file.write_text(line)
     assert read_results(tmp_path).started[0][SOFTWARE] is None

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from record_builder import a_device
 
 from feedrate.jobs.events import read_run_events
 from feedrate.results.assemble import build_record
 from feedrate.results.measurement import measure
-from feedrate.results.params import DeviceFacts
 from run_folder import make_spec, rank_events, write_run
 
 
@@ -46,7 +46,7 @@ def test_latencies_of_all_ranks_are_pooled(tmp_path, spec):
 
 def test_a_good_run_is_ok_without_a_loss_or_a_trainer(tmp_path, spec):
     folder = write_run(tmp_path, ranks={r: passes(spec, r) for r in (0, 1)}, spec=spec)
-    record = build_record(folder, DeviceFacts())
+    record = build_record(folder, a_device())
     assert record.status == "ok", record.cause
     assert record.measurement is not None
     assert record.measurement.loss_last is None
@@ -54,7 +54,7 @@ def test_a_good_run_is_ok_without_a_loss_or_a_trainer(tmp_path, spec):
 
 def test_an_answer_that_is_no_number_makes_the_run_invalid(tmp_path, spec):
     ranks = {r: passes(spec, r, finite=r == 0) for r in (0, 1)}
-    record = build_record(write_run(tmp_path, ranks=ranks, spec=spec), DeviceFacts())
+    record = build_record(write_run(tmp_path, ranks=ranks, spec=spec), a_device())
     assert (record.status, record.cause) == ("invalid", "1 of 26 answers are not finite.")
 
 
@@ -62,6 +62,6 @@ def test_a_pass_that_told_nothing_of_its_answer_is_missed(tmp_path, spec):
     ranks = {r: passes(spec, r) for r in (0, 1)}
     for event in ranks[1]:
         event.pop("finite", None)
-    record = build_record(write_run(tmp_path, ranks=ranks, spec=spec), DeviceFacts())
+    record = build_record(write_run(tmp_path, ranks=ranks, spec=spec), a_device())
     assert record.status == "invalid"
     assert record.cause == "13 of 26 forward passes reported their answer."

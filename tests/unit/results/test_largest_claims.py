@@ -1,16 +1,15 @@
 """Claims about the largest level that fits."""
 
 import pytest
-from record_builder import claim_study, collect_settings, make_record, make_spec, write_records
+from record_builder import claim_plan, make_plan, make_record, make_spec
 
 from feedrate.config.study import Claim
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.files import rows_of
-from feedrate.results.params import ClaimSettings
 
 
-def verdict(tmp_path, statuses, *, metric="batch_size"):
+def verdict(statuses, *, metric="batch_size"):
     """The row of a claim about the largest level, where levels ended like this."""
     records = []
     for workers, status in statuses.items():
@@ -25,13 +24,13 @@ def verdict(tmp_path, statuses, *, metric="batch_size"):
         published=2.0,
         metric=metric,
     )
-    runs = rows_of(run_table(write_records(tmp_path, records), collect_settings()))
-    (row,) = claim_rows(runs, ClaimSettings(studies={"loading": claim_study(claim)}))
+    runs = rows_of(run_table(records, make_plan()))
+    (row,) = claim_rows(runs, claim_plan(claim))
     return row
 
 
-def test_a_claim_names_the_largest_level_that_fits(tmp_path):
-    row = verdict(tmp_path, {0: "ok", 1: "ok", 2: "out_of_memory"})
+def test_a_claim_names_the_largest_level_that_fits():
+    row = verdict({0: "ok", 1: "ok", 2: "out_of_memory"})
     assert (row["measured"], row["ci_low"], row["ci_high"]) == (2.0, 2.0, 2.0)
     assert row["verdict"] == "holds"
     assert "cpu/workers=1~decode=host" in row["cells"]
@@ -41,5 +40,5 @@ def test_a_claim_names_the_largest_level_that_fits(tmp_path):
     "statuses",
     [{0: "ok", 1: "ok", 2: "ok"}, {0: "ok", 1: "ok", 2: "failed"}, {0: "out_of_memory"}],
 )
-def test_no_level_is_the_largest_before_a_larger_one_ran_out_of_memory(tmp_path, statuses):
-    assert verdict(tmp_path, statuses)["verdict"] == "no data here"
+def test_no_level_is_the_largest_before_a_larger_one_ran_out_of_memory(statuses):
+    assert verdict(statuses)["verdict"] == "no data here"

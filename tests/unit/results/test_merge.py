@@ -1,24 +1,18 @@
 import pyarrow.parquet as pq
 
 from feedrate.cli.jobs import run
+from feedrate.results.collect import merge_results
 from feedrate.results.columns import CELLS, CLAIMS, RUNS, with_factors
 from feedrate.results.files import read_csv, write_csv
 
-FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
+FILES = {"results.csv": RUNS, "cells.csv": CELLS, "claims.csv": CLAIMS}
 
 
 def write_study(folder, study, factors, **levels):
     row = {"study": study, "device": "cpu", "cell": "x", "repeat": 1, "status": "ok", "cause": ""}
-    for name, columns in FILES.values():
+    for name, columns in FILES.items():
         columns = with_factors(columns, factors)
-        write_csv(folder / study / f"{name}.csv", columns, [row | levels])
-
-
-def arguments(folder, *studies):
-    given = [f"--out={folder}"]
-    for option, (name, _) in FILES.items():
-        given += [f"--{option}", *(str(folder / study / f"{name}.csv") for study in studies)]
-    return given
+        write_csv(folder / study / name, columns, [row | levels])
 
 
 def test_studies_with_other_factors_stand_in_one_table(tmp_path):
@@ -26,7 +20,7 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
     write_study(
         tmp_path, "b", {"size": ["large"], "workers": ["many"]}, size="large", workers="many"
     )
-    assert run("merge-results", arguments(tmp_path, "a", "b")) == 0
+    merge_results([tmp_path / "a", tmp_path / "b"], tmp_path)
     rows = read_csv(tmp_path / "results.csv", RUNS)
     assert [(r["study"], r["workers"], r["size"]) for r in rows] == [
         ("a", 2, None),
@@ -41,7 +35,7 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
 
 def test_one_study_alone_is_its_own_table(tmp_path):
     write_study(tmp_path, "a", {"workers": [1]}, workers=2)
-    assert run("merge-results", arguments(tmp_path, "a")) == 0
+    merge_results([tmp_path / "a"], tmp_path)
     assert (tmp_path / "cells.csv").read_text() == (tmp_path / "a/cells.csv").read_text()
 
 
@@ -59,10 +53,11 @@ def test_results_are_confirmed_where_nothing_failed(tmp_path):
     assert (tmp_path / "confirmed.txt").read_text() == "2 runs, none failed\n"
 
 
-def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
-    assert run("confirm-results", results(tmp_path, "ok", "failed", "invalid", "unsupported")) == 1
+def test_runs_that_did_not_end_well_are_listed(tmp_path, capsys):
+    assert run("confirm-results", results(tmp_path, "ok", "failed", "invalid", "missing")) == 1
     told = capsys.readouterr().err
-    assert "2 of 3 runs did not end well" in told
+    assert "3 of 4 runs did not end well" in told
+    assert "a cpu x rep 4: missing: Why." in told
     assert "a cpu x rep 2: failed: Why." in told
     assert "rep 1" not in told
     assert not (tmp_path / "confirmed.txt").exists()

@@ -1,108 +1,122 @@
-"""Which runs are parsed again, and what becomes of those that cannot be."""
+"""The records of a device's planned runs, and what becomes of runs that cannot be read."""
 
 import json
 import shutil
+from pathlib import Path
 
 import msgspec
 import pytest
+from record_builder import make_plan
 
 from feedrate.cli.jobs import run as run_job
 from feedrate.core.files import digest_file
-from feedrate.results.assemble import UNCHANGED, current_record, update_records
-from feedrate.results.params import DeviceFacts
-from feedrate.results.record import read_record
+from feedrate.results.record import read_records
+from feedrate.results.study_plan import PlannedRun
 from run_folder import make_outcome, make_spec, write_run
 
-DEVICE = DeviceFacts(power_w=700.0)
-
-
-def make_run(root, repeat=1):
-    return write_run(root / f"loading/gpu/workers=1/rep{repeat}", spec=make_spec(repeat=repeat))
+RUNS = [f"runs/loading/cpu/workers=1/rep{repeat}-0a1b2c3d" for repeat in (1, 2, 3)]
+"""The planned runs; the third has no folder."""
 
 
 @pytest.fixture
-def runs(tmp_path):
-    made = [make_run(tmp_path, repeat) for repeat in (1, 2)]
-    assert update_records(made, DEVICE, "reader 1") == made
-    return made
+def parse(tmp_path, monkeypatch):
+    """Two runs of three, and a function that parses them: the records, and the disturbed runs."""
+    monkeypatch.chdir(tmp_path)
+    for repeat, run in enumerate(RUNS[:2], start=1):
+        write_run(Path(run), spec=make_spec(repeat=repeat), identity="0a1b2c3d")
+    planned = [
+        PlannedRun(device="cpu", cell="workers=1", levels={"workers": 1}, repeat=k, folder=run)
+        for k, run in enumerate(RUNS, start=1)
+    ]
+    plan = msgspec.structs.replace(make_plan(), runs=planned)
+    Path("plan.json").write_bytes(msgspec.json.encode(plan))
+
+    def parse():
+        words = ["--plan", "plan.json", "--device", "cpu", "--results", "results"]
+        assert run_job("parse-logs", words) == 0
+        disturbed = json.loads(Path("results/cpu/disturbed.json").read_text())
+        return read_records(Path("results"), "cpu"), disturbed
+
+    return parse
 
 
-def test_nothing_is_parsed_twice(runs):
-    before = [(run / "record.json").stat().st_mtime_ns for run in runs]
-    assert update_records(runs, DEVICE, "reader 1") == []
-    assert [(run / "record.json").stat().st_mtime_ns for run in runs] == before
-
-
-def test_another_parser_or_another_device_parses_all(runs):
-    assert update_records(runs, DEVICE, "reader 2") == runs
-    assert update_records(runs, DeviceFacts(power_w=600), "reader 2") == runs
-
-
-def test_a_new_run_is_parsed_alone(runs, tmp_path):
-    third = make_run(tmp_path, 3)
-    assert update_records([*runs, third], DEVICE, "reader 1") == [third]
-
-
-def test_a_run_that_was_made_again_is_parsed_alone(runs):
-    write_run(runs[1], spec=make_spec(repeat=2), outcome=make_outcome(attempt=3))
-    assert update_records(runs, DEVICE, "reader 1") == [runs[1]]
-    assert read_record(runs[1] / "record.json").provenance.attempt == 3
-
-
-@pytest.mark.parametrize("damage", [b"", b'{"study": "load', b"\xff\xfe", b'{"study": 1}', None])
-def test_a_damaged_record_is_made_again(runs, damage):
-    record = runs[0] / "record.json"
-    whole = record.read_bytes()
-    record.unlink() if damage is None else record.write_bytes(damage)
-    assert update_records(runs, DEVICE, "reader 1") == [runs[0]]
-    assert record.read_bytes() == whole
+def test_every_planned_run_has_a_record(parse):
+    records, disturbed = parse()
+    assert [record.folder for record in records] == RUNS
+    assert [record.status for record in records] == ["ok", "ok", "missing"]
+    assert [record.repeat for record in records] == [1, 2, 3]
+    missing = records[2]
+    assert (missing.study, missing.device, missing.cell) == ("loading", "cpu", "workers=1")
+    assert missing.cause
+    assert missing.measurement is None
+    assert disturbed == []
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "events.rank1.jsonl", "train.log", "spec.json"])
-def test_logs_that_changed_after_their_record_are_reported(runs, name):
-    file, record = runs[0] / name, runs[0] / "record.json"
-    logs, first = file.read_bytes(), read_record(record)
+def test_logs_that_changed_after_the_run_make_it_invalid(parse, name):
+    file = Path(RUNS[0]) / name
+    logs = file.read_bytes()
     file.write_bytes(logs.replace(b"0.5", b"0.1") + b"\n")
-    assert update_records(runs, DEVICE, "reader 1") == [runs[0]]
-    found = read_record(record)
-    assert found.status == "invalid"
-    assert found.cause.startswith(f"{name} changed after the record was made")
-    assert [c.name for c in found.checks if not c.passed] == [UNCHANGED]
-    assert found.measurement == first.measurement
-    assert update_records(runs, DEVICE, "reader 2") == [runs[1]], "changed logs are no evidence"
+    (record, other, _), _ = parse()
+    assert (record.status, other.status) == ("invalid", "ok")
+    assert record.cause.startswith(f"{name} changed after the run")
+    assert "logs_unchanged" in [check.name for check in record.checks if not check.passed]
     file.write_bytes(logs)
-    assert update_records([runs[0]], DEVICE, "reader 1") == [runs[0]]
-    assert read_record(record) == first
+    assert parse()[0][0].status == "ok"
 
 
-def test_collecting_takes_a_record_of_any_parser(runs):
-    record = read_record(runs[0] / "record.json")
-    assert current_record(runs[0], DeviceFacts()) == (record, False)
+def test_a_log_that_was_removed_makes_a_run_invalid_and_other_files_do_not(parse):
+    folder = Path(RUNS[0])
+    (folder / "trace.json.gz").write_bytes(b"x")
+    outcome = json.loads((folder / "outcome.json").read_text())
+    outcome["files"]["trace.json.gz"] = digest_file(folder / "trace.json.gz")
+    (folder / "outcome.json").write_text(json.dumps(outcome))
+    (folder / "trace.json.gz").unlink()
+    assert parse()[0][0].status == "ok"
+    (folder / "train.log").unlink()
+    assert parse()[0][0].status == "invalid"
 
 
-def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
-    bad = make_run(tmp_path, 3)
-    (bad / "spec.json").write_text("{")
-    listed, marker = tmp_path / "runs.txt", tmp_path / "parsed.json"
-    listed.write_text("".join(f"{run}\n" for run in [bad, *runs]))
-    device = repr(msgspec.to_builtins(DEVICE))
-    arguments = ["--runs-list", str(listed), "--device", device, "--parser", "reader 1"]
-    assert run_job("parse-logs", [*arguments, "--out", str(marker)]) == 0
-    assert "parsed 1 of 3 runs" in capsys.readouterr().out
-    found = read_record(bad / "record.json")
-    assert (found.study, found.device, found.repeat) == ("loading", "gpu", 3)
-    assert (found.cell, found.levels) == ("workers=1", {"workers": 1})
-    assert found.status == "failed"
-    assert "spec.json" in found.cause
-    digests = {str(run): digest_file(run / "record.json") for run in [bad, *runs]}
-    assert json.loads(marker.read_text()) == {"digests": digests, "disturbed": {}}
-    assert run_job("parse-logs", [*arguments, "--out", str(marker)]) == 0
-    assert "parsed 0 of 3 runs" in capsys.readouterr().out
+def test_the_folder_of_another_identity_is_invalid(parse):
+    write_run(Path(RUNS[0]), identity="ffffffff")
+    record = parse()[0][0]
+    assert record.status == "invalid"
+    assert "identity ffffffff" in record.cause
 
 
-def test_the_copy_of_another_repeat_does_not_count(runs):
+def test_disturbed_runs_are_to_be_made_again_but_not_for_ever(parse):
+    busy = {"machine_before": {"other_training_jobs": 1}}
+    for attempt, expected in ((2, [RUNS[0]]), (3, [])):
+        write_run(Path(RUNS[0]), outcome=make_outcome(attempt=attempt, **busy))
+        records, disturbed = parse()
+        assert records[0].status == "invalid"
+        assert disturbed == expected
+
+
+def test_one_bad_run_costs_the_others_nothing(parse):
+    (Path(RUNS[0]) / "spec.json").write_text("{")
+    records, _ = parse()
+    assert [record.status for record in records] == ["failed", "ok", "missing"]
+    assert records[0].levels == {"workers": 1}
+    assert "spec.json" in records[0].cause
+
+
+def test_the_copy_of_another_repeat_does_not_count(parse):
     """It would narrow the interval of its cell."""
-    shutil.copytree(runs[0], runs[0].with_name("rep9"))
-    update_records([runs[0].with_name("rep9")], DEVICE, "parser")
-    record = read_record(runs[0].with_name("rep9") / "record.json")
-    assert (record.status, record.repeat) == ("failed", 9)
+    shutil.copytree(RUNS[0], RUNS[2])
+    records, _ = parse()
+    assert (records[2].status, records[2].repeat) == ("failed", 3)
+
+
+def test_a_state_of_the_machine_that_json_cannot_hold_becomes_null(parse):
+    state = {"load_1min": float("nan"), "cpu_mhz": [1.0]}
+    write_run(Path(RUNS[0]), outcome=make_outcome(machine_before=state))
+    machine = parse()[0][0].provenance.machine_before
+    assert machine == {"load_1min": None, "cpu_mhz": [1.0]}
+
+
+def test_the_same_logs_give_the_same_bytes(parse):
+    parse()
+    first = Path("results/cpu/records.jsonl").read_bytes()
+    parse()
+    assert Path("results/cpu/records.jsonl").read_bytes() == first

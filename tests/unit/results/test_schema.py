@@ -14,7 +14,7 @@ from feedrate.results.schema import VALUES
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden"
-RUN = "results/bridgetower-dataloading/cpu/workers=0~decode=reference~strategy=ddp/rep1"
+RUN = "runs/bridgetower-dataloading/cpu/workers=0~decode=reference~strategy=ddp/rep1-0a1b2c3d"
 
 FIELD = """\
     step_time_range_s: Annotated[
@@ -25,29 +25,29 @@ MEASURED = "        step_time_range_s=max(times) - min(times),\n"
 SHOW = """
 import json, sys
 from pathlib import Path
-import msgspec, pyarrow.parquet as pq
+import pyarrow.parquet as pq
 from feedrate.cli import schemas
+from feedrate.config.plan import Plan, make_plan
 from feedrate.config.values import read_yaml
 from feedrate.config.project import load_project
-from feedrate.flow.view import PlanView
 from feedrate.report.markup import COSTS
 from feedrate.report.rows import CellRow, RunRow
-from feedrate.results.assemble import update_records
-from feedrate.cli.jobs import run as run_job
-from feedrate.results.params import DeviceFacts
+from feedrate.results.assemble import parse_logs
+from feedrate.results.collect import collect_results
+from feedrate.results.study_plan import study_plan, write_plan
 
-root, run = Path.cwd(), Path(sys.argv[1])
-update_records([run], DeviceFacts(), "new")
-view = PlanView(load_project(root, read_yaml(root / "config/config.yaml")), root)
-settings = view.collecting("bridgetower-dataloading")["settings"] | {"unsupported": []}
-Path("list").write_text(str(run / "record.json"))
-given = ["--records-list", "list", "--settings", repr(settings), "--cells", "cells.csv"]
-given += ["--out-csv", "runs.csv", "--out-parquet", "runs.parquet"]
-assert run_job("collect-results", given) == 0
-field = pq.read_schema("runs.parquet").field("step_time_range_s")
+root, run = Path.cwd(), sys.argv[1]
+project = load_project(root, read_yaml(root / "config/config.yaml"))
+key = ("bridgetower-dataloading", "cpu", run.split("/")[3], 1)
+plan = Plan(runs={key: make_plan(project).runs[key]}, unsupported=[])
+file = write_plan(study_plan(project, key[0], plan, {key: run}, ""))
+parse_logs(file, "cpu", root)
+collect_results(file, root)
+field = pq.read_schema("results.parquet").field("step_time_range_s")
+record = json.loads(Path("cpu/records.jsonl").read_text())
 print(json.dumps({
-    "record": json.loads((run / "record.json").read_text())["measurement"]["step_time_range_s"],
-    "runs": Path("runs.csv").read_text().splitlines()[0].split(","),
+    "record": record["measurement"]["step_time_range_s"],
+    "runs": Path("results.csv").read_text().splitlines()[0].split(","),
     "cells": Path("cells.csv").read_text().splitlines()[0].split(","),
     "parquet": [str(field.type), field.metadata[b"unit"].decode()],
     "docs": schemas.page(schemas.PAGE.read_text()).count("| step_time_range_s |"),
@@ -85,7 +85,7 @@ def test_a_new_measured_value_needs_two_edits(tmp_path):
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
-    found = json.loads(shown.stdout)
+    found = json.loads(shown.stdout.splitlines()[-1])
     assert found["record"] > 0
     for file in ("runs", "cells"):
         columns = found[file]

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_builder import make_study
 
 from feedrate.config.study import Factor, Thresholds
-from feedrate.results.params import CollectStudy
 from feedrate.results.recommendation import OK_RATES
 from feedrate.results.statistics import Estimate, pooled_noise
 from feedrate.results.verdicts import STARTS, Name, below_rate, cell_verdict, faster_cells
@@ -304,10 +304,9 @@ def test_every_cell_gets_one_verdict_and_one_sentence(changes):
 
 
 def test_among_many_equal_cells_few_seem_to_outrun_the_model_alone():
-    study = CollectStudy(
+    study = make_study(
         factors={"workers": Factor(sets="loader.workers", levels=list(range(30)))},
         baseline={"workers": 0},
-        thresholds=Thresholds(),
     )
     chance, flagged = random.Random(2), 0
     for _ in range(10):

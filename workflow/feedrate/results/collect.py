@@ -14,11 +14,12 @@ from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study
 from feedrate.config.values import cell_name
+from feedrate.results.assemble import parse_logs
 from feedrate.results.columns import CELLS, FILES, RUNS, for_studies, with_factors
 from feedrate.results.files import Row, frame_of, read_csv, rows_of, write_csv, write_parquet
 from feedrate.results.parts import PARTS, names_of, over_runs
 from feedrate.results.recommendation import OK_RATES, recommend
-from feedrate.results.record import Record, read_records
+from feedrate.results.record import Record, RecordError, read_records
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
     Noises,
@@ -53,9 +54,14 @@ FEWEST = 2
 def collect_results(plan: Path, results: Path) -> None:
     """Collect the study's records into tables of its runs and cells: results.csv, results.parquet
     and cells.csv."""
-    study = read_plan(plan)
-    devices = dict.fromkeys(run.device for run in study.runs)
-    runs = run_table([one for device in devices for one in read_records(results, device)], study)
+    study, records = read_plan(plan), list[Record]()
+    for device in dict.fromkeys(run.device for run in study.runs):
+        try:
+            records += read_records(results, device)
+        except RecordError:  # the file is damaged: runs are what counts
+            parse_logs(plan, device, results)
+            records += read_records(results, device)
+    runs = run_table(records, study)
     columns = for_studies(RUNS, study.project.studies)
     write_csv(results / "results.csv", columns, rows_of(runs))
     write_parquet(results / "results.parquet", columns, runs)

@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
@@ -15,6 +16,7 @@ from feedrate.core.paths import RESULTS, RESULTS_CSV
 from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
 from feedrate.results.files import Row, frame_of, read_csv, rows_of
+from feedrate.results.record import RECORDS_NAME
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
 
@@ -70,10 +72,12 @@ def read_results(place: Path) -> Results:
         raise ValueError(f"{path}: there are no runs in it")
     if lacking := [name for name in NEEDED if name not in rows[0]]:
         raise ValueError(f"{path}: no results of runs: there is no column {lacking[0]!r}")
+    provenances = _provenances(path)
     for row in rows:
         if fault := _fault(row):
             raise ValueError(f"{path}: {' '.join(_key(row))}, repeat {row['repeat']}: {fault}")
-        row[SOFTWARE] = _software(row, path)
+        provenance = provenances.get((row.get("folder", ""), row.get("started_at", "")))
+        row[SOFTWARE] = None if provenance is None else _versions(provenance)
     return Results(path, rows)
 
 
@@ -228,24 +232,20 @@ def _fault(row: Row) -> str:
     return ""
 
 
-def _software(run: Row, results_csv: Path) -> dict[str, str] | None:
-    """The software of a run, from its record near `results_csv`; None if that is missing. A copy of
-    the results has a copy of the record, while the clone, from whose root the row has the path, may
-    have a newer one. A record with another start is not this run's."""
-    path = Path(run.get("record") or "")
-    if not path.is_relative_to(RESULTS):
-        return None
+def _provenances(results_csv: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The provenance in the records near `results_csv`, by the run's folder and start. Lines that
+    are no records are left out."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     # results.csv of all studies lies in the folder of results, that of a study one below.
-    for folder in (results_csv.parent, results_csv.absolute().parent.parent):
-        try:
-            # Not as a `Record`: records of other versions can be read too.
-            record = json.loads((folder / path.relative_to(RESULTS)).read_bytes())
-            provenance = dict(record["provenance"])
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            continue
-        if provenance.get("started_at") == run.get("started_at"):
-            return _versions(provenance)
-    return None
+    folder, name = results_csv.parent, RECORDS_NAME
+    for file in (*folder.glob(f"*/{name}"), *folder.glob(f"*/*/{name}")):
+        for line in file.read_bytes().splitlines():
+            with suppress(ValueError, LookupError, TypeError, RecursionError):
+                # Not as a `Record`: records of other versions can be read too.
+                record = json.loads(line)
+                provenance = dict(record["provenance"])
+                found[record["folder"], provenance["started_at"]] = provenance
+    return found
 
 
 def _versions(provenance: dict[str, Any]) -> dict[str, str]:
