@@ -2,10 +2,7 @@
 
 import json
 
-import msgspec
-
 from feedrate.core import paths
-from feedrate.core.files import write_json
 from feedrate.results.record import Record, Score
 from feedrate.results.schema import Provenance
 
@@ -52,7 +49,7 @@ def run_row(spec, status, cause):
         **spec.levels,
         "repeat": spec.repeat,
         "status": status,
-        "record": record_path(spec),
+        "folder": folder_of(spec),
         "commit": "84b8b64",
         "device_model": "A processor of 2 cores",
         "host": "node7",
@@ -140,13 +137,14 @@ def cell_row(runs, recommended):
     }
 
 
-def write_record(root, spec):
-    record = Record(
+def record_of(spec):
+    return Record(
         study=spec.study,
         device=spec.device,
         cell=spec.cell,
         levels=spec.levels,
         repeat=spec.repeat,
+        folder=folder_of(spec),
         status="ok",
         spec=spec,
         model_parameters=3_812_097,
@@ -167,14 +165,11 @@ def write_record(root, spec):
             platform="Linux",
         ),
     )
-    target = root / record_path(spec)
-    write_json(target, msgspec.to_builtins(record))
 
 
-def record_path(spec):
-    return paths.RECORD.format(
-        study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
-    )
+def folder_of(spec):
+    where = {name: getattr(spec, name) for name in ("study", "device", "cell", "repeat")}
+    return paths.RUN.format(**where, identity="0a1b2c3d")
 
 
 def write_events(root, spec):
@@ -193,8 +188,7 @@ def write_events(root, spec):
                 "warmup": warm,
             }
         )
-    run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
-    target = root / run / paths.EVENTS_NAME
+    target = root / folder_of(spec) / paths.EVENTS_NAME
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("".join(json.dumps(line) + "\n" for line in lines))
 

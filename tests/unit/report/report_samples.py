@@ -1,7 +1,5 @@
 """A small project with results, so that every page can be rendered without a training job."""
 
-import ast
-
 import msgspec
 from report_rows import (
     CLAIMS,
@@ -9,11 +7,12 @@ from report_rows import (
     EVIL,
     STUDY,
     cell_row,
+    folder_of,
+    record_of,
     run_row,
     status_of,
     unsupported_rows,
     write_events,
-    write_record,
 )
 
 from feedrate.config.devices import Device
@@ -25,13 +24,14 @@ from feedrate.config.spec import StudyProtocol
 from feedrate.config.study import BenchmarkScore, Factor, Figure, Published, Source, Study, Table
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
 from feedrate.core import paths, plugins
-from feedrate.core.files import write_json
-from feedrate.report import params
-from feedrate.report.context import OverviewSettings, PageSettings
-from feedrate.report.page import render
+from feedrate.core.files import write_json, write_text
+from feedrate.report.context import page_settings, study_settings_of
+from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
 from feedrate.results import columns
 from feedrate.results.files import write_csv
+from feedrate.results.record import write_records
+from feedrate.results.study_plan import study_plan
 
 
 def own_plugins(package: str) -> list[str]:
@@ -42,12 +42,21 @@ def own_plugins(package: str) -> list[str]:
 TABLES = own_plugins("feedrate.report.tables")
 FIGURES = own_plugins("feedrate.report.figures")
 TIMES = "\N{MULTIPLICATION SIGN}"
+DATA_REPORT_FILE = paths.DATA_REPORT.format(dataset="generated", identity="0a1b2c3d")
+
+
+def plan_of(project, study=STUDY):
+    """The plan of a study, whose runs are in folders of one identity."""
+    plan = make_plan(project)
+    folders = {key: folder_of(spec) for key, spec in plan.runs.items()}
+    return study_plan(project, study, plan, folders, DATA_REPORT_FILE)
 
 
 def settings_of(project, part, name):
-    """The settings of a table or figure, as its job reads them."""
-    param = params.page_settings(project, STUDY, part, name)
-    return params.from_param(ast.literal_eval(repr(param)), PageSettings)
+    """The settings of a table or figure."""
+    plan = plan_of(project)
+    pages = {page.name: page for page in getattr(plan.study, f"{part}s")}
+    return page_settings(plan, pages[name])
 
 
 def table(project, inputs, name):
@@ -59,14 +68,13 @@ def figure(project, inputs, name):
 
 
 def overview_of(project):
-    """The settings of the overview, as its job reads them."""
-    param = params.overview_settings(project, make_plan(project))
-    return params.from_param(ast.literal_eval(repr(param)), OverviewSettings)
+    """The settings of all studies on the first page."""
+    return [study_settings_of(plan_of(project, study)) for study in project.studies]
 
 
 def study_of(project):
-    """The settings of the only study in the overview."""
-    (study,) = overview_of(project).studies
+    """The settings of the only study on the first page."""
+    (study,) = overview_of(project)
     return study
 
 
@@ -201,19 +209,19 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
 
 
 def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
-    """Write all result files under `root`; `bad` maps (device, workers) to a status.
-
-    Returns the files, for Inputs.
-    """
+    """Write all result files under `root`; `bad` maps (device, workers) to a status. Return the
+    inputs of pages."""
     plan = make_plan(project)
     factors = {"workers": [1], "decode": ["host"]}
-    runs = []
+    runs, records = [], {}
     for spec in plan.runs.values():
         status = status_of(bad or {}, spec)
         runs.append(run_row(spec, status, cause))
         if status == "ok":
             write_events(root, spec)
-            write_record(root, spec)
+            records.setdefault((spec.study, spec.device), []).append(record_of(spec))
+    for (study, device), own in records.items():
+        write_records(root / paths.STUDY.format(study=study), device, own)
     lacking = unsupported_rows(plan)
     for one in plan.shared:
         own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
@@ -222,39 +230,29 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     for run in runs:
         by_cell.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
     cells = [cell_row(group, recommended) for group in by_cell.values()] + lacking
-    claims = []
-    for name in project.studies:
-        claims += [{"study": name, **claim} for claim in CLAIMS]
-    files = []
-    for path, kinds, rows in (
-        (paths.RESULTS_CSV, columns.RUNS, runs + lacking),
-        (paths.CELLS_CSV, columns.CELLS, cells),
-        (paths.CLAIMS_CSV, columns.CLAIMS, claims),
-    ):
-        files.append(root / paths.of_all_studies(path))
-        write_csv(files[-1], columns.with_factors(kinds, factors), rows)
-    files.append(root / paths.DATA_REPORT.format(dataset="generated"))
-    write_json(files[-1], DATA_REPORT)
-    return files
-
-
-def write_pages(project, files, drawn=()):
-    """The result files, pages and captions of all studies: the inputs of the overview. Figures of
-    the kinds in `drawn` are real ones."""
-    inputs, pages = Inputs(files), []
     for study in project.studies:
-        for name in TABLES:
-            page = table(project, inputs, name)
-            pages.append((paths.TABLE.format(study=study, table=name), page))
-        for name in FIGURES:
-            page = f"<svg xmlns='http://www.w3.org/2000/svg'><title>{name}</title></svg>"
-            page = figure(project, inputs, name) if name in drawn else page
-            pages.append((paths.FIGURE.format(study=study, figure=name), page))
-    pages.append(("captions/table_cells.rst", "Seen *here*: all cells."))
-    root = inputs.path("results.csv").parent.parent
-    for path, content in pages:
-        target = root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content)
-        files.append(target)
-    return files
+        for path, kinds, rows in (
+            (paths.RESULTS_CSV, columns.RUNS, runs + lacking),
+            (paths.CELLS_CSV, columns.CELLS, cells),
+            (paths.CLAIMS_CSV, columns.CLAIMS, [{"study": study, **claim} for claim in CLAIMS]),
+        ):
+            own = [row for row in rows if row["study"] == study]
+            file = root / path.format(study=study)
+            write_csv(file, columns.with_factors(kinds, factors), own)
+    write_json(root / DATA_REPORT_FILE, DATA_REPORT)
+    return Inputs(root / paths.RESULTS, str(root / DATA_REPORT_FILE))
+
+
+def write_pages(project, inputs, drawn=()):
+    """Write the pages of all studies, which the overview shows. Figures of the kinds in `drawn` are
+    real ones."""
+    for study, entry in project.studies.items():
+        for item in (*entry.tables, *entry.figures):
+            if isinstance(item, Table):
+                content = table(project, inputs, item.name)
+            elif item.name in drawn:
+                content = figure(project, inputs, item.name)
+            else:
+                svg = "<svg xmlns='http://www.w3.org/2000/svg'>"
+                content = f"{svg}<title>{item.name}</title></svg>"
+            write_text(inputs.page(study, item), content)

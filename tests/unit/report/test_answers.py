@@ -7,11 +7,11 @@ from report_samples import STUDY, TIMES, make_project, study_of, with_study, wri
 
 from feedrate.report.answers import FREE_MEMORY, REPEAT, answer, recommended_cell
 from feedrate.report.findings import failures, findings
-from feedrate.report.rows import Inputs, Results
+from feedrate.report.rows import Results
 
 
 def cells_of(tmp_path, project, **options):
-    return Inputs(write_results(tmp_path, project, **options)).cells(STUDY)
+    return write_results(tmp_path, project, **options).cells(STUDY)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_a_number_is_beside_the_run_most_like_it(
 def test_what_an_item_rules_out_agrees_with_the_reasons(batch, kinds, tmp_path, monkeypatch):
     """A ratio allows a batch up to twice or half as large."""
     project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     page = page_of(project, inputs, monkeypatch, lambda _: {"batch_size": batch})
     assert row_of(page, "batch size").endswith(f"<td>{kinds}</td>")
     assert row_of(page, "model").endswith("<td></td>"), "the same, so nothing is ruled out"

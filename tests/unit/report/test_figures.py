@@ -43,7 +43,7 @@ def many(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(("cpu", "gaudi2"))
     bad = {("cpu", 1): "failed", ("cpu", 16): "out_of_memory", ("gaudi2", 2): "invalid"}
-    return project, Inputs(write_results(tmp_path, project, bad=bad, cause=EVIL))
+    return project, write_results(tmp_path, project, bad=bad, cause=EVIL)
 
 
 @pytest.mark.parametrize("kind", FIGURES)
@@ -73,7 +73,7 @@ def test_many_cells_some_bad(many, kind):
 def test_without_a_good_cell_a_sentence_replaces_the_axes(tmp_path, project, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bad = {("cpu", workers): "failed" for workers in RATES}
-    svg = figure(project, Inputs(write_results(tmp_path, project, bad=bad)), kind)
+    svg = figure(project, write_results(tmp_path, project, bad=bad), kind)
     words = " ".join(said(svg))
     assert re.search(r"\b(No|no)\b", words)
     assert "samples/s" not in words
@@ -87,7 +87,7 @@ def test_a_figure_without_numbers_gives_a_reason_that_its_rows_do_not_refute(
     monkeypatch.chdir(tmp_path)
     alone = replace(project, published={STUDY: []})
     bad = {("cpu", workers): "failed" for workers in failed}
-    inputs = Inputs(write_results(tmp_path, alone, bad=bad))
+    inputs = write_results(tmp_path, alone, bad=bad)
     cells = [replace(cell, speedup=None) for cell in inputs.cells(STUDY)]
     monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
     words = " ".join(said(figure(alone, inputs, kind)))
@@ -98,7 +98,7 @@ def test_a_figure_without_numbers_gives_a_reason_that_its_rows_do_not_refute(
 def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(levels=(0,))
-    ET.fromstring(figure(project, Inputs(write_results(tmp_path, project)), kind))
+    ET.fromstring(figure(project, write_results(tmp_path, project), kind))
 
 
 def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs):
@@ -137,7 +137,7 @@ def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
     project = make_project(levels=range(17))
     settings = settings_of(project, "figure", "throughput")
     settings = replace(settings, factor="decode", published=[])  # a line for each number of workers
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     with canvas.theme():
         drawing = throughput.render(settings, inputs)
         drawing.draw_without_rendering()
@@ -280,7 +280,7 @@ def test_latency_has_a_row_of_two_panels_for_each_level_of_the_first_factor(proj
 
 def reach(tmp_path, bad):
     project = with_study(make_project(), ladder=["workers"])
-    inputs = Inputs(write_results(tmp_path, project, bad=bad))
+    inputs = write_results(tmp_path, project, bad=bad)
     return " ".join(said(figure(project, inputs, "reach")))
 
 

@@ -10,7 +10,7 @@ from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_stu
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
-from feedrate.report.rows import ClaimRow, Inputs, Results
+from feedrate.report.rows import ClaimRow, Results
 from feedrate.results.record import read_record, write_record
 
 NO_RUNS = {"Printed ratios", "Claims of the source"}
@@ -72,7 +72,7 @@ def test_what_the_answer_leaves_open_is_said_once(project, inputs):
 def test_each_recommended_setting_is_named_once(tmp_path, ladder):
     """In the answer, or as another recommendation; the answer of a ladder is its fastest line."""
     project = with_study(make_project(("gaudi2",)), within=["decode"], ladder=ladder)
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     cells = [
         msgspec.structs.replace(c, recommended=c.levels["workers"] == 2, recommendation="Use 2.")
         for c in inputs.cells(STUDY)
@@ -95,7 +95,7 @@ def test_claims_are_counted_by_verdict(project, inputs):
 
 def test_a_published_device_that_was_measured_is_compared_with_its_number(tmp_path):
     project = make_project(("gaudi2",))
-    found = found_in(project, Inputs(write_results(tmp_path, project)))
+    found = found_in(project, write_results(tmp_path, project))
     said = found["Compared with published numbers"]
     assert "Gaudi2 with workers = 2, decode = device: 847.7 samples/s" in said
     assert f"here: 11.20 samples/s (11.09 to 11.31), {TIMES}0.01 the published rate." in said
@@ -104,7 +104,7 @@ def test_a_published_device_that_was_measured_is_compared_with_its_number(tmp_pa
 
 def test_rates_of_single_runs_are_compared_as_such(tmp_path):
     project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     ends = dict.fromkeys(("ci_low", "ci_high", "speedup_ci_low", "speedup_ci_high"))
     cells = [msgspec.structs.replace(cell, **ends) for cell in inputs.cells(STUDY)]
     said = found_in(project, inputs, cells=cells)["Compared with published numbers"]
@@ -125,7 +125,7 @@ def test_losses_of_cells_that_share_runs_say_nothing(project, inputs):
 def test_a_run_unlike_the_published_one_is_not_compared_with_its_number(tmp_path):
     project = make_project(("gaudi2",))
     other = msgspec.structs.replace(project, sheets=sheet(data="a data set", warmup_steps=3))
-    found = found_in(other, Inputs(write_results(tmp_path, other)))
+    found = found_in(other, write_results(tmp_path, other))
     rate, change = found["Compared with published numbers"].split("From workers = 0")
     differing = "Not comparable: data: a data set in the source, generated here"
     assert f"{differing}; warm-up steps: 3 in the source, 5 here." in rate
@@ -185,7 +185,7 @@ def test_without_rows_there_are_no_findings(project, inputs):
 
 def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):
     project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     cells = inputs.cells(STUDY)
     first = next(c for c in cells if c.levels == {"workers": 0, "decode": "host"})
     fast = msgspec.structs.replace(
@@ -212,7 +212,7 @@ def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):
 def test_the_model_only_rate_is_of_cells_that_compute_as_the_baseline(tmp_path):
     """Where a study also varies the batch, the median of all models alone is of none of them."""
     project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     study = study_of(project)
     batch = msgspec.structs.replace(study.factors["workers"], sets="train.batch_size")
     study = msgspec.structs.replace(study, factors=study.factors | {"workers": batch})
@@ -228,7 +228,7 @@ def test_the_model_only_rate_is_of_cells_that_compute_as_the_baseline(tmp_path):
 def test_cells_that_ran_out_of_memory_are_counted_and_so_are_the_skipped_ones(tmp_path):
     project = with_study(make_project(), ladder=["workers"])
     bad = {("cpu", 2): "out_of_memory", ("cpu", 16): "out_of_memory"}
-    inputs = Inputs(write_results(tmp_path, project, bad=bad))
+    inputs = write_results(tmp_path, project, bad=bad)
     cells = [
         msgspec.structs.replace(cell, cause=f"{NOT_TRIED}workers=2 ran out of memory.")
         if cell.levels["workers"] == 16 and cell.status == "out_of_memory"
@@ -241,7 +241,7 @@ def test_cells_that_ran_out_of_memory_are_counted_and_so_are_the_skipped_ones(tm
 
 
 def test_without_a_ladder_running_out_of_memory_is_a_failure(tmp_path, project):
-    inputs = Inputs(write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"}))
+    inputs = write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"})
     (failure,) = failures(study_of(project), inputs.cells(STUDY))
     assert failure.lead == "CPU, workers = 16"
     assert failure.text.startswith("out of memory")
@@ -258,7 +258,7 @@ def test_runs_that_do_not_count_are_failures(project, inputs):
 
 def test_short_epochs_are_told_and_compared_with_no_rate(tmp_path):
     project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     cells = [
         msgspec.structs.replace(cell, short_epochs=True, steps_per_epoch=3)
         for cell in inputs.cells(STUDY)

@@ -7,7 +7,7 @@ from report_samples import STUDY, study_of, table, with_study, write_results
 from feedrate.report import provenance
 from feedrate.report.findings import findings
 from feedrate.report.limits import noise
-from feedrate.report.rows import Inputs, Results
+from feedrate.report.rows import Results
 
 CAUSE = "Not tried: workers=2 ran out of memory, and this cell needs at least as much."
 
@@ -17,8 +17,8 @@ def full(tmp_path, project, monkeypatch):
     """A project with a ladder whose last cell was not tried, and its results."""
     monkeypatch.chdir(tmp_path)
     project = with_study(project, ladder=["workers"])
-    files = write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"}, cause=CAUSE)
-    return project, Inputs(files)
+    inputs = write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"}, cause=CAUSE)
+    return project, inputs
 
 
 def limited(project):

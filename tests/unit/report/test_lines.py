@@ -4,7 +4,6 @@ from report_samples import STUDY, make_project, settings_of, study_of, write_res
 
 from feedrate.config.study import Exclude
 from feedrate.report import lines, text
-from feedrate.report.rows import Inputs
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_a_measured_ratio_names_both_of_its_cells(tmp_path, monkeypatch):
         msgspec.structs.replace(cell, samples_per_s=cell.samples_per_s and 2 * cell.samples_per_s)
         if cell.device == "gaudi2"
         else cell
-        for cell in Inputs(write_results(tmp_path, project)).cells(STUDY)
+        for cell in write_results(tmp_path, project).cells(STUDY)
     ]
     ratio = lines.device_speedups(shown, cells, "workers")["Gaudi2 over CPU, here"][2]
     named = [(cell.device, cell.levels["workers"]) for cell in ratio.cells]

@@ -8,7 +8,6 @@ from report_samples import STUDY, make_project, study_of, with_study, write_resu
 
 from feedrate.config.study import Table
 from feedrate.report.minute import minute
-from feedrate.report.rows import Inputs
 
 
 def said(study, inputs):
@@ -73,7 +72,7 @@ def set_apart(inputs, **changes):
 
 
 def test_a_ladder_says_whether_the_largest_is_the_fastest(ladder, tmp_path, project):
-    inputs = Inputs(write_results(tmp_path, project, bad=bad("out_of_memory", 16)))
+    inputs = write_results(tmp_path, project, bad=bad("out_of_memory", 16))
     fastest = "the fastest with decode = host (14.30 samples/s)"
     told = f"Use 2, {fastest}; it is not measurably faster than 1."
     assert told in said(ladder, inputs)
@@ -89,8 +88,8 @@ def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
 
 
 def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):
-    files = write_results(tmp_path, project, bad=bad("out_of_memory", 0, 1, 2, 16))
-    assert "Free memory, or choose a smaller model." in said(ladder, Inputs(files))
+    inputs = write_results(tmp_path, project, bad=bad("out_of_memory", 0, 1, 2, 16))
+    assert "Free memory, or choose a smaller model." in said(ladder, inputs)
 
 
 def test_quality_that_rose_is_a_reason_to_use_the_weights(project, inputs):
@@ -113,8 +112,8 @@ def test_quality_that_rose_is_a_reason_to_use_the_weights(project, inputs):
 
 
 def test_failed_cells_are_to_be_run_again(study, tmp_path, project):
-    files = write_results(tmp_path, project, bad=bad("failed", 0, 1, 2, 16))
-    words = said(study, Inputs(files))
+    inputs = write_results(tmp_path, project, bad=bad("failed", 0, 1, 2, 16))
+    words = said(study, inputs)
     assert "no answer yet. None of 4 cells has a valid result" in words
     assert "Remove the cause and run the study again." in words
 
@@ -126,7 +125,7 @@ def scaled(tmp_path):
     study = study_of(project)
     devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], family="cpu")}
     study = replace(study, devices=devices, figures=[])
-    return study, Inputs(write_results(tmp_path, project))
+    return study, write_results(tmp_path, project)
 
 
 def test_scaling_gives_the_share_of_linear(scaled):

@@ -131,7 +131,7 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
 def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, project, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
-    run = Inputs(write_results(tmp_path, project)).runs(STUDY)[0]
+    run = write_results(tmp_path, project).runs(STUDY)[0]
     log = Path(run.record).with_name("train.log")
     log.write_text("".join(f"line {n} hf_secret_value\n" for n in range(40)))
     found = provenance.documents(run)
@@ -201,14 +201,14 @@ def test_two_studies_each_have_their_part(tmp_path, monkeypatch):
 
 
 def test_a_missing_page_is_named(tmp_path, project):
-    files = write_results(tmp_path, project)
+    inputs = write_results(tmp_path, project)
     with pytest.raises(ConfigError, match=r"results/loading/figures/answer\.svg is needed"):
-        overview.render(overview_of(project), Inputs(files))
+        overview.render(overview_of(project), inputs)
 
 
 def test_unreadable_records_omit_only_their_own_facts(tmp_path, project, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    files = write_results(tmp_path, project)
+    inputs = write_results(tmp_path, project)
     for record in tmp_path.rglob("record.json"):
         record.write_text("{}")
     article = render(project, files)

@@ -4,16 +4,15 @@ import subprocess
 import sys
 
 import pytest
+from feedrate.flow.view import PlanView
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
 from feedrate.cli import jobs
 from feedrate.config.project import check_study
 from feedrate.config.study import Figure, Study, Table
-from feedrate.flow.view import PlanView
 from feedrate.report import figures as figures_package
 from feedrate.report import params
 from feedrate.report import tables as tables_package
-from feedrate.report.rows import Inputs
 
 FIGURE = """
 from feedrate.report.figures import _canvas as canvas
@@ -50,7 +49,7 @@ def call(*arguments, cwd):
 
 
 def test_table_and_figure_from_the_command_line(tmp_path, project):
-    files = write_results(tmp_path, project)
+    inputs = write_results(tmp_path, project)
     for part, name, out in (("table", "cells", "cells.html"), ("figure", "answer", "answer.svg")):
         param = params.page_settings(project, STUDY, part, name)
         words = ("render-page", "--settings", param, "--out", f"out/{out}", "--inputs", *files)
@@ -124,7 +123,7 @@ def test_a_new_figure_and_a_new_table_are_planned(added, tmp_path, monkeypatch):
 
 
 def test_a_new_figure_and_a_new_table_are_rendered(added, tmp_path):
-    inputs = Inputs(write_results(tmp_path, added))
+    inputs = write_results(tmp_path, added)
     drawn = figure(added, inputs, "mine")
     assert "<svg" in drawn
     assert f"{len(inputs.cells(STUDY))} cells, {len(added.published[STUDY])} numbers" in drawn

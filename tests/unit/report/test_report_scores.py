@@ -10,7 +10,7 @@ from report_samples import STUDY, figure, make_project, study_of, table, with_st
 from feedrate.config.study import Exclude
 from feedrate.report import findings
 from feedrate.report.answers import answer
-from feedrate.report.rows import CellRow, Inputs, Results, RunRow, ScoreRow
+from feedrate.report.rows import CellRow, Results, RunRow, ScoreRow
 from feedrate.report.scores import gain_text, over_repeats
 from feedrate.results.record import Score
 
@@ -45,7 +45,7 @@ ROWS = [
 
 def edited(tmp_path, project, file, change):
     """The sample's files with one of them changed, row by row."""
-    files = write_results(tmp_path, project)
+    inputs = write_results(tmp_path, project)
     path = next(one for one in files if one.name == file)
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -55,7 +55,7 @@ def edited(tmp_path, project, file, change):
         writer = csv.DictWriter(stream, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    return Inputs(files)
+    return inputs
 
 
 def test_repeats_are_combined_with_the_outermost_ends_of_their_intervals():

@@ -15,7 +15,7 @@ def scaling_page(tmp_path, monkeypatch):
     """The table of scaling for devices of one family, from step times by their number."""
     project = make_project(("cpu", "gaudi2"))
     entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     (first, *_) = [cell for cell in inputs.cells(STUDY) if cell.device == "cpu"]
 
     def page(steps_s):

@@ -32,7 +32,7 @@ def broken(tmp_path):
     project = make_project(("cpu", "gaudi2"))
     bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
     bad |= {("gaudi2", 16): "invalid"}
-    return project, Inputs(write_results(tmp_path, project, bad=bad, cause=EVIL))
+    return project, write_results(tmp_path, project, bad=bad, cause=EVIL)
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -53,11 +53,11 @@ def test_texts_from_data_are_escaped(broken, kind):
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_kind_renders_without_any_row(tmp_path, project, kind):
-    files = write_results(tmp_path, project)
+    inputs = write_results(tmp_path, project)
     for file in files:
         if file.suffix == ".csv":
             file.write_text(file.read_text().splitlines()[0] + "\n")
-    page = table(project, Inputs(files), kind)
+    page = table(project, inputs, kind)
     assert "<main" in page
 
 
@@ -76,7 +76,7 @@ def test_the_published_table_shows_theirs_and_ours(project, inputs):
 
 def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
     project = make_project(("gaudi2",))
-    page = unlinked(table(project, Inputs(write_results(tmp_path, project)), "published"))
+    page = unlinked(table(project, write_results(tmp_path, project), "published"))
     last = page.split("Gaudi2: measured / published")[1]
     assert f"<td>{TIMES}0.02</td>" in last
 
@@ -85,7 +85,7 @@ def test_a_cell_that_shares_a_run_is_named_once_and_compared_all_the_same(tmp_pa
     project = make_project(("gaudi2",))
     able = msgspec.structs.replace(project.devices["gaudi2"], capabilities=["decode_device"])
     project = msgspec.structs.replace(project, devices={**project.devices, "gaudi2": able})
-    inputs = Inputs(write_results(tmp_path, project))
+    inputs = write_results(tmp_path, project)
     page = unlinked(table(project, inputs, "cells"))
     assert "Same runs as 0, device: the settings that differ have no effect." in page
     assert page.count(", device</th>") == 4
@@ -95,7 +95,7 @@ def test_a_cell_that_shares_a_run_is_named_once_and_compared_all_the_same(tmp_pa
 
 def edited(folder, **changes):
     """The results, with these texts in columns of every row of results.csv."""
-    files = write_results(folder, make_project(("gaudi2",)))
+    inputs = write_results(folder, make_project(("gaudi2",)))
     path = next(file for file in files if file.name == "results.csv")
     with path.open(newline="") as stream:
         rows = [row | changes for row in csv.DictReader(stream)]
@@ -103,7 +103,7 @@ def edited(folder, **changes):
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    return Inputs(files)
+    return inputs
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_sheet_of_each_number_is_beside_our_run(tmp_path, project, inputs):
     rows_of_data = next(row for row in rows if ">rows<" in row)
     assert "<td>not stated</td>" in rows_of_data
     own = make_project(("gaudi2",))
-    page = table(own, Inputs(write_results(tmp_path / "own", own)), "comparability")
+    page = table(own, write_results(tmp_path / "own", own), "comparability")
     assert "compared with Gaudi2" in page.split("H100")[0]
     ownrows = page.split("H100 (")[0]
     assert ownrows.count("<td>different</td>") == 1, "the software"
@@ -211,8 +211,8 @@ def test_the_data_report_names_what_was_left_out(project, inputs):
 def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
     project = make_project(("cpu", "gaudi2"))
     bad = {("gaudi2", 16): "out_of_memory", **{("cpu", w): "out_of_memory" for w in RATES}}
-    files = write_results(tmp_path, project, bad=bad, cause="Not tried: less was too much.")
-    page = table(project, Inputs(files), "largest")
+    inputs = write_results(tmp_path, project, bad=bad, cause="Not tried: less was too much.")
+    page = table(project, inputs, "largest")
     ours = page[page.index("Gaudi2") :]
     cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:8]]
     assert cells[0] == "2"  # the largest that fits
