@@ -11,8 +11,9 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.figure import Figure
-from feedrate.config.study import Factor, Thresholds
-from feedrate.results.params import CollectStudy
+from feedrate.config.settings import ModelSettings, Settings
+from feedrate.config.spec import StudyProtocol
+from feedrate.config.study import Factor, Source, Study
 from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.statistics import (
     block_noise,
@@ -33,10 +34,14 @@ LOWEST, HIGHEST = 93, 97
 SEED = 20
 PLACE = ("simulated", "cpu")
 QUIET = 0.2
-TWO_LEVELS = CollectStudy(
+TWO_LEVELS = Study(
+    title="Simulated",
+    question="How often is the answer wrong?",
+    source=Source(title="none"),
+    settings=Settings(model=ModelSettings(name="any", size="tiny")),
+    protocol=StudyProtocol(steps=STEPS, warmup_steps=1),
     factors={"workers": Factor(sets="loader.workers", levels=[0, 1])},
     baseline={"workers": 0},
-    thresholds=Thresholds(),
 )
 
 Row = dict[str, Any]

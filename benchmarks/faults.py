@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,20 +20,23 @@ from benchmarks.default_study import ROOT, prepare_default
 from benchmarks.figure import Figure
 from benchmarks.loading import make_store_for
 from benchmarks.planted_worker import VARIABLE
+from feedrate.config.devices import Device
+from feedrate.config.project import Project
 from feedrate.config.settings import Settings
-from feedrate.config.spec import Protocol, RunSpec, Software
-from feedrate.config.study import Factor, Thresholds
+from feedrate.config.spec import Protocol, RunSpec, Software, StudyProtocol
+from feedrate.config.study import Factor, Source, Study
 from feedrate.config.values import convert
-from feedrate.core import paths
+from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_json
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.host import memory_gib
-from feedrate.results.assemble import current_record
+from feedrate.results.assemble import build_record
 from feedrate.results.collect import cell_rows, run_table
-from feedrate.results.params import CollectSettings, CollectStudy, DeviceFacts
 from feedrate.results.record import Record
+from feedrate.results.study_plan import StudyPlan
 
 STUDY = "faults"
+DEVICE = Device(label="CPU", kind="cpu", capabilities=[], memory_gib=memory_gib())
 PROTOCOL = Protocol(steps=24, warmup_steps=4, ceiling_s=3.0)
 
 
@@ -83,9 +86,8 @@ def measure() -> Iterator[Figure]:
         folder = Path(name)
         data, interpreter = prepare_default(folder), write_interpreter(folder)
         make_store_for(settings_of("serial"), data, folder)
-        clean = {
-            setup: run(folder, data, interpreter, setup, setup).measurement for setup in SETUPS
-        }
+        records = [run(folder, data, interpreter, setup, setup) for setup in SETUPS]
+        clean = {setup: r.measurement for setup, r in zip(SETUPS, records, strict=True)}
         for name, fault in FAULTS.items():
             measurement = clean[fault.setup]
             assert measurement, f"the clean run of {fault.setup} failed"
@@ -98,8 +100,9 @@ def measure() -> Iterator[Figure]:
                 planted["only_rank"] = fault.only_rank
             if fault.memory:
                 planted["limit_gib"] = fault.memory * (measurement.peak_memory_gib or 0.0)
-            run(folder, data, interpreter, name, fault.setup, planted, fault.busy_cores)
-        answers = answers_of(folder)
+            faulty = run(folder, data, interpreter, name, fault.setup, planted, fault.busy_cores)
+            records.append(faulty)
+        answers = answers_of(records)
     named = [name for name, fault in FAULTS.items() if answers[name] in fault.verdicts]
     note = "; ".join(f"{name}: {answers[name]}" for name in FAULTS)
     yield Figure("planted faults named", len(named), len(FAULTS), "runs", note, at_most=False)
@@ -187,22 +190,26 @@ def run(
         for neighbour in neighbours:
             neighbour.kill()
             neighbour.wait()
-    return current_record(out, DeviceFacts())[0]
+    return build_record(out, DEVICE)
 
 
-def answers_of(folder: Path) -> dict[str, str]:
+def answers_of(records: Sequence[Record]) -> dict[str, str]:
     """What cells.csv says of each run: disturbed, its verdict, or its status."""
     names = [*SETUPS, *FAULTS]
-    study = CollectStudy(
+    study = Study(
+        title="Planted faults",
+        question="Are they named?",
+        source=Source(title="none"),
+        settings=settings_of("serial"),
+        protocol=StudyProtocol(steps=PROTOCOL.steps, warmup_steps=PROTOCOL.warmup_steps),
         factors={"run": Factor(levels=list(names))},
         baseline={"run": names[0]},
-        thresholds=Thresholds(),
     )
-    devices: dict[str, float | None] = dict.fromkeys(("cpu", "cpu-x2"), memory_gib())
-    settings = CollectSettings(studies={STUDY: study}, memory_gib=devices, unsupported=[])
-    files = sorted(map(str, folder.glob(f"results/{STUDY}/*/*/*/{paths.RECORD_NAME}")))
-    answers = {}
-    for row in cell_rows(run_table(files, settings), settings):
+    devices = dict.fromkeys(("cpu", "cpu-x2"), DEVICE)
+    config = WorkflowConfig(studies=[STUDY], devices=[*devices], dataset="none", datasets={})
+    project = Project(config=config, devices=devices, studies={STUDY: study}, published={})
+    plan, answers = StudyPlan(project=project, runs=[]), {}
+    for row in cell_rows(run_table(records, plan), plan):
         answer = row["verdict"] or ("undecided" if row["status"] == "ok" else row["status"])
         disturbed = row["noisy"] or row["disturbed"] or row["status"] == "invalid"
         answers[row["run"]] = "disturbed" if disturbed else str(answer)

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 import warm
+from feedrate.config.devices import Device
 from feedrate.config.spec import RunSpec, Software
-from feedrate.results.assemble import current_record
-from feedrate.results.params import DeviceFacts
+from feedrate.results.assemble import build_record
 from feedrate.results.record import Record
 from tiny_spec import tiny_spec
 
@@ -137,7 +137,8 @@ class Job:
 
 def parse_log(run: Path) -> Record:
     """The record of a run's folder."""
-    return current_record(run, DeviceFacts(model_pattern=PATTERN))[0]
+    device = Device(label="Gaudi", kind="hpu", capabilities=[], model_pattern=PATTERN)
+    return build_record(run, device)
 
 
 def failed_checks(record: Record) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from feedrate.config.plan import published_settings
+from feedrate.config.plan import Plan, published_settings
 from feedrate.config.project import load_project, study_names
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.values import read_yaml
@@ -15,7 +15,7 @@ from feedrate.data.prepare import train_tokenizer
 from feedrate.models.build import build_bare
 from feedrate.models.memory import ERROR, peak_gib, room_gib, states_gib, trace_of
 from feedrate.results.claims import claim_rows
-from feedrate.results.params import ClaimSettings, claim_settings
+from feedrate.results.study_plan import study_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 RATE = "samples_per_s"
@@ -39,9 +39,10 @@ def rows(project, *metrics):
 
 def test_printed_ratios_follow_from_the_printed_rates(project):
     known = 0
-    for name, study in claim_settings(project).studies.items():
-        devices = list(dict.fromkeys(row.device for row in study.published))
-        alone = ClaimSettings(studies={name: msgspec.structs.replace(study, measured=devices)})
+    for name, published in project.published.items():
+        devices = list(dict.fromkeys(row.device for row in published))
+        measured = msgspec.structs.replace(project, measured={name: devices})
+        alone = study_plan(measured, name, Plan(runs={}, unsupported=[]), {}, "")
         for row in (row for row in claim_rows([], alone) if row.get("published_verdict")):
             known += 1
             about_ten = "trains a model about 10 times as large as DDP" in row["statement"]

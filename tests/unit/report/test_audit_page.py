@@ -4,17 +4,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from feedrate.results.params import claim_settings
 
+from feedrate.config.plan import Plan
 from feedrate.config.project import load_project, study_names
 from feedrate.config.values import read_yaml
-from feedrate.report import params
-from feedrate.report.context import PageSettings
-from feedrate.report.page import render
+from feedrate.report.context import page_settings
+from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import CLAIMS
 from feedrate.results.files import write_csv
+from feedrate.results.study_plan import study_plan
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,9 +24,10 @@ def page(tmp_path_factory):
     """The page of a study, without any run of ours."""
     config = read_yaml(ROOT / "config/config.yaml")
     project = load_project(ROOT, config | {"studies": study_names(ROOT)})
-    claims = tmp_path_factory.mktemp("audit") / "claims.csv"
-    settings = claim_settings(project)
-    write_csv(claims, CLAIMS, claim_rows([], settings))
+    results, none = tmp_path_factory.mktemp("audit"), Plan(runs={}, unsupported=[])
+    for name in project.studies:
+        rows = claim_rows([], study_plan(project, name, none, {}, ""))
+        write_csv(results / name / "claims.csv", CLAIMS, rows)
 
     def page(study, without=None):
         """`without`: a key of the study's `adapt`."""
@@ -34,8 +35,9 @@ def page(tmp_path_factory):
         adapt = {key: value for key, value in known.adapt.items() if key != without}
         studies = project.studies | {study: msgspec.structs.replace(known, adapt=adapt)}
         changed = msgspec.structs.replace(project, studies=studies)
-        param = params.page_settings(changed, study, "table", "editions")
-        return render(params.from_param(param, PageSettings), Inputs([claims]))
+        plan = study_plan(changed, study, none, {}, "")
+        table = next(one for one in plan.study.tables if one.name == "editions")
+        return render(page_settings(plan, table), Inputs(results))
 
     return page
 

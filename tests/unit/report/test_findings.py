@@ -1,7 +1,5 @@
 """The findings of a study: each is made from result rows."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -11,18 +9,18 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.answers import answer
 from feedrate.report.findings import LOSSES, failures, findings
 from feedrate.report.rows import ClaimRow, Results
-from feedrate.results.record import read_record, write_record
 
 NO_RUNS = {"Printed ratios", "Claims of the source"}
 """What rests on no run here: the source's numbers, and claims without a measurement."""
 
 
-def found_in(project, inputs, *, cells=None, runs=None, claims=None):
+def found_in(project, inputs, *, cells=None, runs=None, claims=None, records=None):
     """The findings' sentences, by subject."""
     cells = inputs.cells(STUDY) if cells is None else cells
     claims = inputs.rows("claims.csv", ClaimRow, STUDY) if claims is None else claims
     runs = inputs.runs(STUDY) if runs is None else runs
-    found = findings(study_of(project), Results(cells, runs, claims))
+    records = inputs.records(STUDY) if records is None else records
+    found = findings(study_of(project), Results(cells, runs, claims, records=records))
     return {one.lead: one.text for one in found}
 
 
@@ -171,11 +169,11 @@ def test_a_change_of_what_is_trained_is_compared_with_no_published_change(projec
 )
 def test_a_setting_whose_ok_runs_had_other_software_is_named(project, inputs, second, change, told):
     run = next(run for run in inputs.runs(STUDY) if run.status == "ok")
-    record = read_record(Path(run.record))
-    other = replace(record, provenance=replace(record.provenance, **change))
-    write_record(Path("other.json"), other)
-    runs = [run, replace(run, record="other.json", **second)]
-    said = found_in(project, inputs, runs=runs).get("Mixed software", "")
+    records = inputs.records(STUDY)
+    record = records[run.folder]
+    records["other"] = replace(record, provenance=replace(record.provenance, **change))
+    runs = [run, replace(run, folder="other", **second)]
+    said = found_in(project, inputs, runs=runs, records=records).get("Mixed software", "")
     assert (f"differ in {told}: " in said) if told else not said
 
 

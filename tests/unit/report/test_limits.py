@@ -30,9 +30,13 @@ def limited(project):
 def places(project, inputs):
     """All that tells of memory: facts of the machine, sentences, the table of largest levels."""
     study = study_of(project)
-    runs, cells = inputs.runs(STUDY), inputs.cells(STUDY)
-    said = next(one.text for one in findings(study, Results(cells, runs)) if "memory" in one.lead)
-    return [provenance.provenance(study, runs), said, table(project, inputs, "largest")]
+    runs, cells, records = inputs.runs(STUDY), inputs.cells(STUDY), inputs.records(STUDY)
+    said = next(
+        one.text
+        for one in findings(study, Results(cells, runs, records=records))
+        if "memory" in one.lead
+    )
+    return [provenance.provenance(study, runs, records), said, table(project, inputs, "largest")]
 
 
 def test_a_limit_of_memory_is_said_wherever_memory_ran_out(full):
@@ -44,11 +48,11 @@ def test_a_limit_of_memory_is_said_wherever_memory_ran_out(full):
 def test_a_cell_that_a_smaller_one_decided_is_not_called_out_of_memory(full):
     project, inputs = full
     study, runs = study_of(project), inputs.runs(STUDY)
-    for page in (table(project, inputs, "cells"), provenance.provenance(study, runs)):
+    for page in (table(project, inputs, "cells"), provenance.provenance(study, runs, {})):
         assert "not tried" in page
         assert ">out of memory<" not in page
     ran = [replace(one, cause="It ran out.") for one in runs]
-    page = provenance.provenance(study, ran)
+    page = provenance.provenance(study, ran, {})
     assert "out of memory" in page
     assert "not tried" not in page
 

@@ -64,12 +64,12 @@ def test_a_row_leads_to_the_records_of_all_its_cells():
 
 
 def test_in_the_overview_links_stay_in_the_page_and_files_keep_their_place(tmp_path):
-    trace = "../../../results/s/cpu/a=1/rep1/trace.json.gz"
+    trace = "../../../runs/s/cpu/a=1/rep1-0a1b2c3d/trace.json.gz"
     made = markup.join(markup.record_link("1", *cells("a=1")), markup.el("a", "t", href=trace))
     (tmp_path / "cells.html").write_text(page.page("All cells", made))
     inside = overview.content_of(tmp_path / "cells.html")
     assert 'href="#s/cpu/a=1"' in inside
-    assert 'href="../results/s/cpu/a=1/rep1/trace.json.gz"' in inside
+    assert 'href="../runs/s/cpu/a=1/rep1-0a1b2c3d/trace.json.gz"' in inside
 
 
 @pytest.mark.parametrize("kind", ["cells", "training", "latency", "equal", "window"])

@@ -21,16 +21,18 @@ from report_samples import (
     write_results,
 )
 
-from feedrate.config.errors import ConfigError
 from feedrate.report import overview, provenance
 from feedrate.report.overview import read_captions, to_html
-from feedrate.report.rows import Inputs
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def render(project, files):
-    return overview.render(overview_of(project), Inputs(write_pages(project, files)))
+CAPTIONS = {"table_cells": to_html("Seen *here*: all cells.")}
+
+
+def render(project, inputs):
+    write_pages(project, inputs)
+    return overview.render(overview_of(project), inputs, CAPTIONS)
 
 
 @pytest.fixture
@@ -131,12 +133,14 @@ def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
 def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, project, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
-    run = write_results(tmp_path, project).runs(STUDY)[0]
-    log = Path(run.record).with_name("train.log")
+    inputs = write_results(tmp_path, project)
+    run = inputs.runs(STUDY)[0]
+    record = inputs.records(STUDY)[run.folder]
+    log = Path(run.folder) / "train.log"
     log.write_text("".join(f"line {n} hf_secret_value\n" for n in range(40)))
-    found = provenance.documents(run)
+    found = provenance.documents(run, record)
     assert [title.split(" (")[0] for title in found] == [
-        "Commit", "File", "Record", "Spec", "Environment", "Raw events", "Raw log"
+        "Commit", "Folder", "Record", "Spec", "Environment", "Raw events", "Raw log"
     ]  # fmt: skip
     lines = found["Raw log (train.log)"].splitlines()
     assert len(lines) == provenance.FIRST + 1 + provenance.LAST
@@ -150,17 +154,16 @@ def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, proj
     assert b"abc" not in zlib.decompress(base64.b64decode(packed))
     cut = provenance.WIDE - 8  # within a token
     log.write_text(f"{'x' * cut} hf_secret_value\n{'x' * cut} ghp_0123456789abcdefABCD\n")
-    shown = provenance.documents(run)["Raw log (train.log)"]
+    shown = provenance.documents(run, record)["Raw log (train.log)"]
     assert "hf_s" not in shown
     assert "ghp" not in shown
     log.unlink()
-    assert "cannot be read" in provenance.documents(run)["Raw log (train.log)"]
-    Path(run.record).write_text("{")
-    assert "cannot be read" in provenance.documents(run)["Record"]
+    assert "cannot be read" in provenance.documents(run, record)["Raw log (train.log)"]
+    assert "There is none" in provenance.documents(run, None)["Record"]
 
 
 def test_every_number_leads_to_a_record_and_a_commit(article):
-    assert f"results/{STUDY}/cpu/workers=1~decode=host/rep3/record.json" in article
+    assert f"runs/{STUDY}/cpu/workers=1~decode=host/rep3-0a1b2c3d" in article
     for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of the host&#x27;s 8"):
         assert fact in article
     assert "python -m feedrate train --spec spec.json" in article
@@ -200,18 +203,12 @@ def test_two_studies_each_have_their_part(tmp_path, monkeypatch):
     assert 'id="second-table-cells"' in article
 
 
-def test_a_missing_page_is_named(tmp_path, project):
-    inputs = write_results(tmp_path, project)
-    with pytest.raises(ConfigError, match=r"results/loading/figures/answer\.svg is needed"):
-        overview.render(overview_of(project), inputs)
-
-
 def test_unreadable_records_omit_only_their_own_facts(tmp_path, project, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inputs = write_results(tmp_path, project)
-    for record in tmp_path.rglob("record.json"):
-        record.write_text("{}")
-    article = render(project, files)
+    for records in tmp_path.rglob("records.jsonl"):
+        records.write_text("{}")
+    article = render(project, inputs)
     assert "A processor of 2 cores" in article
     assert "torch 2.13.0" not in article
 
@@ -229,11 +226,10 @@ def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
 
 def test_the_code_and_the_packages_of_all_runs_are_listed(project, inputs):
     runs = [replace(one, source_digest=f"{n}" * 64) for n, one in enumerate(inputs.runs(STUDY)[:2])]
-    path = Path(runs[1].record)
-    record = json.loads(path.read_text())
-    record["provenance"]["packages"] = {"torch": "2.14.0", "ffcv": "1.0.2"}
-    path.write_text(json.dumps(record))
-    page = provenance.provenance(study_of(project), runs)
+    records = inputs.records(STUDY)
+    changed = {"packages": {"torch": "2.14.0", "ffcv": "1.0.2"}}
+    records[runs[1].folder] = with_provenance(records[runs[1].folder], changed)
+    page = provenance.provenance(study_of(project), runs, records)
     assert "000000000000; 111111111111" in page
     assert "ffcv 1.0.2, torch 2.13.0, torch 2.14.0, transformers 5.23.0" in page
 
@@ -242,13 +238,10 @@ def test_the_machines_and_variables_of_all_runs_are_listed(project, inputs):
     told = {"driver": "535.183", "python": "3.12", "environment": {"NCCL_P2P_DISABLE": "1"}}
     told |= {"firmware": {"microcode": "0x2b"}, "host_memory_gib": 31.2}
     others = {"driver": "580.65", "firmware": {"microcode": "0x2c"}, "environment": {}}
-    runs = inputs.runs(STUDY)[:2]
+    runs, records = inputs.runs(STUDY)[:2], inputs.records(STUDY)
     for run, changes in zip(runs, (told, told | others | {"host_memory_gib": 62.4}), strict=True):
-        path = Path(run.record)
-        record = json.loads(path.read_text())
-        record["provenance"] |= changes
-        path.write_text(json.dumps(record))
-    facts = values_told(project, runs)
+        records[run.folder] = with_provenance(records[run.folder], changes)
+    facts = values_told(project, runs, records)
     assert facts["Driver"] == "535.183; 580.65"
     assert facts["Firmware"] == "microcode 0x2b; microcode 0x2c"
     assert facts["Host memory"] == "31.2 GiB; 62.4 GiB"
@@ -256,25 +249,31 @@ def test_the_machines_and_variables_of_all_runs_are_listed(project, inputs):
     assert facts["Environment variables"] == "NCCL_P2P_DISABLE=1"
 
 
-def values_told(project, runs, device="cpu", **columns):
+def with_provenance(record, changes):
+    return replace(record, provenance=replace(record.provenance, **changes))
+
+
+def values_told(project, runs, records, **columns):
     """The rows of facts by name, with these values in the columns of the runs, one a cell."""
     cells = list(dict.fromkeys(run.cell for run in runs))
     changed = [
         replace(run, **{k: values[cells.index(run.cell)] for k, values in columns.items()})
         for run in runs
     ]
-    page = provenance.provenance(study_of(project), changed)
+    page = provenance.provenance(study_of(project), changed, records)
     found = re.findall(r'<th scope="row">([^<]*)</th><td[^>]*>([^<]*)</td></tr>', page)
     return dict(found)
 
 
 def test_model_batch_and_precision_are_those_of_the_measured_cells(project, inputs):
     runs = [run for run in inputs.runs(STUDY) if run.repeat]
-    told = values_told(project, runs)
+    records = inputs.records(STUDY)
+    told = values_told(project, runs, records)
     assert (told["Model"], told["Batch"]) == ("bridgetower-tiny", "8 per device, bf16")
     told = values_told(
         project,
         runs,
+        records,
         model=["vit-tiny", "swin-tiny", "vit-tiny", "vit-tiny"],
         model_parameters=[1000, 2000, 1000, 1000],
         batch_size=[8, 4, 8, 8],

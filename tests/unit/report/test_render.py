@@ -1,23 +1,29 @@
 """The programs of the report, and figures and tables that are one file each."""
 
-import subprocess
 import sys
 
+import msgspec
 import pytest
-from feedrate.flow.view import PlanView
-from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
+from report_samples import (
+    STUDY,
+    figure,
+    make_project,
+    plan_of,
+    study_of,
+    table,
+    with_study,
+    write_results,
+)
 
 from feedrate.cli import jobs
 from feedrate.config.project import check_study
 from feedrate.config.study import Figure, Study, Table
 from feedrate.report import figures as figures_package
-from feedrate.report import params
 from feedrate.report import tables as tables_package
 
 FIGURE = """
 from feedrate.report.figures import _canvas as canvas
 
-NEEDS = ("cells", "published")
 ORDER = 15
 
 
@@ -29,7 +35,6 @@ def render(settings, inputs):
 TABLE = """
 from feedrate.report.markup import el
 
-NEEDS = ("claims",)
 ORDER = 5
 
 
@@ -38,45 +43,36 @@ def render(settings, inputs):
 """
 
 
-def call(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "feedrate", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
+def run(part, plan, folder):
+    """Make the tables or figures of a study whose results are in `folder`."""
+    file = folder / "plan.json"
+    file.write_bytes(msgspec.json.encode(plan))
+    results = folder / f"results/{STUDY}"
+    return jobs.run(part, ["--plan", str(file), "--results", str(results)])
 
 
-def test_table_and_figure_from_the_command_line(tmp_path, project):
-    inputs = write_results(tmp_path, project)
-    for part, name, out in (("table", "cells", "cells.html"), ("figure", "answer", "answer.svg")):
-        param = params.page_settings(project, STUDY, part, name)
-        words = ("render-page", "--settings", param, "--out", f"out/{out}", "--inputs", *files)
-        made = call(*words, cwd=tmp_path)
-        assert made.returncode == 0, made.stderr
-    assert "14.10" in (tmp_path / "out/cells.html").read_text()
-    assert (tmp_path / "out/answer.svg").read_text().startswith("<?xml")
+def test_all_pages_of_a_study_are_made_and_others_removed(tmp_path, project):
+    write_results(tmp_path, project)
+    study = project.studies[STUDY]
+    figures = [figure for figure in study.figures if figure.kind in ("answer", "gain")]
+    plan = plan_of(with_study(project, figures=figures))
+    (tmp_path / f"results/{STUDY}/figures").mkdir()
+    for file in ("figures/old.svg", "figures/note.txt"):
+        (tmp_path / f"results/{STUDY}" / file).write_text("old")
+    assert run("plot-figures", plan, tmp_path) == 0
+    names = {file.name for file in (tmp_path / f"results/{STUDY}/figures").iterdir()}
+    assert names == {"answer.svg", "gain.svg", "note.txt"}
+    plan = plan_of(with_study(project, tables=study.tables[:2]))
+    assert run("tabulate-results", plan, tmp_path) == 0
+    names = {file.stem for file in (tmp_path / f"results/{STUDY}/tables").iterdir()}
+    assert names == {table.name for table in study.tables[:2]}
 
 
-@pytest.mark.parametrize("job", ["render-page", "write-overview"])
-@pytest.mark.parametrize("settings", ["{'study': 1}", "no mapping"])
-def test_wrong_settings_end_with_a_sentence(tmp_path, capsys, job, settings):
-    out = tmp_path / "x"
-    assert jobs.run(job, ["--settings", settings, "--out", str(out), "--inputs", "cells.csv"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"feedrate {job}: --settings: ")
-    assert "Traceback" not in said
-    assert not out.exists()
-
-
-def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
-    param = params.page_settings(make_project(), STUDY, "table", "cells")
-    words = ["--settings", repr(param), "--out", str(tmp_path / "x")]
-    assert jobs.run("render-page", words) == 1
-    assert capsys.readouterr().err == (
-        "feedrate render-page: cells.csv is needed, but is not among the input files (none)\n"
-    )
+def test_a_missing_file_ends_with_a_sentence(tmp_path, project, capsys):
+    assert run("tabulate-results", plan_of(project), tmp_path) == 1
+    told = capsys.readouterr().err
+    assert ".csv" in told
+    assert "Traceback" not in told
 
 
 def wrong_kinds(study, devices):
@@ -109,15 +105,7 @@ def test_a_new_file_is_a_kind_that_the_configuration_accepts(added):
     assert wrong_kinds(study, added.devices) == []
 
 
-def test_a_new_figure_and_a_new_table_are_planned(added, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    view = PlanView(added, tmp_path)
-    assert view.inputs_of(STUDY, "figure", "mine") == [f"results/{STUDY}/cells.csv"]
-    assert view.inputs_of(STUDY, "table", "mine") == [f"results/{STUDY}/claims.csv"]
-    assert f"results/{STUDY}/figures/mine.svg" in view.pages(STUDY)
-    shown = view.rendering(STUDY, "figure", "mine")["settings"]["published"]
-    assert shown == view.rendering(STUDY, "figure", "reach")["settings"]["published"] != []
-    assert view.rendering(STUDY, "table", "mine")["settings"]["published"] == []
+def test_a_new_figure_and_a_new_table_have_their_places(added):
     order = study_of(added).order
     assert order[:3] == ["table-mine", "figure-answer", "figure-mine"]
 

@@ -46,7 +46,7 @@ ROWS = [
 def edited(tmp_path, project, file, change):
     """The sample's files with one of them changed, row by row."""
     inputs = write_results(tmp_path, project)
-    path = next(one for one in files if one.name == file)
+    path = tmp_path / f"results/{STUDY}/{file}"
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     for row in rows:

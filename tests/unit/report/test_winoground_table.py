@@ -8,7 +8,6 @@ from report_samples import STUDY, table
 
 from feedrate.config.study import BenchmarkAccuracy
 from feedrate.config.workflow import HubExamples, LocalExamples
-from feedrate.report import params
 
 
 def rendered(project, inputs):
@@ -87,15 +86,3 @@ def test_none_is_scored_where_the_configuration_says_so(project, inputs):
     page = rendered(configured(project, None), inputs)
     assert "No model is scored on Winoground" in page
     assert "<table" not in page
-
-
-def test_published_scores_and_the_copy_are_what_the_table_depends_on(project):
-    def param(changed):
-        return params.page_settings(changed, STUDY, "table", "winoground")
-
-    other = msgspec.structs.replace(project, scores={STUDY: project.scores[STUDY][:1]})
-    assert param(other) != param(project)
-    hub = HubExamples(name="facebook/winoground", revision="4d3")
-    assert param(configured(project, hub)) != param(project)
-    cells = params.page_settings(configured(project, hub), STUDY, "table", "cells")
-    assert cells == params.page_settings(project, STUDY, "table", "cells")

@@ -104,7 +104,7 @@ def study_plan(
     planned, setups = protocols(own)[study], dict[str, Setup]()
     runs = []
     for key, spec in plan.runs.items():
-        if spec.study == study:
+        if spec.study == study and spec.device in measured:
             runs.append(subset(PlannedRun, spec, folder=folders[key]))
             setups[spec.device] = subset(
                 Setup,
