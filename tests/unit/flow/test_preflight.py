@@ -1,12 +1,17 @@
-"""Requests that Slurm would never run appear before the first job. Its commands are replaced."""
+"""Errors that are certain appear before the first job: from Slurm, whose commands are replaced, and
+from the checks of the machine."""
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from feedrate.core import slurm as client
-from feedrate.flow import configuration, preflight
+from feedrate.core.errors import ExpectedError
+from feedrate.devices.doctor import Finding
+from feedrate.flow import configuration, driver, preflight
+from tiny_spec import tiny_spec
 
 ROOT = Path(__file__).resolve().parents[3]
 UNAVAILABLE = "allocation failure: Requested node configuration is not available"
@@ -103,3 +108,56 @@ def test_another_executor_is_not_asked_and_a_controller_may_not_answer(slurm, pr
         (slurm.asked.parent / name).write_text("#!/bin/sh\nexec sleep 30\n")
     with pytest.raises(client.SlurmError):
         problems(project)
+
+
+# The machine, before the first job
+
+
+@pytest.fixture
+def examined(monkeypatch):
+    """What `examine` finds, and the runs that it was asked about."""
+    seen = SimpleNamespace(findings=[], specs=None, here=None)
+
+    def examine(_project, specs, *, here):
+        seen.specs, seen.here = list(specs), here
+        return seen.findings
+
+    monkeypatch.setattr(driver, "examine", examine)
+    monkeypatch.setattr(sys, "argv", ["snakemake"])
+    return seen
+
+
+HERE = configuration.Call(is_local=True, targets=[], configfiles=[], profile_files=[])
+
+
+def test_a_call_that_trains_nothing_needs_no_device(examined, project):
+    driver.check(project, [], HERE)
+    assert examined.specs is None
+
+
+def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, project, capsys):
+    examined.findings = [
+        Finding("will fail", "h100: torchao", "it is missing", "install it"),
+        Finding("will fail", "disk", "it is full", "free some space"),
+        Finding("will be slow", "h100: clocks", "the limit is low", "raise it"),
+        Finding("unknown", "h100: Python", "it did not answer", "start it"),
+        Finding("fine", "Python", "3.12"),
+    ]
+    with pytest.raises(ExpectedError) as told:
+        driver.check(project, [tiny_spec(device="h100")], HERE)
+    assert examined.here is True
+    first, *lines = str(told.value).splitlines()
+    assert first.startswith("Nothing was started")
+    assert lines == [
+        "  h100: torchao: it is missing: install it",
+        "  disk: it is full: free some space",
+    ]
+    assert capsys.readouterr().err == (
+        "feedrate: will be slow: h100: clocks: the limit is low: raise it\n"
+    )
+
+
+def test_without_slurm_the_profiles_of_one_machine_are_named(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ExpectedError, match=r"no sbatch here: .*gaudi-node, gpu-node, local"):
+        driver.check(project, [tiny_spec(device="h100")], HERE._replace(is_local=False))

@@ -125,14 +125,8 @@ def cpu_mhz() -> float | None:
 
 def bf16_instructions() -> list[str]:
     """The processor's flags among `BF16_INSTRUCTIONS`; without any it computes bf16 in fp32."""
-    flags = processor_flags()
-    return [name for name in BF16_INSTRUCTIONS if name in flags]
-
-
-def processor_flags() -> list[str]:
-    """The instructions that an x86 processor has; empty for others."""
-    found = re.search(r"^flags.*", kernel_text(PROC / "cpuinfo"), re.M)
-    return found[0].split() if found else []
+    flags = re.search(r"^flags.*", kernel_text(PROC / "cpuinfo"), re.M)
+    return [name for name in BF16_INSTRUCTIONS if flags and name in flags[0].split()]
 
 
 def other_training_jobs() -> int:
