@@ -79,7 +79,8 @@ def report_on_what_exists(options: argparse.Namespace) -> None:
     """Make the results and the page of runs that have ended, if jobs of others were lost: then
     Snakemake could not make them. It has listed the failed jobs."""
     graph = Graph(load_project(options), Path().resolve())
-    if not all(Path(file).is_file() for file in graph.all_outcomes()):
+    ended = [Path(outcome).is_file() for outcome in graph.all_outcomes()]
+    if any(ended) and not all(ended):
         make_report(graph.study_plans(ended=True), graph.captions())
 
 
