@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -57,9 +57,6 @@ class StopRequests:
         self._signal = 0
         self._call = call
         self._driver = _open_driver(call)
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_write, False)
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in processes.stop_signals():
             signal.signal(number, self._note)
 
@@ -70,11 +67,6 @@ class StopRequests:
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
         if self._driver is not None and select.select([self._driver], [], [], 0)[0]:
             raise Interrupted(f"the workflow's driver ({self._call}) has died", 1)
-
-    def sleep(self, until: int, seconds: float) -> None:
-        """Sleep until the process behind descriptor `until` ends, a request comes or time is up."""
-        waiting = [until, self._wake_read, *([] if self._driver is None else [self._driver])]
-        select.select(waiting, [], [], seconds)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._signal = self._signal or number
@@ -148,13 +140,15 @@ def run_processes(
     killed_before = oom_kills()
     process, pump = _start(launch, locks, place / LOG_NAME)
     memory, tail = MemorySampler(), EventTail(place / events_name(0))
-
-    def look() -> None:
-        memory.sample()
-        progress.update(tail.read())
-
+    deadline_s, ended = time.monotonic() + limit_min * 60, False
     try:
-        ended = _wait(process, limit_min * 60, requests, look)
+        while not ended and time.monotonic() < deadline_s:
+            requests.check()
+            memory.sample()
+            progress.update(tail.read())
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(TICK_S)
+                ended = True
     finally:
         stop_descendants()
         exit_code = process.wait()
@@ -192,27 +186,6 @@ def _start(
     )
     assert process.stdout is not None
     return process, LogPump(process.stdout, stream, Masker(launch.environment))
-
-
-def _wait(
-    process: "subprocess.Popen[bytes]",
-    limit_s: float,
-    requests: StopRequests,
-    look: Callable[[], None],
-) -> bool:
-    """Wait for the process to end, calling `look` meanwhile; False if `limit_s` passed first."""
-    deadline_s = time.monotonic() + limit_s
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        while process.poll() is None:
-            requests.check()
-            if time.monotonic() >= deadline_s:
-                return False
-            look()
-            requests.sleep(descriptor, TICK_S)
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def stop_descendants(grace_s: float = GRACE_S) -> None:
