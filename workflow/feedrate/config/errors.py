@@ -1,22 +1,18 @@
-"""Configuration errors in words: the file, the key, the value and what is allowed.
-
-The libraries that explain an error are imported late, since a valid configuration needs none.
-"""
+"""Configuration errors in words: the file, the key, the value and what is allowed."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from itertools import chain
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
 
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 
 Origin = str | Callable[[str], str]
 """The name of a file, or a function that returns the name of the file a key comes from."""
-Fault = tuple[tuple[Any, ...], str]
-"""A path in a value, and the error there."""
 
 _LISTED, _SHOWN, _NAMES = 10, 60, 30
 """Limits of a message: errors listed, characters of a value, allowed names."""
@@ -44,7 +40,8 @@ class Findings(list[str]):
 
     def say(self, key: str, text: str) -> None:
         """Add an error of the value at `key`."""
-        self.append(_line(self.origin, key, text))
+        file = self.origin if isinstance(self.origin, str) else self.origin(key)
+        self.append(": ".join(filter(None, (file, key, text))))
 
     def known(self, key: str, value: Any, allowed: Iterable[Any], what: str) -> bool:
         """Whether `value` is one of `allowed`, which `what` describes; adds an error if not."""
@@ -56,13 +53,10 @@ class Findings(list[str]):
 
     def fits(self, key: str, value: Any, kind: Any) -> bool:
         """Whether `value` is of the type `kind`; adds its first error if not."""
-        try:
-            msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            path, text = _explain(value, kind, str(error))
-            self.say(_dotted(key, path), text)
-            return False
-        return True
+        fault = _fault(value, kind)
+        if fault:
+            self.say(f"{key}{fault[0]}".removeprefix("."), fault[1])
+        return not fault
 
     def path(self, key: str, value: str | None) -> None:
         """Add an error if no file can have the path `value`."""
@@ -95,104 +89,65 @@ def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str
     return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
 
 
-def _explain(value: Any, kind: Any, error: str) -> Fault:
-    """The place and the words of msgspec's error for `value`. msgspec does not name the keys of a
-    mapping, nor the names that it would accept."""
-    text, _, place = error.partition(" - at `")
-    path: list[Any] = []
-    for name, number in re.findall(r"\.(\w+)|\[(\d+|\.{3})\]", place):
-        if number == "...":
-            path.append(_wrong_key(value, path, kind, error))
-        else:
-            path.append(int(number) if number else name)
-    if place.startswith("key`"):
-        key = _wrong_key(value, path, kind, error)
-        rule = "it may have letters, digits and _ . + - and begins with a letter or digit"
-        return tuple(path), f"the key {key!r} is not allowed; {rule}"
+def _fault(value: Any, kind: Any) -> tuple[str, str] | None:
+    """The place and the words of the first part of `value` that does not fit the type `kind`:
+    msgspec does not name the keys of a mapping, nor the names that it would accept."""
+    try:
+        msgspec.convert(value, kind)
+        return None
+    except msgspec.ValidationError as error:
+        text = str(error).partition(" - at `")[0]
+    kinds = _alternatives(kind)
+    structs = [k for k in kinds if hasattr(k, "__struct_config__") and isinstance(value, dict)]
+    field = next((k.__struct_config__.tag_field for k in structs), None)
+    if field and text.startswith(("Invalid value", f"Object missing required field `{field}`")):
+        tags = [k.__struct_config__.tag for k in structs]
+        missing = f"missing, but required; allowed: {', '.join(tags)}"
+        return f".{field}", not_one_of(value[field], tags) if field in value else missing
+    structs = [k for k in structs if not field or value.get(field) == k.__struct_config__.tag]
+    for place, part, kind_of_part in _parts(value, kinds, structs):
+        if fault := _fault(part, kind_of_part):
+            return place + fault[0], fault[1]
     if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
-        tags = _tags(_types(value, kind, path), missing[1])
-        allowed = f"; allowed: {', '.join(tags)}" if tags else ""
-        return (*path, missing[1]), f"missing, but required{allowed}"
+        return f".{missing[1]}", "missing, but required"
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text):
-        structs = _structs(_types(value, kind, path), _at(value, path))
-        known = [t.tag_field for t in structs if t.tag_field]
-        known += [field.encode_name for t in structs for field in t.fields]
-        return (*path, unknown[1]), f"unknown key; {_choice(unknown[1], known, 'allowed')}"
-    wrong = _at(value, path)
-    if text.startswith("Invalid value"):
-        return tuple(path), not_one_of(wrong, _tags(_types(value, kind, path[:-1]), path[-1]))
+        names = [name for k in structs for name in k.__struct_encode_fields__]
+        known = [field, *names] if field else names
+        return f".{unknown[1]}", f"unknown key; {_choice(unknown[1], known, 'allowed')}"
+    for key in value if isinstance(value, dict) else ():
+        if any(get_origin(k) is dict and _fault(key, get_args(k)[0]) for k in kinds):
+            rule = "it may have letters, digits and _ . + - and begins with a letter or digit"
+            return "", f"the key {key!r} is not allowed; {rule}"
     if text.startswith("Invalid enum value"):
-        types = _types(value, kind, path)
-        literals = [t for t in types if isinstance(t, inspect.LiteralType)]
-        names = [name for t in literals for name in t.values]
-        # `int` or `null`, where a value of another type is allowed too
-        names += [type(t).__name__[:-4].lower() for t in types if t not in literals]
-        return tuple(path), not_one_of(wrong, names)
+        # Where a value of another type is allowed too, `int` or `null`.
+        names = [get_args(k) or ("null" if k is NoneType else k.__name__,) for k in kinds]
+        return "", not_one_of(value, chain.from_iterable(names))
     # "Expected `array`, got `str`", "Expected `int` >= 1"
     expected = text.partition(", got")[0].replace("`", "").replace(".0", "")
     expected = expected.replace("array", "list").replace("object", "keys with values")
-    return tuple(path), f"{_show(wrong)} is not allowed; {expected[0].lower()}{expected[1:]}"
+    return "", f"{_show(value)} is not allowed; {expected[0].lower()}{expected[1:]}"
 
 
-def _at(value: Any, path: Iterable[Any]) -> Any:
-    for part in path:
-        value = value[part]
-    return value
+def _parts(value: Any, kinds: list[Any], structs: list[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The place, value and type of each part of a value."""
+    for struct in structs:
+        for field in msgspec.structs.fields(struct):
+            if field.encode_name in value:
+                yield f".{field.encode_name}", value[field.encode_name], field.type
+    for kind in kinds:
+        if get_origin(kind) is dict and isinstance(value, dict):
+            yield from ((f".{key}", part, get_args(kind)[1]) for key, part in value.items())
+        elif get_origin(kind) in (list, tuple) and isinstance(value, list):
+            yield from ((f"[{n}]", part, get_args(kind)[0]) for n, part in enumerate(value))
 
 
-def _wrong_key(value: Any, path: list[Any], kind: Any, error: str) -> Any:
-    """The key of the mapping at `path` without which this error would not be."""
-
-    def with_only(part: Any, rest: list[Any], key: Any) -> Any:
-        if not rest:
-            return {key: part[key]}
-        copy = list(part) if isinstance(part, list) else dict(part)
-        copy[rest[0]] = with_only(part[rest[0]], rest[1:], key)
-        return copy
-
-    for key in _at(value, path):
-        try:
-            msgspec.convert(with_only(value, path, key), kind)
-        except msgspec.ValidationError as other:
-            if str(other) == error:
-                return key
-    raise KeyError(error)
-
-
-def _types(value: Any, kind: Any, path: Iterable[Any]) -> list[inspect.Type]:
-    """The types that the value at `path` may have."""
-    types = _alternatives(inspect.type_info(kind))
-    for part in path:
-        inner = [
-            field.type
-            for struct in _structs(types, value)
-            for field in struct.fields
-            if field.encode_name == part
-        ]
-        inner += [t.value_type for t in types if isinstance(t, inspect.DictType)]
-        lists = (inspect.ListType, inspect.VarTupleType)
-        inner += [t.item_type for t in types if isinstance(t, lists)]
-        types, value = [one for each in inner for one in _alternatives(each)], value[part]
-    return types
-
-
-def _structs(types: Iterable[inspect.Type], value: Any) -> list[inspect.StructType]:
-    """The structs among `types` that have the tag of `value`, or no tag."""
-    structs = [t for t in types if isinstance(t, inspect.StructType) and isinstance(value, dict)]
-    return [t for t in structs if t.tag_field is None or value.get(t.tag_field) == t.tag]
-
-
-def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
-    if isinstance(kind, inspect.Metadata):
-        return _alternatives(kind.type)
-    if isinstance(kind, inspect.UnionType):
-        return [one for each in kind.types for one in _alternatives(each)]
+def _alternatives(kind: Any) -> list[Any]:
+    """The types that a union or an annotated type stands for."""
+    if get_origin(kind) is Annotated:
+        return _alternatives(kind.__origin__)
+    if get_origin(kind) in (Union, UnionType):
+        return [alternative for part in get_args(kind) for alternative in _alternatives(part)]
     return [kind]
-
-
-def _tags(types: Iterable[inspect.Type], field: str) -> list[str]:
-    """The tags of the types whose key `field` names the type."""
-    return [str(t.tag) for t in types if isinstance(t, inspect.StructType) and t.tag_field == field]
 
 
 def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
@@ -205,18 +160,6 @@ def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
     meant = f"did you mean {close[0]}? " if close else ""
     listed = ", ".join(names[:_NAMES]) + (", …" if len(names) > _NAMES else "")
     return f"{meant}{what}: {listed or 'none'}"
-
-
-def _line(origin: Origin, key: str, text: str) -> str:
-    file = origin if isinstance(origin, str) else origin(key)
-    return ": ".join(part for part in (file, key, text) if part)
-
-
-def _dotted(key: str, path: Iterable[Any]) -> str:
-    """`factors.workers.levels[2]`, or nothing for the whole file."""
-    for part in path:
-        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
-    return key
 
 
 def _show(value: Any) -> str:
