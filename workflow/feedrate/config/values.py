@@ -46,13 +46,13 @@ word, and Snakemake can pass it to cluster jobs (it cannot pass a comma)."""
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
-_PLAIN_VALUES = {
-    "null": (r"(~|null|Null|NULL)?$", ["~", "n", "N", ""]),
-    "bool": (r"(true|True|TRUE|false|False|FALSE)$", list("tTfF")),
-    "int": (f"({_INTEGER.pattern})$", list("-+0123456789")),
-    "float": (f"({_FLOAT.pattern})$", list("-+.0123456789")),
+_PATTERNS = {
+    "null": "(~|null|Null|NULL)?",
+    "bool": "(true|True|TRUE|false|False|FALSE)",
+    "int": f"({_INTEGER.pattern})",
+    "float": f"({_FLOAT.pattern})",
 }
-"""YAML type to the pattern of the plain values that have it, and their first characters."""
+"""YAML type to the pattern of the plain values that have it."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -118,8 +118,8 @@ class _Loader(SafeLoader):
         return values
 
 
-for _tag, (_pattern, _first) in _PLAIN_VALUES.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+for _tag, _pattern in _PATTERNS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"{_pattern}$"), None)
 
 
 def read_yaml(path: Path, origin: str = "") -> Any:
@@ -137,10 +137,6 @@ def parse_yaml(text: str, origin: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        for number, line in enumerate(text.splitlines(), 1):
-            if re.match(r" *\t", line):
-                tab = "a tab; YAML is indented with spaces"
-                raise ConfigError(f"{origin}, line {number}: {tab}") from None
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
@@ -204,15 +200,9 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-# CSV files
-
-LONGEST_FIELD = 131_072
-"""Characters of a field: Python's own limit, which other packages raise for the whole process."""
-
-
 @cache
 def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[str], Any]]:
-    """The function that reads a column's values, by the type of the field."""
+    """The function that reads a CSV column's values, by the type of the field."""
     schemas = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
     of_type: dict[str, Callable[[str], Any]] = {"string": str, "object": parse_levels}
     return {name: of_type.get(one.get("type"), parse_level) for name, one in schemas.items()}
@@ -222,12 +212,19 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
     """Read a CSV file, `origin` in messages, as rows of `kind` with unique ids; an empty field
     takes its default. Raises ConfigError with line and column of each error."""
     origin = origin or str(path)
-    (_, header), *lines = _lines(path, origin)
-    raise_all(_header_errors(header, kind, f"{origin}, line 1"))
+    reader = csv.reader(io.StringIO(read_text(path, origin)))
     rows: list[AnyRow] = []
     wrong: list[str] = []
     seen: dict[str, int] = {}
-    for number, fields in lines:
+    try:
+        lines = [(reader.line_num, fields) for fields in reader if fields]
+    except csv.Error as error:
+        raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
+    if not lines:
+        raise ConfigError(f"{origin}: the file is empty")
+    header = lines[0][1]
+    raise_all(_header_faults(Findings(f"{origin}, line 1"), header, kind))
+    for number, fields in lines[1:]:
         found = Findings(f"{origin}, line {number}")
         values = _values(found, header, fields, kind)
         if not found and found.fits("", values, kind):
@@ -239,31 +236,17 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
     return rows
 
 
-def _lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
-    """The fields of each line that is not empty, with its number."""
-    reader = csv.reader(io.StringIO(read_text(path, origin)))
-    lines: list[tuple[int, list[str]]] = []
-    try:
-        for fields in filter(None, reader):
-            if max(map(len, fields)) > LONGEST_FIELD:
-                raise csv.Error(f"field larger than field limit ({LONGEST_FIELD})")
-            lines.append((reader.line_num, fields))
-    except csv.Error as error:
-        raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
-    if not lines:
-        raise ConfigError(f"{origin}: the file is empty")
-    return lines
-
-
-def _header_errors(header: list[str], kind: type[msgspec.Struct], place: str) -> list[str]:
-    """Columns that are unknown, missing or duplicate."""
+def _header_faults(found: Findings, header: list[str], kind: type[msgspec.Struct]) -> Findings:
+    """Add an error for each column that is unknown, missing or duplicate."""
     columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
-    twice = dict.fromkeys(name for name in header if header.count(name) > 1)
-    lines = [f"{place}: {name!r}: the column occurs twice" for name in twice]
-    unknown = [name for name in header if name not in columns]
-    lines += [f"{place}: column {not_one_of(name, columns)}" for name in unknown]
+    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
+        found.say("", f"{name!r}: the column occurs twice")
+    for name in (name for name in header if name not in columns):
+        found.say("", f"column {not_one_of(name, columns)}")
     missing = [name for name, required in columns.items() if required and name not in header]
-    return lines + ([f"{place}: columns missing: {', '.join(missing)}"] if missing else [])
+    if missing:
+        found.say("", f"columns missing: {', '.join(missing)}")
+    return found
 
 
 def _values(found: Findings, header: list[str], fields: list[str], kind: Any) -> dict[str, Any]:

@@ -10,16 +10,7 @@ from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import (
-    Count,
-    Name,
-    Natural,
-    Repeats,
-    Share,
-    Strict,
-    Text,
-    about,
-)
+from feedrate.config.values import Count, Name, Natural, Repeats, Share, Strict, Text, about
 from feedrate.core import plugins
 
 Integration = Literal[
@@ -204,21 +195,26 @@ def check_config(
     for key, name in numbered("devices[{}]", config.devices):
         if name != DETECTED:
             found.known(key, name, devices, "entries of config/devices.yaml")
-    found.unique(numbered("devices[{}]", config.devices))
-    found.unique(numbered("report_to[{}]", config.report_to))
+    for part in ("devices", "report_to"):
+        found.unique(numbered(f"{part}[{{}}]", getattr(config, part)))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
+        key = f"datasets.{name}"
         if isinstance(dataset, Folder | Hub):
-            key = f"datasets.{name}.columns"
             if "caption" not in dataset.columns:
-                found.say(f"{key}.caption", "missing, but required")
+                found.say(f"{key}.columns.caption", "missing, but required")
             made = OWN_COLUMNS if isinstance(dataset, Folder) else OWN_COLUMNS[1:]
             for own in (column for column in made if column in dataset.columns):
-                found.say(f"{key}.{own}", "the suite makes this column itself")
-        if isinstance(dataset, Folder) and dataset.validation_share + dataset.test_share >= 1:
-            rest = "its sum with test_share must be below 1, or nothing is left to train on"
-            found.say(f"datasets.{name}.validation_share", rest)
-    _check_paths(found, config)
+                found.say(f"{key}.columns.{own}", "the suite makes this column itself")
+        if isinstance(dataset, Folder):
+            if dataset.validation_share + dataset.test_share >= 1:
+                rest = "its sum with test_share must be below 1, or nothing is left to train on"
+                found.say(f"{key}.validation_share", rest)
+            found.path(f"{key}.path", dataset.path)
+    for name, examples in config.winoground_sets.items():
+        if isinstance(examples, LocalExamples):
+            found.path(f"winoground_sets.{name}.path", examples.path)
+    found.path("checkpoint", config.checkpoint)
     if (wanted := config.winoground) is not None:
         found.known("winoground", wanted, config.winoground_sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
@@ -226,15 +222,3 @@ def check_config(
     if (model := config.checkpoint_model) is not None:
         found.known("checkpoint_model", model, plugins.names(BUILDERS), "models")
     return found
-
-
-def _check_paths(found: Findings, config: WorkflowConfig) -> None:
-    named: dict[str, Mapping[str, Any]] = {
-        "datasets": config.datasets,
-        "winoground_sets": config.winoground_sets,
-    }
-    for part, entries in named.items():
-        for name, entry in entries.items():
-            if isinstance(entry, Folder | LocalExamples):
-                found.path(f"{part}.{name}.path", entry.path)
-    found.path("checkpoint", config.checkpoint)
