@@ -10,6 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,12 +37,19 @@ _SHOWN = 3
 
 
 def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
-    """Fetch the images and rows of the dataset `name` of config.yaml, with a checksum for each
-    image. `out` is raw/index.json. Raises ConfigError or DataError."""
+    """Fetch the images and rows of the dataset `name` of config.yaml. `out` is raw/index.json.
+    Raises ConfigError or DataError."""
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
-        rows, left_out = _with_captions(fetched)
+        captions = [plain_text(row["caption"]).strip() for row in fetched.rows]
+        captioned = list(zip(fetched.rows, captions, strict=True))
+        rows = [row | {"caption": caption} for row, caption in captioned if caption]
+        left_out = fetched.left_out + [
+            LeftOut(path=row["origin"], reason="no caption")
+            for row, caption in captioned
+            if not caption
+        ]
         limit = getattr(settings, "limit_per_image", None)
         if limit is not None:
             rows = best_ranked(rows, limit)
@@ -66,18 +74,6 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
     print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
 
 
-def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut]]:
-    """The rows with a caption, and all that is left out."""
-    kept, left_out = [], list(fetched.left_out)
-    for row in fetched.rows:
-        caption = plain_text(row["caption"]).strip()
-        if caption:
-            kept.append(row | {"caption": caption})
-        else:
-            left_out.append(LeftOut(path=row["origin"], reason="no caption"))
-    return kept, left_out
-
-
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
     """At most `limit` rows per image, in their order: those with the smallest ranks or, if there
     are none, the first. A rank that is not a number comes last."""
@@ -89,11 +85,10 @@ def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, An
 
 
 def _rank(row: dict[str, Any]) -> float:
-    try:
+    with suppress(TypeError, ValueError):
         rank = float(row.get("rank", 0))
-    except (TypeError, ValueError):
-        return float("inf")
-    return float("inf") if math.isnan(rank) else rank
+        return math.inf if math.isnan(rank) else rank
+    return math.inf
 
 
 class ListedFiles:
@@ -108,12 +103,11 @@ class ListedFiles:
     def find(self, named: str) -> str | None:
         """The path under the root of a usable file; None for an unusable one."""
         self._rows[named] += 1
-        if named not in self._seen:
-            try:
-                self._seen[named] = self._examine(named)
-            except Unusable as reason:
-                self._seen[named] = str(reason)
-        seen = self._seen[named]
+        try:
+            seen = self._seen.get(named) or self._examine(named)
+        except Unusable as reason:
+            seen = str(reason)
+        self._seen[named] = seen
         return seen.path if isinstance(seen, RawFile) else None
 
     def lost(self) -> list[LeftOut]:
@@ -160,14 +154,10 @@ class EmbeddedImages:
         (raw / "images").mkdir()
 
     def write(self, image: dict[str, Any] | None, listed: ListedFiles) -> str | None:
-        """Write an image, {"bytes", "path"}, if it is new; return its path under raw/.
-
-        An image without bytes is read from the file that it names, which must be one of `listed`.
-        Returns None for an image that cannot be used.
-        """
-        image = image or {}
-        data: bytes | None = image.get("bytes")
-        name: str = image.get("path") or ""
+        """Write an image, {"bytes", "path"}, if it is new; return its path under raw/, None for one
+        that cannot be used. Without bytes, it is read from the file that it names in `listed`."""
+        data: bytes | None = (image or {}).get("bytes")
+        name: str = (image or {}).get("path") or ""
         if data is None and name and (found := listed.find(name)):
             data = (listed.root / found).read_bytes()
         if data is None or len(data) > MAX_FILE_BYTES:

@@ -1,14 +1,12 @@
-"""The Hugging Face hub: repositories at a revision, and checkpoints that are fetched from it once.
-
-A checkpoint's folder holds its files and, written last, fetched.json with a checksum of each.
-"""
+"""The Hugging Face hub: repositories at a revision, and checkpoints that are fetched from it once:
+their files and, written last, fetched.json with a checksum of each."""
 
 import json
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from feedrate.core.errors import first_line
 from feedrate.core.files import digest_file, replaced_folder, write_json
@@ -23,10 +21,7 @@ PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
 
 def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
     """Fetch the repository `name` of the hub at `revision` (a commit, tag or branch) into the
-    folder of `out`, which is fetched.json.
-
-    Raises DataError if the hub refuses the repository or it has no safetensors weights.
-    """
+    folder of `out`, which is fetched.json. Raises DataError."""
     advice = "set `checkpoint` to a local folder"
     source = download("checkpoint", name, revision, PATTERNS, advice)
     files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})
@@ -62,29 +57,17 @@ def check_fetched(index: Path) -> None:
         check_file(index.parent, name, digest)
 
 
-def download(
-    kind: Literal["checkpoint", "dataset"],
-    name: str,
-    revision: str,
-    patterns: Sequence[str],
-    advice: str,
-) -> Path:
-    """Download a repository's files that match `patterns`; return their folder in the hub's cache,
-    whose name is the commit. Without a network, it is the cache's copy of this revision. Raises the
-    DataError of `unavailable`."""
+def download(kind: str, name: str, revision: str, patterns: Sequence[str], advice: str) -> Path:
+    """Download the files that match `patterns` from a repository (kind: checkpoint or dataset).
+    Return their folder in the hub's cache, whose name is the commit; without a network, that of
+    this revision. Raises the DataError of `unavailable`."""
     import huggingface_hub
 
+    options: dict[str, Any] = {"revision": revision, "allow_patterns": list(patterns)}
+    options |= {"repo_type": "model" if kind == "checkpoint" else kind}
+    options |= {"token": token(), "etag_timeout": TIMEOUT_S}
     try:
-        return Path(
-            huggingface_hub.snapshot_download(
-                name,
-                revision=revision,
-                allow_patterns=list(patterns),
-                token=token(),
-                etag_timeout=TIMEOUT_S,
-                repo_type="model" if kind == "checkpoint" else kind,
-            )
-        )
+        return Path(huggingface_hub.snapshot_download(name, **options))
     except Exception as error:  # each version of the client has its own network errors
         raise unavailable(f"{kind} {name}", revision, error, advice) from None
 
@@ -103,24 +86,20 @@ def refusal(what: str, revision: str, error: Exception) -> str:
     """Explain an error that the hub answered with; empty if the hub could not be reached."""
     from huggingface_hub import errors
 
+    gated = "accept the terms on its page and set HF_TOKEN to a token of that account"
+    private = "or it is private; for a private one set HF_TOKEN to a token that may read it"
     match error:
         case errors.HFValidationError():
             return f"{what}: {first_line(error)}"
         case errors.GatedRepoError():
-            return (
-                f"{what}: its owner must grant access: accept the terms on its page and set "
-                "HF_TOKEN to a token of that account"
-            )
+            return f"{what}: its owner must grant access: {gated}"
         case errors.RevisionNotFoundError():
             return f"{what} has no revision {revision!r}"
         case errors.RepositoryNotFoundError():
-            return (
-                f"{what}: the hub has no repository of this name, or it is private; for a private "
-                "one set HF_TOKEN to a token that may read it"
-            )
+            return f"{what}: the hub has no repository of this name, {private}"
     return ""
 
 
 def token() -> str | bool:
-    """The token in HF_TOKEN, or False: then the client must not use one stored on the machine."""
+    """The token in HF_TOKEN; False forbids the client one that is stored on the machine."""
     return os.environ.get("HF_TOKEN") or False

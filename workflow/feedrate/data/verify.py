@@ -1,7 +1,5 @@
-"""Verification: worker processes decode every image in full, and store it or leave it out.
-
-Images are stored as baseline JPEG files, RGB or greyscale.
-"""
+"""Verification: worker processes decode every image in full, and store it as a baseline JPEG file,
+RGB or greyscale, or leave it out."""
 
 import hashlib
 import io
@@ -108,10 +106,8 @@ def read_regular(path: Path) -> bytes:
 
 
 def read_picture(data: bytes, name: str) -> Picture:
-    """Decode the bytes of an image file; a good baseline JPEG file is kept byte for byte.
-
-    The header's width and height are checked before anything is decoded. Raises Unusable.
-    """
+    """Decode the bytes of an image file, if its header has a usable width and height; a good
+    baseline JPEG file is kept byte for byte. Raises Unusable."""
     if not data:
         raise Unusable("empty file (0 bytes)")
     try:

@@ -1,7 +1,5 @@
 """A user's own images and captions: nothing is copied; each file is listed with its checksum.
-
-Planning checks the tables here, so pyarrow is imported late.
-"""
+Planning checks the tables here, so pyarrow is imported late."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -22,11 +20,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
-    """List the rows and images of a folder.
-
-    A missing image, or one outside the folder, only leaves its rows out. Raises ConfigError for a
-    wrong path or column, and DataError for a table that cannot be read.
-    """
+    """List the rows and images of a folder; a missing image, or one outside, only leaves its rows
+    out. Raises ConfigError for a wrong path or column, DataError for a table."""
     root, key, found = Path(settings.path).resolve(), f"datasets.{name}", Findings("")
     tables = find_tables(found, key, settings)
     raise_all(found)

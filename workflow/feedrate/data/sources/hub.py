@@ -21,11 +21,9 @@ _ADVICE = (
 
 
 def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
-    """Load a dataset by revision and write its images, undecoded, into raw/images.
-
-    `settings.name` may be a local folder in the hub's layout. No code of the dataset is run. Raises
-    DataError if the hub cannot be reached or refuses, and ConfigError for a wrong column.
-    """
+    """Load a dataset by revision and write its images, undecoded, into raw/images. `settings.name`
+    may be a local folder in the hub's layout. No code of the dataset is run. Raises DataError, and
+    ConfigError for a wrong column."""
     path, commit = _find(settings)
     images, listed = EmbeddedImages(raw), ListedFiles(_own_folder(settings))
     rows: list[dict[str, Any]] = []
@@ -63,12 +61,9 @@ def _find(settings: Hub) -> tuple[str, str | None]:
     except Exception as error:  # each version of the client has its own network errors
         if not hub.refusal(what, settings.revision, error):
             with suppress(Exception):
-                folder = huggingface_hub.snapshot_download(
-                    settings.name,
-                    repo_type="dataset",
-                    revision=settings.revision,
-                    local_files_only=True,
-                )
+                options: Any = {"repo_type": "dataset", "revision": settings.revision}
+                options |= {"local_files_only": True}
+                folder = huggingface_hub.snapshot_download(settings.name, **options)
                 return folder, Path(folder).name
         raise hub.unavailable(what, settings.revision, error, _ADVICE) from None
 
