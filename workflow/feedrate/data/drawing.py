@@ -1,7 +1,5 @@
 """Generated pictures: a random scene, its drawing as a JPEG file, and captions that describe it.
-
-The same seed and contest number give the same scene, file and captions.
-"""
+The same seed and contest number give the same."""
 
 import hashlib
 import io
@@ -103,11 +101,9 @@ def invent(seed: int, contest: int, grey_share: float) -> Scene:
 
 
 def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
-    """The value of a contest, dealt like a card: every n contests have each of n values once.
-
-    If values were drawn independently, a value could be more common in a split than in the wrong
-    captions. A model that prefers its word would then beat chance without seeing a picture.
-    """
+    """The value of a contest, dealt like a card: every n contests have each of n values once. Else
+    a value might be more common in a split than in the wrong captions, and a model that prefers its
+    word would beat chance without seeing a picture."""
     deck = list(values)
     deal, card = divmod(contest, len(deck))
     Random(f"{seed}/{deal}").shuffle(deck)
@@ -141,12 +137,10 @@ def _a(noun: str) -> str:
 def draw_files(scenes: Mapping[str, Scene], seed: int, raw: Path, workers: int) -> list[RawFile]:
     """Draw the scenes, by path under `raw`, with `workers` processes. Raises DataError if one of
     them crashes or takes too long."""
-    files = []
     draw = partial(_draw_file, seed, raw)
-    for drawn in run_isolated(draw, list(scenes.items()), workers, _TIMEOUT_S):
-        if isinstance(drawn, Lost):
-            raise DataError(f"a picture could not be drawn: {drawn.reason}")
-        files.append(drawn)
+    files = run_isolated(draw, list(scenes.items()), workers, _TIMEOUT_S)
+    for lost in (file for file in files if isinstance(file, Lost)):
+        raise DataError(f"a picture could not be drawn: {lost.reason}")
     return files
 
 

@@ -1,11 +1,7 @@
-"""The files that describe a dataset's folders: what was fetched, prepared and stored.
+"""The files that describe a dataset's folders, each written last: raw/index.json lists what was
+fetched, prepared/manifest.json what jobs train on, and index.json of a store what `decode: cache`
+reads: pictures decoded and resized once, and captions tokenised once."""
 
-raw/index.json lists what was fetched, prepared/manifest.json what jobs train on, and
-prepared/store-<key>/index.json a store for `decode: cache`: pictures decoded and resized once, and
-captions tokenised once. Each is written last, so its presence means that its folder is complete.
-"""
-
-import hashlib
 import json
 import os
 import stat
@@ -18,7 +14,7 @@ import msgspec
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.values import Strict, about, subset
 from feedrate.core.errors import ExpectedError
-from feedrate.core.files import digest_file, digest_value
+from feedrate.core.files import digest_file, digest_text, digest_value
 
 Document = TypeVar("Document")
 
@@ -162,11 +158,7 @@ def store_spec(settings: Settings) -> StoreSpec | None:
         loader,
         # The rest (attention, layout, …) changes neither pixels nor tokens.
         model=ModelSettings(
-            name=model.name,
-            size=model.size,
-            checkpoint=model.checkpoint,
-            revision=model.revision,
-            image_px=model.image_px,
+            **{n: getattr(model, n) for n in ("name", "size", "checkpoint", "revision", "image_px")}
         ),
         whole=loader.random_crop > 0,
     )
@@ -198,8 +190,8 @@ def read_store(folder: Path) -> StoreIndex:
 
 
 def read_document(path: Path, kind: type[Document], missing: str) -> Document:
-    """Read a JSON file of type `kind`. Raises DataError if it is not of this version, or, with the
-    conclusion `missing`, if there is none."""
+    """Read a JSON file of type `kind`. Raises DataError, with the conclusion `missing` if there is
+    none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -212,8 +204,7 @@ def read_document(path: Path, kind: type[Document], missing: str) -> Document:
 
 def images_digest(sha256: Mapping[str, str]) -> str:
     """SHA-256 over the sorted `path sha256` lines; `sha256` by path."""
-    lines = "".join(f"{path} {digest}\n" for path, digest in sorted(sha256.items()))
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return digest_text("".join(f"{path} {sha256[path]}\n" for path in sorted(sha256)))
 
 
 def check_prepared(folder: Path) -> Manifest:

@@ -1,8 +1,6 @@
 """Prepare a fetched dataset for training: verify every image, split the rows, train a tokenizer.
-
 Writes images/, samples.parquet, tokenizer/, checksums.json, data_report.json and, last,
-manifest.json. The folder prepared/ is replaced as a whole or not at all.
-"""
+manifest.json. The folder prepared/ is replaced as a whole or not at all."""
 
 import json
 import os
@@ -61,11 +59,8 @@ def preprocess_dataset(index: Path, settings: Dataset, out: Path) -> None:
 
 
 def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Manifest:
-    """Prepare the dataset of `index_path` into the folder of `out`, which is manifest.json.
-
-    The same index and files give the same manifest. Raises DataError, one sentence, if too many
-    images are bad, nothing is left to train on, or the index cannot be read.
-    """
+    """Prepare the dataset of `index_path` into the folder of `out`, which is manifest.json. The
+    same index and files give the same manifest. Raises DataError."""
     index = read_index(index_path)
     rows = read_table(index_path.parent / index.rows.path).rows
     root = Path(index.root) if index.root else index_path.parent
@@ -135,11 +130,8 @@ def _samples(
 def share_out(
     groups: Iterable[str], validation_share: float, test_share: float, seed: int
 ) -> dict[str, str]:
-    """Assign every group (a contest or an image) to a split.
-
-    The groups are sorted by a digest of the seed and their name, so the result does not depend on
-    their order. A split with a share above 0 gets at least one group while training keeps one.
-    """
+    """Assign every group (a contest or an image) to a split, whatever their order. A split with a
+    share above 0 gets at least one group while training keeps one."""
     order = sorted(set(groups), key=lambda group: digest_text(f"{seed}/{group}"))
     splits = dict.fromkeys(order, "train")
     count, position = len(order), min(1, len(order))  # the first group trains
@@ -163,11 +155,8 @@ def count_splits(samples: Sequence[Mapping[str, Any]]) -> dict[str, SplitCount]:
 
 
 def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
-    """Train a small byte-level BPE tokenizer for models with random weights.
-
-    `PreTrainedTokenizerFast.from_pretrained` reads it. The same captions in any order give the same
-    files.
-    """
+    """Train a small byte-level BPE tokenizer for models with random weights, which
+    `PreTrainedTokenizerFast` reads. The same captions in any order give the same files."""
     tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -233,9 +222,9 @@ def summary(values: Iterable[float]) -> dict[str, float]:
     array = np.array([*values], dtype=float)
     if not array.size:
         return {}
-    percentiles = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
-    marks = dict(zip(percentiles, np.percentile(array, [*percentiles.values()]), strict=True))
-    return {name: round(float(value), 3) for name, value in {**marks, "mean": array.mean()}.items()}
+    marks = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
+    found = {name: np.percentile(array, percent) for name, percent in marks.items()}
+    return {name: round(float(value), 3) for name, value in {**found, "mean": array.mean()}.items()}
 
 
 def _finish(

@@ -1,7 +1,5 @@
-"""Paints, things, figures and places of the generated pictures.
-
-A shape is a list of polygons in a unit square: x from -0.5 to 0.5, y from 0 (the ground) to 1.
-"""
+"""Paints, things, figures and places of the generated pictures. A shape is a list of polygons in a
+unit square: x from -0.5 to 0.5, y from 0 (the ground) to 1."""
 
 import math
 from collections.abc import Sequence
@@ -29,14 +27,11 @@ Shape = Sequence[Part]
 BLACK, DARK, GREY = Paint((22, 22, 24)), Paint((92, 92, 94)), Paint((158, 158, 160))
 PALE, WHITE, STRIPED = Paint((212, 212, 212)), Paint((255, 255, 255)), Paint((224, 224, 224), True)
 INKS = {"black": BLACK, "white": WHITE, "grey": GREY, "striped": STRIPED}
-COLOURS = {
-    "red": Paint((214, 64, 52)),
-    "blue": Paint((66, 112, 192)),
-    "green": Paint((84, 158, 88)),
-    "yellow": Paint((242, 200, 70)),
-    "orange": Paint((234, 138, 56)),
-    "purple": Paint((134, 92, 164)),
+_RGB = {
+    **{"red": (214, 64, 52), "blue": (66, 112, 192), "green": (84, 158, 88)},
+    **{"yellow": (242, 200, 70), "orange": (234, 138, 56), "purple": (134, 92, 164)},
 }
+COLOURS = {name: Paint(rgb) for name, rgb in _RGB.items()}
 PAINTS = INKS | COLOURS
 
 
@@ -145,12 +140,9 @@ FIGURES: dict[str, Shape] = {
 
 
 class Motif(NamedTuple):
-    """Copies of a shape in rows; every second row is shifted by half a column.
-
-    Lengths are in picture heights, and `columns` is the number of columns per picture height.
-    Copies vary at random by `scatter`: in size by this share of it, in place by this share of a
-    column or row.
-    """
+    """Copies of a shape in rows; every second row is shifted by half a column. Lengths are in
+    picture heights, `columns` is per picture height. Copies vary at random by the share `scatter`
+    in size, and of a column or row in place."""
 
     shape: Shape
     columns: float

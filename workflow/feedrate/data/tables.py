@@ -1,12 +1,11 @@
 """Tables of rows: a user's own (CSV, TSV, JSON lines or Parquet), and the suite's as Parquet.
-
-Planning checks the files and columns that the configuration names, so pyarrow is imported late.
-"""
+Planning checks the files and columns that the configuration names, so pyarrow is imported late."""
 
 import csv
 import io
 import json
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,22 +18,15 @@ from feedrate.data.manifest import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA = {
-    "caption": "text",
-    "contest_number": "number",
-    "image_location": "text",
-    "image_description": "text",
-    "image_uncanny_description": "text",
-    "entities": "texts",
-    "questions": "texts",
-    "caption_choices": "texts",
-    "from_description": "text",
-    "label": "text",
-    "n_tokens_label": "number",
-    "instance_id": "text",
-}
-"""Columns of every dataset and their kinds, in order: those of jmhessel/newyorker_caption_contest
-except the image. The model trains on `caption`."""
+_TEXTS = ("entities", "questions", "caption_choices")
+_NUMBERS = ("contest_number", "n_tokens_label")
+SCHEMA = (
+    *("caption", "contest_number", "image_location", "image_description"),
+    *("image_uncanny_description", "entities", "questions", "caption_choices"),
+    *("from_description", "label", "n_tokens_label", "instance_id"),
+)
+"""Columns of every dataset, in order: those of jmhessel/newyorker_caption_contest except the image.
+They hold a text, or texts or a number. The model trains on `caption`."""
 
 EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 """Columns that a copy of Winoground must have."""
@@ -57,11 +49,8 @@ class Table(NamedTuple):
 
 
 def read_table(path: Path, wanted: Collection[str] | None = None) -> Table:
-    """Read a table; the extension of its name gives the format.
-
-    With `wanted` no rows are returned, and reading ends as soon as these columns are found. Raises
-    DataError, which names the file, if it is not a table.
-    """
+    """Read a table in the format of its name's extension; with `wanted` no rows, and only until
+    these columns are found. Raises DataError, which names the file."""
     readers = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _lines, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -93,10 +82,9 @@ def _lines(path: Path, wanted: Collection[str] | None) -> Table:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
-            try:
+            row = None
+            with suppress(ValueError, RecursionError):
                 row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
             if not isinstance(row, dict):
                 raise DataError(f"{path}, line {number}: not a JSON object")
             columns |= dict.fromkeys(row)
@@ -121,8 +109,8 @@ def _parquet(path: Path, wanted: Collection[str] | None) -> Table:
 
 
 def plain_text(value: Any) -> str:
-    """A value as text in a path or a caption: 508 for 508.0, nothing for null, question marks for
-    lone surrogates, which JSON allows and UTF-8 does not."""
+    """A value as text: 508 for 508.0, nothing for null, question marks for lone surrogates, which
+    JSON allows and UTF-8 does not."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -182,17 +170,14 @@ def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> "pa.Table"
     others = dict.fromkeys(key for row in rows for key in row if key not in (*SCHEMA, *OWN_COLUMNS))
     for name in (*SCHEMA, *others):
         values = [row.get(name) for row in rows]
-        match SCHEMA.get(name):
-            case "texts":
-                lists = [_texts(value) for value in values]
-                columns[name] = pa.array(lists, pa.list_(pa.string()))
-            case "text":
-                texts = [None if value is None else plain_text(value) for value in values]
-                columns[name] = pa.array(texts, pa.string())
-            case "number":
-                columns[name] = _numbers(values, pa.int64())
-            case None:
-                columns[name] = _numbers(values, pa.float64())
+        if name in _TEXTS:
+            lists = [_texts(value) for value in values]
+            columns[name] = pa.array(lists, pa.list_(pa.string()))
+        elif name in others or name in _NUMBERS:
+            columns[name] = _numbers(values, pa.float64() if name in others else pa.int64())
+        else:
+            texts = [None if value is None else plain_text(value) for value in values]
+            columns[name] = pa.array(texts, pa.string())
     return pa.table(columns)
 
 

@@ -1,9 +1,6 @@
-"""Winoground: examples of two images and two captions; each caption describes one of the images.
-
-Both captions have the same words (Thrush et al. 2022, arXiv 2204.03162). The examples are fetched,
-or drawn as a stand-in. A folder holds images/ (verified plain JPEG files) and, written last,
-examples.json with a checksum for each. It is replaced as a whole or not at all.
-"""
+"""Winoground: examples of two images, and of two captions of the same words that describe one image
+each (Thrush et al. 2022, arXiv 2204.03162). They are fetched, or drawn as a stand-in. A folder
+holds images/ (verified plain JPEG files) and, written last, examples.json with their checksums."""
 
 import os
 import shutil
@@ -75,11 +72,9 @@ def read_winoground(path: Path) -> Winoground:
 
 
 def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
-    """Fetch the set `name` of config.yaml into the folder of `out`, which is examples.json.
-
-    One unusable image or caption is an error, because a score over fewer examples could not be
-    compared with any other. Raises ConfigError or DataError, one sentence.
-    """
+    """Fetch the set `name` of config.yaml into the folder of `out`, which is examples.json. Raises
+    ConfigError, or DataError even for one unusable image or caption: a score over fewer examples
+    could not be compared with any other."""
     key, workers = f"winoground_sets.{name}", len(os.sched_getaffinity(0))
     copy = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as folder:
@@ -95,8 +90,13 @@ def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
                 copy += f" ({name})"
                 rows, files = _of_tables(tables, raw)
             case HubExamples():
-                downloaded = _of_hub(settings)
-                copy += f" ({settings.name} at {downloaded.name})"
+                advice = "set `winoground` to the generated one, a local copy or null"
+                source, revision = settings.name, settings.revision
+                downloaded = download("dataset", source, revision, ["*.parquet"], advice)
+                copy += f" ({source} at {downloaded.name})"
+                if not example_tables(downloaded):
+                    what = f"dataset {source} at {revision}"
+                    raise DataError(f"{what} has no Parquet file: take another revision")
                 rows, files = _of_tables(example_tables(downloaded), raw)
         stored = verify_images(raw, files, folder, workers)
         shutil.rmtree(raw)
@@ -139,17 +139,6 @@ def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, 
     return rows, draw_files(scenes, settings.seed, raw, workers)
 
 
-def _of_hub(settings: HubExamples) -> Path:
-    """Download the hub's Parquet files into a folder named by their commit. Raises DataError if the
-    hub refuses."""
-    name, revision = settings.name, settings.revision
-    advice = "set `winoground` to the generated one, a local copy or null"
-    folder = download("dataset", name, revision, ["*.parquet"], advice)
-    if not example_tables(folder):
-        raise DataError(f"dataset {name} at {revision} has no Parquet file: take another revision")
-    return folder
-
-
 def _of_tables(tables: list[Path], raw: Path) -> tuple[Rows, list[RawFile]]:
     """The rows of all tables, with their images as files under raw/. Raises DataError."""
     images = EmbeddedImages(raw)
@@ -164,10 +153,8 @@ def _of_tables(tables: list[Path], raw: Path) -> tuple[Rows, list[RawFile]]:
 
 
 def _image(value: Any, images: EmbeddedImages, listed: ListedFiles, where: str) -> str:
-    """Write the image that a cell contains, or whose file it names; return its path under raw/.
-
-    The hub's file names lack `images/` and `.png`. Raises DataError if there is no such image.
-    """
+    """Write the image that a cell contains, or whose file it names (the hub's names lack `images/`
+    and `.png`); return its path under raw/. Raises DataError if there is no such image."""
     if isinstance(value, dict) and value.get("bytes") is None:
         value = value.get("path")
     if isinstance(value, str):
@@ -192,11 +179,8 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
         if not (first and second):
             raise DataError(f"{where}: a caption is empty")
         given = row.get("id", number)
-        try:
-            identity = int(plain_text(given))
-        except ValueError:
-            identity = None
-        if identity is None or identity in examples:
+        text = plain_text(given)
+        if not text.removeprefix("-").isdecimal() or int(text) in examples:
             raise DataError(f"{where}: its id {given!r} is not a number, or occurs twice")
         images = []
         for name in _IMAGES:
@@ -204,9 +188,8 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
             if isinstance(image, Lost):
                 raise DataError(f"{where}: {name}: {image.reason}")
             images.append(image.path)
-        examples[identity] = Example(
-            id=identity, images=(images[0], images[1]), captions=(first, second)
-        )
+        pair = images[0], images[1]
+        examples[int(text)] = Example(id=int(text), images=pair, captions=(first, second))
     if not examples:
         raise DataError(f"{key}: it has no example")
     return list(examples.values())
