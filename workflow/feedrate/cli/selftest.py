@@ -1,11 +1,12 @@
 """The command `selftest` and its job: what works on this machine, part by part, in ten minutes.
 
-The job plans config/selftest.yaml for a device, brings each run to its record as the workflow does,
-measures the device's physics (jobs/probe.py), and judges both.
+The job runs each part of config/selftest.yaml as the workflow runs a study, measures the device's
+physics (jobs/probe.py), and judges both.
 """
 
 import argparse
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -30,9 +31,8 @@ from feedrate.config.study import Study, Thresholds
 from feedrate.config.values import load
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths
-from feedrate.core.errors import ExpectedError, tell
+from feedrate.core.errors import ExpectedError, LogError, tell
 from feedrate.core.files import write_json, write_text
-from feedrate.core.variables import driver_call
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import FAILS, examine
@@ -49,31 +49,27 @@ LIMIT_S = 570.0
 PART_S, LEAST_S = 180.0, 20.0
 """The longest time of a part, s, and the shortest in which one is still begun."""
 VERDICTS = {"slow-loader": "input-bound", "slow-model": "compute-bound"}
-ORDER = ("failed", "unknown", "passed", "not claimed")
-"""The outcomes in the order of the page."""
-LEAST_OF_PEAK = 0.2
-"""Share of its peak that a large matrix product reaches on any device that works; libraries reach
-0.6 to 0.95 (config/devices.yaml, `achievable_tflops`)."""
-MOST_OF_PEAK = 1.2
-"""A product above this share of its peak fails: a rate without a wait is far higher. Between the
-peak and this share it proves nothing: an RTX 5090 exceeds its data sheet's clock by 15%."""
+LEAST_OF_PEAK, MOST_OF_PEAK = 0.2, 1.2
+"""Shares of its peak that a large matrix product on a working device lies between: libraries reach
+0.6 to 0.95. A rate without a wait is far higher. From the peak on it proves nothing: an RTX 5090
+exceeds its data sheet's clock by 15%."""
 POWER_SHARE = 0.05
 """NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
 MOST_LEVELS_OFF = 10.0
 """Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
 crop first differ by up to 4.5, another picture by 46."""
 
-Outcome = Literal["passed", "failed", "unknown", "not claimed"]
+Outcome = Literal["failed", "unknown", "passed", "not claimed"]
+ORDER: tuple[Outcome, ...] = ("failed", "unknown", "passed", "not claimed")
+"""The outcomes in the order of the page."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of the page."""
+    """One line of the page: the outcome of a subject, such as `one card: fp8`, in a sentence."""
 
     outcome: Outcome
     subject: str
-    """`one card: fp8`, `rank 3: product in bf16`."""
     text: str
-    """The finding, in one sentence without a full stop."""
 
 
 def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -97,17 +93,15 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
     """
     start_s, runs = time.monotonic(), out.parent / "runs"
     shutil.rmtree(runs, ignore_errors=True)
-    project = plan_project(device, entry, parts, data.parent.parent.name)
+    project = plan_project(device, entry, parts)
     plan = make_plan(project)
     specs = sorted(filter(is_shown, plan.runs.values()), key=lambda spec: spec.count)
-    found = examine(project, [spec for spec in specs if spec.device == device])
-    if bound := [f"{one}" for one in found if one.outlook == FAILS and not one.studies]:
+    findings = examine(project, [spec for spec in specs if spec.device == device])
+    if bound := [f"{one}" for one in findings if one.outlook == FAILS and not one.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
     lines = []
-    for line in chain(
-        physics(specs[-1], entry, runs),
-        *(part_lines(spec, entry, data, runs, start_s + LIMIT_S) for spec in specs),
-    ):
+    tests = (part_lines(spec, entry, data, runs, start_s + LIMIT_S) for spec in specs)
+    for line in chain(physics(specs[-1], entry, runs), *tests):
         tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
         lines.append(line)
     lacking = {str(cell.levels["part"]): cell.lacks for cell in plan.unsupported}
@@ -115,30 +109,25 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
         lines.append(Line("not claimed", part, f"the registry does not claim {lacking[part]}"))
     if entry.count == 1:
         lines.append(Line("not claimed", "all cards", "the entry has one card"))
-    minutes = (time.monotonic() - start_s) / 60
     lines.sort(key=lambda line: ORDER.index(line.outcome))
+    minutes = (time.monotonic() - start_s) / 60
     counts = Counter(line.outcome for line in lines)
-    page = [
-        f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes",
-        ", ".join(f"{number} {name}" for name, number in counts.items()),
-        "",
-        *(f"{line.outcome:<12}{line.subject}: {line.text}" for line in lines),
-        "",
-    ]
+    page = f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes\n"
+    page += ", ".join(f"{number} {name}" for name, number in counts.items()) + "\n\n"
+    page += "".join(f"{line.outcome:<12}{line.subject}: {line.text}\n" for line in lines)
     write_json(out.with_suffix(".json"), {"device": device, "lines": msgspec.to_builtins(lines)})
-    write_text(out, "\n".join(page))
+    write_text(out, page)
 
 
-def plan_project(device: str, entry: Device, parts: Path, dataset: str) -> Project:
+def plan_project(device: str, entry: Device, parts: Path) -> Project:
     """A project of the self-test alone: the device and, if it has several cards, one of them."""
     devices = {device: entry}
     if entry.count > 1:
         devices |= [variant(device, devices, 1)]
     study = load(parts, Study, str(parts))
     raise_all(check_study(str(parts), study, devices, []))
-    config = WorkflowConfig(
-        studies=[NAME], devices=list(devices), dataset=dataset, datasets={dataset: Generated()}
-    )
+    drawn = {"dataset": "generated", "datasets": {"generated": Generated()}}
+    config = WorkflowConfig(studies=[NAME], devices=list(devices), **drawn)
     return Project(config=config, devices=devices, studies={NAME: study}, published={NAME: []})
 
 
@@ -173,7 +162,11 @@ def part_lines(
     if left_s < LEAST_S:
         yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
         return
-    record = run_part(spec, entry, data, runs, min(left_s, PART_S))
+    try:
+        record = run_part(spec, entry, data, runs, min(left_s, PART_S))
+    except LogError as error:
+        yield Line("failed", subject, f"{error}")
+        return
     yield judge_run(record, subject)
     if record.measurement is None:
         return
@@ -184,22 +177,21 @@ def part_lines(
 
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:
-    """The record of a job, run as in the workflow."""
-    folder = runs / spec.device / spec.cell / "rep1"
+    """The record of a job, run as in the workflow. Raises LogError if there is none."""
+    folder = runs / spec.device / spec.cell
     file = folder.with_suffix(".json")
     write_json(file, msgspec.to_builtins(spec))
     feedrate, of_data = [sys.executable, "-m", "feedrate"], ["--data", str(data)]
-    call = driver_call()
-    last_try = 1 + (call.retries if call else 0)  # in which a job records a fault of the machine
-    train = ["train", "--spec", str(file), *of_data, "--out", str(folder)]
-    train += ["--try", str(last_try), "--timeout-min", str(limit_s / 60), "--quiet"]
+    train = ["train", "--spec", str(file), *of_data, "--out", str(folder), "--quiet"]
+    # A last try, which records a fault of the machine too.
+    train += ["--try", f"{sys.maxsize}", "--timeout-min", f"{limit_s / 60}"]
     needed, store = store_spec(spec.settings), store_folder(spec.settings, data.parent)
     if needed and store:
-        index = str(store / STORE_INDEX)
-        if not (store / STORE_INDEX).is_file():
-            settings = ["--settings", msgspec.json.encode(needed).decode(), "--out", index]
+        index = store / STORE_INDEX
+        train += ["--store", str(index)]
+        if not index.is_file():
+            settings = ["--settings", msgspec.json.encode(needed).decode(), "--out", str(index)]
             subprocess.run([*feedrate, "store-dataset", *of_data, *settings], check=False)
-        train += ["--store", index]
     subprocess.run([*feedrate, *train], check=False)
     return build_record(folder, entry)
 
@@ -217,7 +209,7 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     if peak_tflops is None:
         return Line("unknown", subject, f"{text}; no peak is registered")
     share = product.tflops / peak_tflops
-    text += f", {share:.{int(share > 1)}%} of the registered {peak_tflops:g}"
+    text += f", {share:.1%} of the registered {peak_tflops:g}"
     if share <= 1:
         return Line(_if(share >= LEAST_OF_PEAK), subject, text)
     text += ": the device's synchronisation does not wait, the entry describes another device"
@@ -278,9 +270,9 @@ def judge_verdict(record: Record, expected: str, memory_gib: float | None, subje
     loader = record.spec.settings.loader
     cell |= {"loader_workers": loader.workers, "decodes_on_device": loader.decode == "device"}
     cell["device_busy_share"] = None  # a slow model may have small kernels
-    found = cell_verdict(cell, Thresholds(), memory_gib)
-    wrong = "" if found.name == expected else f", not {expected}"
-    return Line(_if(not wrong), f"{subject}: verdict", f"{found.name}{wrong}: {found.why}")
+    verdict = cell_verdict(cell, Thresholds(), memory_gib)
+    wrong = "" if verdict.name == expected else f", not {expected}"
+    return Line(_if(not wrong), f"{subject}: verdict", f"{verdict.name}{wrong}: {verdict.why}")
 
 
 def _if(passed: bool) -> Outcome:
