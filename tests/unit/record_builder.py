@@ -7,9 +7,8 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import Unsupported
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
-from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec, StudyProtocol
-from feedrate.config.study import Claim, Factor, Published, Source, Study
+from feedrate.config.study import Claim, Factor, Published, Source, Sources, Study
 from feedrate.config.values import cell_name
 from feedrate.config.workflow import Hub, WorkflowConfig
 from feedrate.results.record import Record

@@ -1,11 +1,11 @@
 """The number of generated rows: enough for the run's global batch, and for nothing else."""
 
 import pytest
+from feedrate.flow.view import PlanView
 
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import FULL_EPOCH_STEPS
 from feedrate.config.workflow import find_dataset
-from feedrate.flow.view import PlanView
 
 LOADING, LEARNING, VIT = "bridgetower-dataloading", "bridgetower-learning", "vit-speedups"
 SEARCH = "flava-batch-search"

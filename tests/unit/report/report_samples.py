@@ -19,9 +19,18 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
-from feedrate.config.sheets import Fact, Sheet
 from feedrate.config.spec import StudyProtocol
-from feedrate.config.study import BenchmarkScore, Factor, Figure, Published, Source, Study, Table
+from feedrate.config.study import (
+    BenchmarkScore,
+    Fact,
+    Factor,
+    Figure,
+    Published,
+    Sheet,
+    Source,
+    Study,
+    Table,
+)
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
 from feedrate.core import paths, plugins
 from feedrate.core.files import write_json, write_text

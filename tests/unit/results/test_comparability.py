@@ -6,9 +6,8 @@ import pytest
 from record_builder import claim_plan, make_plan, make_spec, published, runs_of
 from record_builder import make_record as record
 
-from feedrate.config.project import load_project
-from feedrate.config.sheets import SHEETS, Fact, Sheet, Sources, read_sheets
-from feedrate.config.study import Claim
+from feedrate.config.project import SHEETS, load_project, read_sheets
+from feedrate.config.study import Claim, Fact, Sheet, Sources
 from feedrate.config.values import read_yaml
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table

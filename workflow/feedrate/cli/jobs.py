@@ -111,20 +111,20 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
         settings["nargs"] = "+" if settings["required"] else "*"
     if kind in METAVARS:
         return {"type": kind, "metavar": METAVARS[kind], **settings}
-    about = "a JSON file, or its content as JSON or as a Python literal"
+    about = "a JSON file, or its content"
     return {"type": partial(_read, kind, option), "metavar": "SETTINGS", "help": about, **settings}
 
 
 def _read(kind: Any, option: str, text: str) -> Any:
-    """A checked value of `kind` from a JSON file, JSON text or a Python literal."""
+    """A checked value of `kind` from a JSON file or JSON text."""
     from feedrate.config.errors import ConfigError
-    from feedrate.config.values import convert, convert_text
+    from feedrate.config.values import convert
 
-    path = Path(text)
-    if text.startswith("{") or not path.is_file():
-        return convert_text(text, kind, option)
+    origin = option
+    if not text.startswith("{") and Path(text).is_file():
+        origin, text = text, Path(text).read_text(encoding="utf-8")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{path}: not JSON ({error})") from None
-    return convert(value, kind, text)
+        raise ConfigError(f"{origin}: not JSON ({error})") from None
+    return convert(value, kind, origin)

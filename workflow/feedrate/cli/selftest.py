@@ -6,7 +6,6 @@ physics (jobs/probe.py), and judges both.
 
 import argparse
 import json
-import os
 import platform
 import shutil
 import subprocess

@@ -204,24 +204,19 @@ def _detection_fault(
     machine: Machine, devices: Mapping[str, Device], matching: Sequence[str]
 ) -> str:
     """The reason why no entry fits the machine; empty if `matching` names one."""
-    known = ", ".join(devices)
+    instead = f"name entries of config/devices.yaml: {', '.join(devices)}"
     found = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
     if machine.remark or not machine.models:
         remark = machine.remark or f"{machine.host} has no accelerator that can be used"
-        return (
-            f"'detected' is not possible here: {remark}; run this where the accelerators are, or "
-            f"name entries of config/devices.yaml: {known}"
-        )
+        where = "run this where the accelerators are"
+        return f"'detected' is not possible here: {remark}; {where}, or {instead}"
     if len(set(machine.models)) > 1:
-        return (
-            f"'detected' is not possible on {machine.host}, which has {found}: the devices of a "
-            f"job must be of one model; name an entry of config/devices.yaml instead: {known}"
-        )
+        why = f"{machine.host} has {found}, and the devices of a job must be of one model"
+        return f"'detected' is not possible: {why}; {instead}"
     if not matching:
-        return (
-            f"{machine.host} has {found}, and no entry of config/devices.yaml has a model_pattern "
-            "for it; add one with the peaks of its own data sheet (config/README.md, Add a device)"
-        )
+        missing = "no entry of config/devices.yaml has a model_pattern for it"
+        add = "add one with the peaks of its own data sheet (config/README.md, Add a device)"
+        return f"{machine.host} has {found}, and {missing}; {add}"
     return ""
 
 

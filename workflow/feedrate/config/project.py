@@ -10,7 +10,6 @@ import msgspec
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
-from feedrate.config.sheets import FILES, Sheet, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
@@ -23,6 +22,7 @@ from feedrate.config.study import (
     Factor,
     Figure,
     Published,
+    Sheet,
     Study,
     Table,
     adapt_keys,
@@ -31,6 +31,7 @@ from feedrate.config.study import (
     level_settings,
 )
 from feedrate.config.values import (
+    AnyRow,
     Level,
     Name,
     Strict,
@@ -45,6 +46,9 @@ from feedrate.config.workflow import WorkflowConfig, check_config
 from feedrate.core import plugins
 
 Devices = dict[Name, Device]
+SHEETS = "config/published/sheets.yaml"
+FILES = tuple(name for name in Study.__struct_fields__ if name.startswith("published"))
+"""The keys of a study that name files in config/published."""
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
 _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
@@ -93,12 +97,16 @@ def load_project(
         file = f"config/studies/{name}.yaml"
         studies[name] = load(root / file, Study, file)
         raise_all(check_study(file, studies[name], devices, files))
-    raise_all(check_captions(studies))
     published = {name: read_published(root, study, devices) for name, study in studies.items()}
-    scores = read_scores(root, studies, "published_scores", BenchmarkScore)
-    accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
-    tables = published, scores, accuracies, read_sheets(root, studies, published)
-    return Project(workflow, devices, studies, *tables)
+    return Project(
+        config=workflow,
+        devices=devices,
+        studies=studies,
+        published=published,
+        scores=read_scores(root, studies, "published_scores", BenchmarkScore),
+        accuracies=read_scores(root, studies, "published_accuracies", BenchmarkAccuracy),
+        sheets=read_sheets(root, studies, published),
+    )
 
 
 def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> list[Published]:
@@ -114,6 +122,34 @@ def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> l
         raise_all(found)
         published += rows
     return published
+
+
+def read_sheets(
+    root: Path, studies: Mapping[str, Study], published: Mapping[str, Sequence[Published]]
+) -> dict[Name, Sheet]:
+    """All sheets under `root`. Raises ConfigError, also for a sheet that is named but missing."""
+    file, sheets = root / SHEETS, dict[Name, Sheet]()
+    if file.is_file():
+        sheets = load(file, dict[Name, Sheet], SHEETS)
+    wrong = Findings(SHEETS)
+    for name, sheet in sheets.items():
+        if sheet.like and wrong.known(f"{name}.like", sheet.like, sheets, "entries"):
+            facts = sheets[sheet.like].facts | sheet.facts
+            sheets[name] = msgspec.structs.replace(sheet, facts=facts)
+    for study, entry in studies.items():
+        for name in dict.fromkeys([entry.source.sheet, *(row.sheet for row in published[study])]):
+            if name:
+                wrong.known(f"sheet of the study {study}", name, sheets, "entries")
+    raise_all(wrong)
+    return sheets
+
+
+def read_scores(
+    root: Path, studies: Mapping[str, Study], key: str, kind: type[AnyRow]
+) -> dict[str, list[AnyRow]]:
+    """The rows of the files that each study names under `key`. Raises ConfigError."""
+    files = {n: map("config/published/{}".format, getattr(s, key)) for n, s in studies.items()}
+    return {n: [r for f in fs for r in read_rows(root / f, kind, f)] for n, fs in files.items()}
 
 
 def study_names(root: Path) -> list[str]:
@@ -153,7 +189,8 @@ def check_study(
 
 
 def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
-    for part, pages in _pages(study).items():
+    parts: dict[str, Sequence[Table | Figure]] = {"tables": study.tables, "figures": study.figures}
+    for part, pages in parts.items():
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
         kinds = plugins.names(TABLES if part == "tables" else FIGURES)
         for key, page in numbered(f"{part}[{{}}]", pages):
@@ -164,26 +201,6 @@ def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]
             columns = page.columns if isinstance(page, Table) else []
             for place, column in numbered(f"{key}.columns[{{}}]", columns):
                 _check_levels(found, place, column, levels)
-
-
-def check_captions(studies: Mapping[str, Study]) -> list[str]:
-    """Check that pages of one name have one caption in all studies, since one rule makes them."""
-    wrong: list[str] = []
-    first: dict[tuple[str, str], tuple[str, str]] = {}
-    for name, study in studies.items():
-        found = Findings(f"config/studies/{name}.yaml")
-        for part, pages in _pages(study).items():
-            for key, page in numbered(f"{part}[{{}}].name", pages):
-                other, caption = first.setdefault((part, page.name), (name, page.caption))
-                if page.caption != caption:
-                    here = f"{page.name!r} is not allowed with the caption {page.caption}"
-                    found.say(key, f"{here}; the study {other} has it with {caption}")
-        wrong += found
-    return wrong
-
-
-def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:
-    return {"tables": study.tables, "figures": study.figures}
 
 
 def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:

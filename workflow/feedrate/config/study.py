@@ -269,6 +269,50 @@ def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: 
                 found.known(f"{key}.{name}", level, factor.levels, "its levels")
 
 
+_What = Literal["device", "devices", "model", "data", "rows", "steps_per_epoch", "checkpoint"]
+_How = Literal["precision", "tf32", "parallelism", "batch_size", "warmup_steps", "window"]
+Item = Literal[_What, _How, "software"]
+"""The statements of a sheet, under the names that our results have. `devices` is their number in
+the job; `tf32`: whether single precision is computed as TF32; `window`: what the rate was timed
+over."""
+
+
+class Fact(Strict, kw_only=True):
+    """One item of a sheet."""
+
+    says: Annotated[
+        Level | list[Level],
+        about("In the words of our results; a list: one of these; an empty list: nothing."),
+    ]
+    where: Annotated[Text, about("Where it says so, or how it follows.")]
+
+    @property
+    def values(self) -> tuple[Level, ...]:
+        """All that it may be."""
+        return tuple(self.says) if isinstance(self.says, list) else (self.says,)
+
+
+class Sheet(Strict, kw_only=True):
+    """A source's statements about an experiment; it does not state what is missing here."""
+
+    source: Annotated[Text, about("Title of the source.")]
+    like: Annotated[str, about("An entry above, whose facts hold here too.")] = ""
+    facts: dict[Item, Fact] = {}
+
+
+class Sources(Strict, kw_only=True):
+    """What a comparison with a study's sources needs besides our runs."""
+
+    sheets: dict[Name, Sheet] = {}
+    default: Annotated[str, about("The sheet of statements about cells without a number.")] = ""
+    datasets: Annotated[dict[Name, str], about("Entry of config.yaml to its hub name.")] = {}
+
+    def facts(self, sheet: str | None) -> dict[Item, Fact]:
+        """The facts of a sheet; None: the default. Nothing where there is no such sheet."""
+        found = self.sheets.get(self.default if sheet is None else sheet)
+        return found.facts if found else {}
+
+
 class BenchmarkResult(Strict, kw_only=True):
     """A model's published result on a benchmark."""
 

@@ -177,20 +177,6 @@ def subset(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRo
     return kind(**{name: getattr(whole, name) for name in names} | others)
 
 
-def convert_text(text: str, kind: type[T], origin: str) -> T:
-    """`convert` for a mapping as JSON, or as a Python literal, as Snakemake prints a dict param."""
-    import ast  # only jobs need it, and planning is to stay light
-
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            raise ConfigError(f"{origin}: {text[:80]!r} is not a mapping") from None
-    return convert(value, kind, origin)
-
-
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`base` overridden by the keys of `changes`, also in mappings within mappings."""
     both = dict(base)

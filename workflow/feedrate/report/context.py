@@ -7,7 +7,6 @@ from msgspec.structs import asdict, replace
 from feedrate.config.plan import published_settings, study_settings
 from feedrate.config.project import Project
 from feedrate.config.settings import Task
-from feedrate.config.sheets import Sources
 from feedrate.config.study import (
     BenchmarkAccuracy,
     BenchmarkScore,
@@ -16,6 +15,7 @@ from feedrate.config.study import (
     Figure,
     Published,
     Source,
+    Sources,
     Table,
 )
 from feedrate.config.values import Level, Name, Positive, Share, Strict, subset

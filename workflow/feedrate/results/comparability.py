@@ -7,8 +7,7 @@ What must be the same depends on what is compared; docs/results.md gives the rea
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from feedrate.config.sheets import Fact, Item, Sources
-from feedrate.config.study import Factor, Published
+from feedrate.config.study import Fact, Factor, Item, Published, Sources
 from feedrate.config.values import Level, level_text
 
 WORKERS = "loader.workers"

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols
 from feedrate.config.project import Project
-from feedrate.config.sheets import Sources
-from feedrate.config.study import Published, Study
+from feedrate.config.study import Published, Sources, Study
 from feedrate.config.values import Level, Name, Strict, about, convert, subset
 from feedrate.config.workflow import Generated, Hub, find_dataset
 from feedrate.core import paths

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from feedrate.config.sheets import Sources
-from feedrate.config.study import Published
+from feedrate.config.study import Published, Sources
 from feedrate.config.values import cell_name
 from feedrate.report import text
 from feedrate.report.context import PageSettings
