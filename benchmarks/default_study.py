@@ -37,7 +37,7 @@ def job_environment() -> dict[str, str]:
 def prepare_default(folder: Path) -> Path:
     """Fetch and prepare the default dataset under `folder`; returns the prepared folder."""
     config = load_project(ROOT, yaml.safe_load((ROOT / "config/config.yaml").read_text())).config
-    settings = repr(msgspec.to_builtins(find_dataset(config, config.dataset)))
+    settings = msgspec.json.encode(find_dataset(config, config.dataset)).decode()
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
     fetch = [*FEEDRATE, "fetch-dataset", "--name", config.dataset, "--settings", settings]
     run([*fetch, "--out", str(index)], folder)

@@ -118,7 +118,7 @@ def make_store_for(settings: Any, prepared: Path, folder: Path) -> str:
     store = store_folder(settings, prepared)
     assert store is not None
     index = str(store / STORE_INDEX)
-    spec = repr(msgspec.to_builtins(store_spec(settings)))
+    spec = msgspec.json.encode(store_spec(settings)).decode()
     command = [*FEEDRATE, "store-dataset", "--data", str(prepared / "manifest.json")]
     command += ["--settings", spec, "--out", index]
     run(command, folder, job_environment())

@@ -106,7 +106,7 @@ class Job:
         answer = subprocess.run(
             [
                 *(sys.executable if cold else warm.python(), "-m", "feedrate", "train"),
-                *("--spec", repr(msgspec.to_builtins(spec)), "--out", str(out)),
+                *("--spec", msgspec.json.encode(spec).decode(), "--out", str(out)),
                 *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
                 *(*pattern, *integrations),
             ],

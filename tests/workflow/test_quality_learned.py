@@ -45,7 +45,7 @@ def accuracies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Score]:
     spec = next(iter(make_plan(project).of_study(STUDY)))
     protocol = msgspec.structs.replace(spec.protocol, steps=STEPS)
     spec = msgspec.structs.replace(spec, protocol=protocol)
-    settings = repr(msgspec.to_builtins(find_dataset(project.config, spec.dataset)))
+    settings = msgspec.json.encode(find_dataset(project.config, spec.dataset)).decode()
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
     fetching = ("--name", spec.dataset, "--settings", settings, "--out", index)
     python("feedrate", "fetch-dataset", *fetching)

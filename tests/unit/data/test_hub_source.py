@@ -68,7 +68,7 @@ def fetch(tmp_path):
         }
         environment.pop("HF_TOKEN", None)
         command = [sys.executable, "-m", "feedrate", "fetch-dataset", "--name", "cartoons"]
-        command += ["--settings", str(HUB | changes), "--out", str(out)]
+        command += ["--settings", json.dumps(HUB | changes), "--out", str(out)]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=120, check=False
         )

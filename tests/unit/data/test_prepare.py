@@ -198,11 +198,10 @@ def test_a_kill_at_any_moment_leaves_the_old_result_or_none_and_the_next_run_is_
         f"{moment}\n"
         "sys.exit(jobs.run('preprocess-dataset', sys.argv[1:]))"
     )
-    arguments = ["--index", workplace.index, "--out", workplace.manifest, "--settings"]
-    settings = {"source": "folder", "path": str(workplace.mine)}
-    done = subprocess.run(
-        [warm.python(), "-c", code, *map(str, arguments), str(settings)], check=False
-    )
+    arguments = ["--index", workplace.index, "--out", workplace.manifest]
+    settings = json.dumps({"source": "folder", "path": str(workplace.mine)})
+    words = [*map(str, arguments), "--settings", settings]
+    done = subprocess.run([warm.python(), "-c", code, *words], check=False)
     assert done.returncode == -9
     folder = workplace.manifest.parent
     if moment != BETWEEN_RENAMES:
@@ -216,7 +215,7 @@ def test_a_kill_at_any_moment_leaves_the_old_result_or_none_and_the_next_run_is_
 
 def test_the_commands_end_with_one_sentence(workplace, tmp_path):
     workplace.filled(3)
-    settings = {"source": "folder", "path": str(workplace.mine)}
+    settings = json.dumps({"source": "folder", "path": str(workplace.mine)})
 
     def run(job, *arguments):
         command = [warm.python(), "-m", "feedrate", f"{job}-dataset", *map(str, arguments)]
@@ -227,7 +226,7 @@ def test_the_commands_end_with_one_sentence(workplace, tmp_path):
     paths = ["--index", workplace.index, "--out", workplace.manifest]
     prepared = run("preprocess", *paths, "--settings", settings)
     assert prepared.stdout.startswith("prepared mine: train 1, validation 1, test 1; 3 images")
-    wrong = run("preprocess", *paths, "--settings", settings | {"pth": 1})
+    wrong = run("preprocess", *paths, "--settings", settings.replace("path", "pth"))
     assert wrong.returncode == 1
     assert "pth" in wrong.stderr
     assert "Traceback" not in wrong.stderr

@@ -1,5 +1,6 @@
 """A source is one file: its settings are checked and its rows fetched without any other edit."""
 
+import json
 import subprocess
 import sys
 
@@ -51,7 +52,7 @@ def fetch(tmp_path):
 
     def run(**changes):
         settings = {"source": "copies", "path": str(tmp_path / "a.jpg"), **changes}
-        words = ["--name", "mine", "--settings", str(settings), "--out", str(out)]
+        words = ["--name", "mine", "--settings", json.dumps(settings), "--out", str(out)]
         command = [sys.executable, "-c", PROGRAM, str(folder), *words]
         return subprocess.run(command, capture_output=True, text=True, check=False), out
 

@@ -332,7 +332,7 @@ def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_TOKEN": TOKEN,
         }
-        settings = "{'source': 'hub', 'name': 'facebook/winoground', 'revision': 'main'}"
+        settings = '{"source": "hub", "name": "facebook/winoground", "revision": "main"}'
         command = [sys.executable, "-m", "feedrate", "fetch-winoground", "--name", "hub"]
         done = subprocess.run(
             [*command, "--settings", settings, "--out", str(tmp_path / "w/examples.json")],
@@ -373,13 +373,13 @@ def test_the_command_ends_well_or_in_one_sentence(place, capsys):
         words = ["--name", "mine", "--out", str(place.out), "--settings", settings]
         return jobs.run("fetch-winoground", words)
 
-    assert run("{'source': 'generated', 'examples': 1}") == 0
+    assert run('{"source": "generated", "examples": 1}') == 0
     assert capsys.readouterr().out == "fetched Winoground (mine): 1 examples\n"
-    assert run("{'source': 'folder', 'path': 'no/such'}") == 1
+    assert run('{"source": "folder", "path": "no/such"}') == 1
     assert capsys.readouterr().err == (
         "feedrate fetch-winoground: winoground_sets.mine.path: there is no 'no/such'\n"
     )
-    assert run("{'source': 'generated', 'examples': 0}") == 1
+    assert run('{"source": "generated", "examples": 0}') == 1
     assert "examples" in capsys.readouterr().err
 
 

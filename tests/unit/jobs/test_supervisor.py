@@ -284,7 +284,7 @@ def changed(tiny_prepared, tmp_path):
 def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["--data", str(changed / "manifest.json"), "--out", str(out)]
-    ended = jobs.run("train", ["--spec", repr(msgspec.to_builtins(make_spec())), *arguments])
+    ended = jobs.run("train", ["--spec", msgspec.json.encode(make_spec()).decode(), *arguments])
     assert ended == fault("damaged data", "job").exit_code
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1

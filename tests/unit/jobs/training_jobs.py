@@ -117,7 +117,7 @@ class Job:
                     "feedrate",
                     "train",
                     "--spec",
-                    repr(msgspec.to_builtins(spec)),
+                    msgspec.json.encode(spec).decode(),
                 ),
                 *("--data", str(prepared / "manifest.json"), "--out", str(out)),
                 *("--source-digest", "abc", *options),

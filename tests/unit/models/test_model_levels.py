@@ -35,7 +35,7 @@ def make_spec(name, decode):
 def made_store(spec, prepared):
     """The store that a run needs, made as the rule makes it."""
     folder = store_folder(spec.settings, prepared)
-    settings = repr(msgspec.to_builtins(store_spec(spec.settings)))
+    settings = msgspec.json.encode(store_spec(spec.settings)).decode()
     data = str(prepared / "manifest.json")
     out = str(folder / "index.json")
     assert jobs.run("store-dataset", ["--data", data, "--settings", settings, "--out", out]) == 0
