@@ -199,7 +199,7 @@ class Graph:
     def preprocess_dataset(self, dataset: str) -> str:
         """The job that prepares a dataset."""
         entry = workflow.find_dataset(self.project.config, dataset)
-        return _job("preprocess-dataset", settings=entry, max_bad_share=entry.max_bad_share)
+        return _job("preprocess-dataset", settings=entry)
 
     def store_dataset(self, key: str) -> str:
         """The job that makes a store of decoded pictures."""
