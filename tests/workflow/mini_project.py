@@ -9,16 +9,17 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import yaml
 
 import warm
-from feedrate.config.project import load_project
 from feedrate.config.study import Figure, Table
 from feedrate.config.values import convert
+from feedrate.core import paths
 from feedrate.flow import graph, identity
-from feedrate.report import page, params
+from feedrate.report.context import page_settings
+from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
+from feedrate.results.study_plan import read_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "config", "workflow", "profiles", "report", "envs")
@@ -217,18 +218,12 @@ def know_code(project: Project) -> Project:
 
 def render_others(name: str, whole: dict) -> list[str]:
     """The tables and figures of the study `whole` that the project in the current folder leaves
-    out, made here from the results of its run; a workflow would start a process for each."""
-    config = yaml.safe_load(Path("config/config.yaml").read_text())
-    project = load_project(Path.cwd(), config | {"studies": [name]})
-    ran, made = project.studies[name], []
-    for part, kind in (("table", Table), ("figure", Figure)):
-        pages = convert(whole[f"{part}s"], list[kind], name)
-        shown = {one.name for one in getattr(ran, f"{part}s")}
-        project.studies[name] = msgspec.structs.replace(ran, **{f"{part}s": pages})
-        for one in pages:
-            if one.name not in shown:
-                inputs = params.inputs_of(part, one.kind, name, project.config.dataset)
-                settings = params.page_settings(project, name, part, one.name)
-                read = params.from_param(settings, params.PageSettings)
-                made.append(page.render(read, Inputs([Path(file) for file in inputs])))
+    out, made here from the results of its run."""
+    plan, made = read_plan(Path(paths.STUDY_PLAN.format(study=name))), []
+    inputs = Inputs(Path(paths.RESULTS), plan.data_report)
+    for part, kind in (("tables", Table), ("figures", Figure)):
+        shown = {page.name for page in getattr(plan.study, part)}
+        pages = convert(whole[part], list[kind], name)
+        others = [page_settings(plan, page) for page in pages if page.name not in shown]
+        made += [render(settings, inputs) for settings in others]
     return made
