@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from feedrate.flow.view import PlanView
 
 from feedrate.cli import plan as plans
 from feedrate.cli.plan import Runs, count_runs, show
@@ -13,7 +14,6 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import digest_value
-from feedrate.flow.view import PlanView
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"

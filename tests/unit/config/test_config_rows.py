@@ -1,14 +1,10 @@
 """The number of generated rows: enough for the run's global batch, and for nothing else."""
 
-import json
-from types import SimpleNamespace
-
 import pytest
 
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import FULL_EPOCH_STEPS
 from feedrate.config.workflow import find_dataset
-from feedrate.flow.graph import Graph
 
 LOADING, LEARNING, VIT = "bridgetower-dataloading", "bridgetower-learning", "vit-speedups"
 SEARCH = "flava-batch-search"
@@ -79,22 +75,3 @@ def test_a_given_number_of_rows_is_taken_as_it_is(copy):
     mine = {"mine": {"source": "generated", "train": 500}}
     project = copy.load(studies=[LOADING], devices=["h100"], dataset="mine", datasets=mine)
     assert rows_of(project) == {"mine": 500}
-
-
-def test_the_default_dataset_is_made_from_the_settings_that_it_always_had(copy, monkeypatch):
-    """They decide whether it is drawn anew: a null among them would repeat all runs."""
-    monkeypatch.chdir(copy.root)
-    graph = Graph(copy.load(), copy.root)
-    assert json.loads(graph.dataset_settings("generated"))["train"] == 480
-    assert json.loads(graph.dataset_settings("generated-7680"))["train"] == 7680
-
-
-def test_the_jobs_of_a_device_read_the_data_of_their_study(copy, monkeypatch):
-    monkeypatch.chdir(copy.root)
-    graph = Graph(copy.load(studies=[SEARCH, LOADING], devices=["cpu", "h100"]), copy.root)
-    for spec in graph.plan.runs.values():
-        data = graph.training_inputs(spec.device)["data"]
-        names = {"study": spec.study, "cell": spec.cell, "repeat": str(spec.repeat)}
-        files = data(SimpleNamespace(**names)) if callable(data) else data
-        assert files == [graph.manifest(spec.dataset)]
-        assert files[0].startswith(f"resources/datasets/{spec.dataset}/")

@@ -1,186 +1,187 @@
-import json
+"""The driver: it is alone in its folder, tells its jobs of itself, and cancels what a killed one
+left on Slurm."""
+
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
+import msgspec
 import pytest
-from snakemake.exceptions import WorkflowError
 
-from feedrate.config.project import load_project
-from feedrate.config.values import read_yaml
 from feedrate.core import variables
+from feedrate.core.errors import ExpectedError
+from feedrate.core.slurm import Job
+from feedrate.core.variables import DriverCall, driver_call
 from feedrate.flow import driver
+from feedrate.flow.configuration import Call
 
-ROOT = Path(__file__).resolve().parents[3]
+HERE = Call(is_local=True, targets=[], configfiles=[], profile_files=[])
+HOLD = """
+import sys, time
+from pathlib import Path
+from feedrate.flow import driver
+from feedrate.flow.configuration import Call
+driver.start(Call(is_local=True, targets=[], configfiles=[], profile_files=[]), Path("workflow"))
+if sys.argv[1] == "end":
+    driver.release()
+print("held", flush=True)
+time.sleep(60)
+"""
 
-HOLD = (
-    "import sys, time; from feedrate.flow import driver; driver.hold(); print('held', flush=True); "
-)
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(driver, "_held", None)
+    monkeypatch.setattr(driver, "_lock", None)
+    for variable in (variables.DRIVER, "PATH", "PYTHONPATH"):
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
     return tmp_path
 
 
 @pytest.fixture
 def other(folder):
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD + "time.sleep(60)"], stdout=subprocess.PIPE, cwd=folder
-    )
-    assert process.stdout.readline() == b"held\n"
-    yield process
+    """Starts another driver in this folder; all are killed after the test."""
+    started = []
+
+    def start(word="go on"):
+        words = [sys.executable, "-c", HOLD, word]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=folder, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def mark(host, since="1800000000.0"):
+    driver.LOCK.parent.mkdir(exist_ok=True)
+    call = DriverCall(pid=4711, host=host, since=since)
+    driver.LOCK.write_bytes(msgspec.json.encode(call))
+
+
+def test_a_second_driver_is_refused_with_the_name_of_the_first(other):
+    process = other()
+    name = f"process {process.pid} on {socket.gethostname()} since "
+    assert name in driver.occupied()
+    with pytest.raises(driver.Occupied, match=name):
+        driver.start(HERE, Path("workflow"))
+    assert not driver_call()
+    assert name in driver.occupied(), "the refused one leaves the name of the first"
+
+
+def test_the_kernel_releases_the_lock_of_a_killed_driver(other):
+    process = other()
     process.kill()
     process.wait()
+    assert driver.LOCK.read_text() != ""
+    assert driver.occupied() == ""
+    driver.start(HERE, Path("workflow"))
+    assert driver_call().pid == os.getpid()
 
 
-def lock(folder):
-    (folder / ".snakemake/locks").mkdir(parents=True, exist_ok=True)
-    (folder / ".snakemake/locks/0.input.lock").write_text("x")
+def test_children_of_a_driver_do_not_keep_its_lock(folder):
+    driver.start(HERE, Path("workflow"))
+    child = subprocess.Popen(["sleep", "60"])
+    driver._lock.close()
+    assert driver.occupied() == ""
+    child.kill()
+    child.wait()
 
 
-def test_a_living_driver_is_named(other):
-    assert driver.other_driver().startswith(f"process {other.pid} on ")
+def test_a_driver_that_ended_by_itself_leaves_an_empty_mark(other):
+    process = other("end")
+    assert driver.LOCK.read_text() == ""
+    process.kill()
+    process.wait()
+    assert driver.occupied() == ""
 
 
-def test_a_second_driver_is_refused_but_for_the_first_ones_helper(other, monkeypatch):
-    with pytest.raises(WorkflowError, match=f"process {other.pid}"):
-        driver.check_alone()
-    monkeypatch.setenv(variables.LOST, "causes.json")
-    driver.check_alone()
+def test_a_driver_on_another_host_is_refused_until_its_mark_is_deleted():
+    mark("login7")
+    assert "process 4711 on login7 since " in driver.occupied()
+    with pytest.raises(driver.Occupied, match=rf"if it has ended, delete {driver.LOCK}"):
+        driver.start(HERE, Path("workflow"))
+    driver.LOCK.unlink()
+    driver.start(HERE, Path("workflow"))
 
 
-def test_a_killed_driver_is_forgotten_and_its_lock_cleared(folder, other):
-    lock(folder)
-    assert any(driver.SNAKEMAKE_LOCKS.glob("*"))
-    other.kill()
-    other.wait()
-    assert driver.other_driver() == ""
-    assert driver.clear_dead_lock() is True
-    assert not any(driver.SNAKEMAKE_LOCKS.glob("*"))
-    assert driver.clear_dead_lock() is False
+@pytest.mark.parametrize("text", ["", "{", '{"pid": 1}'])
+def test_a_mark_that_cannot_be_read_stops_nobody(text):
+    driver.LOCK.parent.mkdir()
+    driver.LOCK.write_text(text)
+    assert driver.occupied() == ""
+    driver.start(HERE, Path("workflow"))
 
 
-def test_a_driver_does_not_take_itself_for_another(folder):
-    driver.hold()
-    assert (driver.other_driver(), driver.occupied()) == ("", "")
-    driver._held.close()
+def test_runs_of_an_earlier_layout_are_refused(folder):
+    old = folder / "results/loading/cpu/workers=1/rep1/outcome.json"
+    old.parent.mkdir(parents=True)
+    old.write_text("{}")
+    with pytest.raises(ExpectedError, match="move or delete results/"):
+        driver.start(HERE, Path("workflow"))
+    assert driver.occupied() == ""
+    assert not driver.STARTED.exists()
 
 
-def mark(folder, host="login7"):
-    (folder / ".snakemake").mkdir(exist_ok=True)
-    (folder / driver.LOCK).write_text(json.dumps({"pid": 4711, "host": host, "since": 1.8e9}))
-
-
-def test_a_driver_on_another_host_that_holds_the_mark_is_named_with_its_host(folder, other):
-    mark(folder)
-    assert driver.other_driver().startswith("process 4711 on login7 since ")
-
-
-def test_whether_a_driver_on_another_host_lives_is_not_guessed(folder):
-    mark(folder)
-    lock(folder)
-    assert driver.other_driver() == "", "a lock of another host may not be seen from here"
-    assert driver.unseen_driver().startswith("process 4711 on login7 since ")
-
-
-def test_it_is_not_taken_for_dead_by_a_later_call_on_this_host(folder):
-    mark(folder)
-    lock(folder)
-    driver.hold()
-    assert driver.unseen_driver().startswith("process 4711 on login7 ")
-    assert driver._held is None
-
-
-def test_without_a_lock_of_snakemake_it_has_ended(folder):
-    mark(folder)
-    assert driver.unseen_driver() == ""
-    driver.hold()
-    assert json.loads((folder / driver.LOCK).read_text())["host"] == socket.gethostname()
-    driver._held.close()
-
-
-def test_a_driver_that_was_killed_on_this_host_is_known_to_be_dead(folder):
-    mark(folder, socket.gethostname())
-    lock(folder)
-    assert (driver.other_driver(), driver.unseen_driver()) == ("", "")
-
-
-@pytest.mark.parametrize("text", ["", '{"pid": 1}'])
-def test_a_mark_that_cannot_be_read_stops_nobody(folder, text):
-    lock(folder)
-    (folder / driver.LOCK).write_text(text)
-    assert (driver.other_driver(), driver.unseen_driver()) == ("", "")
+def test_jobs_are_told_who_started_them_and_how(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    for _ in range(2):
+        driver.start(HERE._replace(retries=2, is_quiet=True), Path("/p/workflow"))
+        driver._lock.close()
+    assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    assert os.environ["PYTHONPATH"] == "/p/workflow:/elsewhere"
+    call = driver_call()
+    assert (call.pid, call.host) == (os.getpid(), socket.gethostname())
+    assert (call.retries, call.quiet) == (2, True)
+    assert float(call.since) > 1.7e9
+    assert driver.STARTED.exists()
 
 
 @pytest.fixture
-def environment(monkeypatch):
-    for word in (
-        "DRIVER_PID",
-        "DRIVER_SINCE",
-        "PUSH_TO_HUB",
-        "REPORT_TO",
-        "MODEL_PATTERNS",
-        "RETRIES",
-        "FORCED",
-        "TIMEOUTS",
-        "LADDERS",
-    ):
-        monkeypatch.setenv(f"FEEDRATE_{word}", "")
-    monkeypatch.setenv("PATH", "/usr/bin")
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    return os.environ
+def slurm(monkeypatch):
+    """A Slurm with these jobs of this folder, which cancelled ones leave after some questions."""
+    jobs, cancelled = [], []
+
+    def own_jobs():
+        if cancelled:
+            jobs.pop()
+        return list(jobs)
+
+    monkeypatch.setattr(driver.slurm, "own_jobs", own_jobs)
+    monkeypatch.setattr(driver.slurm, "cancel", cancelled.extend)
+    monkeypatch.setattr(driver.time, "sleep", lambda _: None)
+    return jobs, cancelled
 
 
-def project(**changes):
-    values = read_yaml(ROOT / "config/config.yaml") | changes
-    return load_project(ROOT, values)
+def test_what_a_killed_driver_left_on_slurm_is_cancelled_before_the_first_job(slurm, capsys):
+    jobs, cancelled = slurm
+    jobs += [Job("7", "RUNNING"), Job("8", "PENDING")]
+    driver.start(HERE, Path("workflow"))
+    assert cancelled == [], "no job of this call is on Slurm"
+    driver._lock.close()
+    driver.start(HERE._replace(is_local=False), Path("workflow"))
+    assert [job.id for job in cancelled] == ["7", "8"]
+    assert jobs == [], "it has waited for their end"
+    assert "cancelling 2 jobs" in capsys.readouterr().err
 
 
-def test_jobs_find_this_python_and_the_package_first(folder, environment):
-    for _ in range(2):
-        driver.equip_jobs(folder / "workflow", project(push_to_hub="me/models"))
-    assert environment["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
-    assert environment["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
-    assert environment["FEEDRATE_PUSH_TO_HUB"] == "me/models"
-
-
-def test_jobs_are_told_how_long_they_may_take(folder, environment):
-    driver.equip_jobs(folder, project(studies=["bridgetower-inference"], devices=["cpu"]))
-    told = json.loads(environment[variables.TIMEOUTS])
-    assert told == {"bridgetower-inference": {"cpu": 60.0}}
-
-
-def test_jobs_are_told_the_share_of_bad_images_that_each_dataset_may_have(folder, environment):
-    mine = {"mine": {"source": "folder", "path": "a", "max_bad_share": 0.3}}
-    driver.equip_jobs(folder, project(dataset="mine", datasets=mine))
-    assert json.loads(environment[variables.BAD_SHARES])["mine"] == 0.3
+def test_a_second_driver_cancels_nothing(slurm, other):
+    jobs, cancelled = slurm
+    jobs.append(Job("7", "RUNNING"))
+    other()
+    with pytest.raises(driver.Occupied):
+        driver.start(HERE._replace(is_local=False), Path("workflow"))
+    assert cancelled == []
 
 
 def test_a_target_is_taken_out_of_the_command(monkeypatch):
     words = ["snakemake", "--profile", "plan", "plan", "--config", "devices=[h100, cpu]"]
     monkeypatch.setattr(sys, "argv", words)
-    rest = "--profile plan --config 'devices=[h100, cpu]'"
+    rest = ["--profile", "plan", "--config", "devices=[h100, cpu]"]
     assert driver.arguments_without("plan") == rest
-
-
-@pytest.mark.parametrize(
-    ("forced", "said"),
-    [({}, ""), ({"forcerun": {"train_cpu"}}, "1")],
-)
-def test_jobs_are_told_how_they_are_tried(environment, forced, said):
-    plain = {"forceall": False, "forcetargets": False, "forcerun": set()}
-    driver.tell_jobs(
-        SimpleNamespace(
-            execution_settings=SimpleNamespace(retries=2),
-            dag_settings=SimpleNamespace(**plain | forced),
-        )
-    )
-    assert environment["FEEDRATE_RETRIES"] == "2"
-    assert environment["FEEDRATE_FORCED"] == said
-    assert float(environment["FEEDRATE_DRIVER_SINCE"]) > 1.7e9

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from feedrate.flow.digests import imported_modules
+from feedrate.flow.identity import imported_modules
 
 PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 ROOMS = (
@@ -64,7 +64,7 @@ def test_no_file_is_longer_than_a_chapter():
 def test_what_the_snakefile_imports_is_light():
     script = (
         "import sys; from feedrate.config import plan; from feedrate.devices import host\n"
-        "from feedrate.flow import driver, lost, view\n"
+        "from feedrate.flow import driver, graph\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     found = subprocess.run(

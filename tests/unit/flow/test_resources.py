@@ -8,7 +8,7 @@ import pytest
 
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
-from feedrate.flow.runs import START_MIN, Resources
+from feedrate.flow.resources import START_MIN, Resources
 
 ROOT = Path(__file__).resolve().parents[3]
 FIRST, SECOND = "bridgetower-dataloading", "bridgetower-learning"

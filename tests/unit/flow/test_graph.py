@@ -1,0 +1,197 @@
+"""What the rules get: inputs, options of jobs, outcomes, and the plans of the studies."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from project_copy import pick
+
+from feedrate.core import paths
+from feedrate.flow.graph import CodeChanged
+from feedrate.results.study_plan import read_plan
+
+QUALITY, LOADING, SEARCH = "bridgetower-quality", "bridgetower-dataloading", "flava-batch-search"
+
+
+def wildcards(graph, spec):
+    """The wildcards of a run's job."""
+    name = Path(graph.folders.target(spec)).name
+    values = {"study": spec.study, "cell": spec.cell, "repeat": str(spec.repeat)}
+    return SimpleNamespace(**values, identity=name.partition("-")[2])
+
+
+def options(graph, spec):
+    """The options of a run's job, as its shell reads them."""
+    words = iter(shlex.split(graph.training_options(spec.device, wildcards(graph, spec))))
+    found = {}
+    for word in words:
+        if word.startswith("--"):
+            values = found.setdefault(word, [])
+        else:
+            values.append(word)
+    return found
+
+
+def test_an_input_that_all_runs_share_is_a_constant_and_one_that_none_needs_is_left_out(copy):
+    inputs = copy.graph(studies=[LOADING], devices=["cpu"]).training_inputs("cpu")
+    assert list(inputs) == ["data"]
+    (file,) = inputs["data"]
+    assert file.startswith("resources/datasets/generated/prepared-")
+
+
+def test_an_input_that_differs_is_asked_for_run_by_run(copy):
+    graph = copy.graph(studies=[LOADING, QUALITY, SEARCH], devices=["h100"])
+    inputs = graph.training_inputs("h100")
+    for study, evaluated in ((QUALITY, True), (LOADING, False)):
+        run = pick(graph, study=study)
+        asked = wildcards(graph, run)
+        assert inputs["data"](asked) == [graph.manifest(run.dataset)]
+        assert len(inputs["winoground"](asked)) == evaluated
+    assert pick(graph, study=SEARCH).dataset != pick(graph, study=QUALITY).dataset
+
+
+def test_winoground_is_an_input_and_an_option_of_runs_that_are_evaluated(copy):
+    graph = copy.graph(studies=[QUALITY])
+    (file,) = graph.training_inputs("cpu")["winoground"]
+    assert file.startswith("resources/winoground/generated-")
+    assert options(graph, pick(graph))["--winoground"] == [file]
+    without = copy.graph(studies=[QUALITY], winoground=None)
+    assert list(without.training_inputs("cpu")) == ["data"]
+    assert "--winoground" not in options(without, pick(without))
+
+
+def test_fetched_weights_and_a_store_of_pictures_are_inputs(copy):
+    copy.edit(f"config/studies/{SEARCH}.yaml", "decode: host", "decode: cache")
+    graph = copy.graph(studies=[SEARCH], checkpoint="hub/flava", checkpoint_model="flava")
+    inputs = graph.training_inputs("cpu")
+    assert inputs["weights"] == ["resources/checkpoints/hub--flava@main/fetched.json"]
+    (store,) = inputs["store"]
+    folder, key, _ = store.rsplit("/", 2)
+    assert f"{folder}/manifest.json" == inputs["data"][0]
+    assert options(graph, pick(graph))["--store"] == [store]
+    again = copy.graph(studies=[SEARCH], checkpoint="hub/flava", checkpoint_model="flava")
+    key = key.removeprefix("store-")
+    assert again.weights_of_store(key) == inputs["weights"]
+    assert json.loads(again.store_settings(key))["model"]["name"] == "flava"
+    assert again.checkpoint("hub--flava@main") == ("hub/flava", "main")
+
+
+def test_options_tell_a_job_what_its_identity_does_not(copy):
+    copy.edit(f"config/studies/{SEARCH}.yaml", "steps: 40,", "timeout_min: 7.5, steps: 40,")
+    others = {"push_to_hub": "me/my models", "report_to": ["mlflow", "trackio"]}
+    graph = copy.graph(studies=[SEARCH], **others)
+    runs = [run for run in graph.plan.runs.values() if graph.smaller(run)]
+    found = options(graph, runs[0])
+    assert msgspec.json.decode(found["--spec"][0], type=type(runs[0])) == runs[0]
+    assert found["--timeout-min"] == ["7.5"]
+    assert found["--push-to"] == ["me/my models"]
+    assert found["--report-to"] == ["mlflow,trackio"]
+    assert len(found["--source-digest"][0]) == 64
+    assert found["--smaller"] == [graph.folders.target(run) for run in graph.smaller(runs[0])]
+    assert {"--store", "--winoground"}.isdisjoint(found)
+
+
+def test_a_second_attempt_has_the_options_of_its_run(copy):
+    graph = copy.graph(studies=[LOADING])
+    run = pick(graph)
+    copy.write(f"{graph.folders.target(run)}/outcome.json", '{"status": "failed"}')
+    again = copy.graph(studies=[LOADING])
+    assert wildcards(again, run).identity.endswith("-2")
+    assert options(again, run) == options(graph, run)
+
+
+def test_a_job_of_a_run_that_is_another_one_by_now_does_not_start(copy):
+    graph = copy.graph(studies=[LOADING])
+    run = pick(graph)
+    asked = wildcards(graph, run)
+    copy.edit("workflow/feedrate/jobs/worker.py", "", "ADDED = 1\n")
+    with pytest.raises(CodeChanged, match="start it again"):
+        copy.graph(studies=[LOADING]).training_options("cpu", asked)
+
+
+def test_datasets_have_their_identity_in_their_paths(copy):
+    graph = copy.graph(studies=[LOADING, SEARCH], devices=["h100"])
+    datasets = {run.dataset for run in graph.plan.runs.values()}
+    found = {graph.raw_index(name) for name in datasets} | {graph.manifest(d) for d in datasets}
+    assert len(datasets) > 1
+    assert len(found) == 2 * len(datasets)
+    for name in datasets:
+        settings = json.loads(graph.dataset_settings(name))
+        assert (settings["source"], settings["train"] is None) == ("generated", False)
+        assert graph.raw_index(name).startswith(f"resources/datasets/{name}/raw-")
+
+
+def test_a_self_test_draws_its_data(copy):
+    graph = copy.graph(studies=[LOADING], dataset="hub")
+    assert graph.manifest("hub") != graph.drawn_data()
+    assert graph.drawn_data() == graph.manifest("generated")
+
+
+def test_repeat_1_of_all_cells_comes_before_repeat_2(copy):
+    graph = copy.graph(studies=[LOADING])
+    by_repeat = {}
+    for run in graph.plan.runs.values():
+        priority = graph.order(LOADING, "cpu", run.cell, str(run.repeat))
+        by_repeat.setdefault(run.repeat, []).append(priority)
+    assert min(by_repeat[1]) > max(by_repeat[2])
+
+
+def test_outcomes_are_those_of_a_study_on_a_device(copy):
+    graph = copy.graph(studies=[LOADING, QUALITY], devices=["cpu", "cpu-x2"])
+    of_both = graph.outcomes(LOADING, "cpu") + graph.outcomes(LOADING, "cpu-x2")
+    assert sorted(of_both) == sorted(graph.all_outcomes(LOADING))
+    assert len(graph.all_outcomes()) == len(graph.plan.runs) == len(graph.runs_to_do())
+    assert graph.outcomes(LOADING, "cpu", ended=True) == []
+    copy.write(of_both[0], '{"status": "failed"}')
+    again = copy.graph(studies=[LOADING, QUALITY], devices=["cpu", "cpu-x2"])
+    assert again.outcomes(LOADING, "cpu", ended=True) == [of_both[0]]
+    assert of_both[0] not in again.outcomes(LOADING, "cpu")
+    assert len(again.runs_to_do()) == len(again.plan.runs)
+
+
+# The plans of the studies, which the report's jobs read
+
+
+def test_a_plan_is_written_when_it_changes_and_only_then(copy):
+    studies = {"studies": [LOADING, QUALITY]}
+    copy.graph(**studies).write_plans()
+    files = [Path(paths.STUDY_PLAN.format(study=study)) for study in studies["studies"]]
+    for file in files:
+        os.utime(file, (1, 1))
+    copy.graph(**studies).write_plans()
+    assert [file.stat().st_mtime for file in files] == [1, 1]
+    copy.edit(f"config/studies/{LOADING}.yaml", "title: ", "title: Again, ")
+    copy.graph(**studies).write_plans()
+    assert [file.stat().st_mtime == 1 for file in files] == [False, True]
+    assert read_plan(files[0]).study.title.startswith("Again, ")
+
+
+def test_a_plan_has_the_folders_that_this_call_makes_or_those_that_have_ended(copy):
+    graph = copy.graph(studies=[LOADING])
+    run = pick(graph)
+    first = graph.folders.target(run)
+    copy.write(f"{first}/outcome.json", '{"status": "failed"}')
+    again = copy.graph(studies=[LOADING])
+    for ended, folder in ((False, f"{first}-2"), (True, first)):
+        (plan,) = again.study_plans(ended=ended)
+        (found,) = (r for r in plan.runs if (r.cell, r.repeat) == (run.cell, run.repeat))
+        assert found.folder == folder
+    again.write_plans()
+    assert read_plan(Path(paths.STUDY_PLAN.format(study=LOADING))) == again.study_plans()[0]
+
+
+# The code of cheap rules
+
+
+def test_the_code_of_a_studys_pages_is_that_of_its_own_kinds(copy):
+    graph = copy.graph(studies=[LOADING])
+    tables = set(graph.page_code(LOADING, "tables"))
+    assert "workflow/feedrate/report/tables/cells.py" in tables
+    assert not any("/figures/" in file or "tables/winoground.py" in file for file in tables)
+    figures = graph.page_code(LOADING, "figures")
+    kinds = {figure.kind for figure in graph.project.studies[LOADING].figures}
+    assert {f"workflow/feedrate/report/figures/{kind}.py" for kind in kinds} <= set(figures)

@@ -1,0 +1,382 @@
+"""What a run is made from: an edit of it makes another run, any other edit does not."""
+
+import ast
+import json
+import os
+
+import pytest
+from project_copy import pick
+
+from feedrate.core.files import digest_file, write_json
+from feedrate.flow.identity import (
+    PACKAGE,
+    Code,
+    DigestCache,
+    digest_code,
+    edited,
+    folder_state,
+    measured_code,
+    weights_state,
+)
+
+QUALITY, INFERENCE = "bridgetower-quality", "bridgetower-inference"
+SEARCH, LOADING = "flava-batch-search", "bridgetower-dataloading"
+STUDIES = [QUALITY, INFERENCE, SEARCH, LOADING]
+"""The first trains models and scores them, the second infers, the others train."""
+ALL, TRAINING = {*STUDIES}, {QUALITY, SEARCH, LOADING}
+
+
+def identities(copy, **changes):
+    """The identities of the runs of each study, by cell and repeat."""
+    graph = copy.graph(**{"studies": STUDIES, "devices": ["cpu"]} | changes)
+    found = {study: {} for study in STUDIES}
+    for spec in graph.plan.runs.values():
+        found[spec.study][spec.cell, spec.repeat] = graph.identity(spec)
+    return found
+
+
+@pytest.fixture
+def copy(copy):
+    """Its CPU has environment variables."""
+    variables = "  software: {environment: {A: '1', B: '2'}}\n"
+    copy.edit("config/devices.yaml", "  label: CPU\n", f"  label: CPU\n{variables}")
+    return copy
+
+
+def code(*files):
+    return {f"workflow/feedrate/{file}": ("", "ADDED = 1\n") for file in files}
+
+
+STUDY = "config/studies/{}.yaml".format
+CONFIG, DEVICES = "config/config.yaml", "config/devices.yaml"
+METER = "workflow/feedrate/jobs/meter.py"
+SAME = {
+    "comment": {METER: ("", "# A remark.\n")},
+    "docstring": {METER: ("", '"""A text."""\n')},
+    "supervisor": code("jobs/supervisor.py", "jobs/processes.py", "jobs/outcome.py"),
+    "planning": code("flow/graph.py", "flow/preflight.py", "config/plan.py"),
+    "reporting": code("results/assemble.py", "report/overview.py"),
+    "other plug-ins": code(
+        "devices/kinds/cuda.py",
+        "devices/launchers/srun.py",
+        "loading/decoders/gaudi.py",
+        "models/builders/swin.py",
+        "data/sources/hub.py",
+    ),
+    "comment in the environment": {"envs/cpu.yaml": ("", "# A remark.\n")},
+    "environment of another device": {"envs/cuda.yaml": ("name:", "names:")},
+    "order of variables": {DEVICES: ("A: '1', B: '2'", "B: '2', A: '1'")},
+    "price and label": {DEVICES: ("label: CPU", "label: A CPU\n  price_usd_per_hour: 1.5")},
+    "time limit": {STUDY(INFERENCE): ("timeout_min: 60", "timeout_min: 90")},
+    "ladder": {STUDY(SEARCH): ("ladder: [size, batch]\n", "")},
+    "max_bad_share": {CONFIG: ("max_bad_share: 0.05", "max_bad_share: 0.2")},
+    "claim": {STUDY(SEARCH): ("about 3 times", "thrice")},
+}
+OTHER = {
+    "setting of one study": ({STUDY(SEARCH): ("memory_gib: 1.9", "memory_gib: 1.8")}, {SEARCH}),
+    "protocol of one study": ({STUDY(INFERENCE): ("steps: 110", "steps: 120")}, {INFERENCE}),
+    "training": (code("jobs/train.py"), TRAINING),
+    "inference": (code("jobs/infer.py"), {INFERENCE}),
+    "worker": (code("jobs/worker.py"), ALL),
+    "device kind": (code("devices/kinds/cpu.py"), ALL),
+    "launcher": (code("devices/launchers/single.py"), ALL),
+    "reference decoder": (code("loading/decoders/reference.py"), ALL),
+    "decoder": (code("loading/decoders/host.py"), {QUALITY, INFERENCE, SEARCH}),
+    "model": (code("models/builders/flava.py"), {SEARCH}),
+    "environment": ({"envs/cpu.yaml": ("pyarrow==", "pyarrow==1")}, ALL),
+    "environment variable": ({DEVICES: ("A: '1'", "A: '3'")}, ALL),
+    "data": ({CONFIG: ("seed: 20", "seed: 21")}, ALL),
+    "fetching": (code("data/fetch.py"), ALL),
+    "source": (code("data/sources/generated.py"), ALL),
+    "preparing": (code("data/prepare.py"), ALL),
+    "copy of Winoground": ({CONFIG: ("examples: 100", "examples: 90")}, {QUALITY}),
+    "code of Winoground": (code("data/winoground.py"), {QUALITY}),
+}
+
+
+@pytest.mark.parametrize("edits", SAME.values(), ids=SAME)
+def test_an_edit_of_something_else_keeps_every_run(copy, edits):
+    before = identities(copy)
+    for file, (old, new) in edits.items():
+        copy.edit(file, old, new)
+    assert identities(copy) == before
+
+
+@pytest.mark.parametrize(("edits", "studies"), OTHER.values(), ids=OTHER)
+def test_an_edit_of_what_a_run_is_made_from_makes_another_run(copy, edits, studies):
+    before = identities(copy)
+    for file, (old, new) in edits.items():
+        copy.edit(file, old, new)
+    after = identities(copy)
+    changed = {
+        study
+        for study, runs in before.items()
+        if any(runs[run] != identity for run, identity in after[study].items())
+    }
+    assert changed == studies
+    kept = [run for study in studies for run in before[study].items() & after[study].items()]
+    assert not kept
+
+
+def test_a_touched_or_a_new_checkout_keeps_every_run(copy):
+    before = identities(copy)
+    for file in copy.root.rglob("*"):
+        os.utime(file)
+    assert identities(copy) == before
+    (copy.root / ".snakemake/feedrate/digests.json").unlink()
+    assert identities(copy) == before
+
+
+def test_integrations_keep_every_run(copy):
+    assert identities(copy, report_to=["mlflow"], push_to_hub="me/models") == identities(copy)
+
+
+def test_another_study_or_device_keeps_every_run(copy):
+    both = identities(copy)
+    assert identities(copy, studies=[LOADING])[LOADING] == both[LOADING]
+    more = copy.graph(studies=[LOADING], devices=["cpu-x2", "cpu"])
+    run = pick(more, device="cpu")
+    assert more.identity(run) == both[LOADING][run.cell, run.repeat]
+
+
+def test_files_of_a_folder_source_are_what_its_runs_are_made_from(copy):
+    table = copy.write("data/contest/captions/1.csv", "caption,contest,rank,score\na,1,1,1\n")
+    picture = copy.write("data/contest/cartoons/1.jpg", "one")
+    before = identities(copy, dataset="folder")
+    os.utime(table)
+    assert identities(copy, dataset="folder") == before
+    picture.write_text("another")
+    after = identities(copy, dataset="folder")
+    assert all(before[study].items().isdisjoint(after[study].items()) for study in STUDIES)
+
+
+def test_a_picture_that_was_fetched_and_edited_makes_other_runs_until_it_is_put_back(copy):
+    graph = copy.graph(studies=[LOADING])
+    run = pick(graph)
+    index = copy.root / graph.raw_index(run.dataset)
+    make_index(index)
+    before, prepared = graph.identity(run), graph.manifest(run.dataset)
+    picture = index.parent / "images/1.jpg"
+    picture.write_bytes(b"another")
+    graph = copy.graph(studies=[LOADING])
+    assert graph.identity(run) != before
+    assert graph.manifest(run.dataset) != prepared
+    assert graph.raw_index(run.dataset) == str(index.relative_to(copy.root)), "nothing is fetched"
+    picture.write_bytes(b"one")
+    assert copy.graph(studies=[LOADING]).identity(run) == before
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_other_weights_in_a_users_folder_make_the_runs_others_that_start_from_them(copy, name):
+    for file in ("model.safetensors", "config.json"):
+        copy.write(f"mine/{file}", "{}")
+    own = {"checkpoint": "mine", "checkpoint_model": "flava"}
+    before = identities(copy, **own)
+    copy.write("mine/README.md", "a card")
+    assert identities(copy, **own) == before
+    copy.write(f"mine/{name}", "other")
+    after = identities(copy, **own)
+    assert {study for study in STUDIES if after[study] != before[study]} == {SEARCH}
+
+
+def test_other_weights_make_a_store_of_decoded_pictures_anew(copy):
+    """Its tokenizer is the checkpoint's."""
+    copy.edit(STUDY(SEARCH), "decode: host", "decode: cache")
+    for file in ("model.safetensors", "config.json"):
+        copy.write(f"mine/{file}", "{}")
+
+    def store():
+        graph = copy.graph(studies=[SEARCH], checkpoint="mine", checkpoint_model="flava")
+        return graph.training_inputs("cpu")["store"]
+
+    before = store()
+    assert before == store()
+    copy.write("mine/config.json", "other")
+    assert store() != before
+
+
+def test_what_runs_in_a_job_imports_nothing_that_starts_or_watches_it(copy, tmp_path):
+    graph, cache = copy.graph(studies=STUDIES), DigestCache(tmp_path / "cache.json")
+    for study in STUDIES:
+        cache.of_code(measured_code(pick(graph, study=study)))
+    cache.save()
+    seen = {name.partition("/feedrate/")[2] for name in json.loads(cache._path.read_text())}
+    assert {"jobs/train.py", "jobs/infer.py", "models/layers.py", "models/flops.py"} <= seen
+    watching = {"jobs/supervisor.py", "jobs/processes.py", "jobs/outcome.py", "models/memory.py"}
+    assert all((PACKAGE / name).is_file() for name in watching)
+    assert not seen & watching
+
+
+# Digests
+
+RICH = (
+    'def f(x):\n    """Add."""\n    return x + 1\n'
+    "class C(dict):\n    def g(self, *, a=None, **k): return {**k, None: f'{a!r:>4}'}\n"
+)
+
+
+@pytest.mark.parametrize("version", ["fewer fields", "more fields", "a field that is not set"])
+def test_empty_fields_of_another_python_keep_the_digest(version):
+    """Python 3.12 gave functions and classes `type_params`."""
+    before, extra = digest_code(ast.parse(RICH)), "of_a_later_version"
+    tree = ast.parse(RICH)
+    for node in ast.walk(tree):
+        if version == "fewer fields":
+            node._fields = [n for n in node._fields if getattr(node, n, None) not in (None, [])]
+        else:
+            node._fields = (extra, *node._fields)
+            if version == "more fields":
+                setattr(node, extra, [])
+    assert digest_code(tree) == before
+
+
+@pytest.mark.parametrize("change", [("None:", "1:"), ("**k, ", ""), (">4", ">5"), ("*, ", "")])
+def test_none_and_lists_in_code_count(change):
+    assert digest_code(ast.parse(RICH.replace(*change))) != digest_code(ast.parse(RICH))
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    monkeypatch.setattr("feedrate.flow.identity.PACKAGE", tmp_path)
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "main.py").write_text("from feedrate.rooms import kitchen\n")
+    (tmp_path / "rooms/kitchen.py").write_text("import feedrate.rooms.cellar\n")
+    (tmp_path / "rooms/cellar.py").write_text("WINE = 1\n")
+    (tmp_path / "rooms/attic.py").write_text("DUST = 1\n")
+    return tmp_path
+
+
+def digest_of(package, *rooms):
+    return DigestCache(package / "cache.json").of_code(Code(("main.py",), rooms))
+
+
+def test_only_imported_modules_count(package):
+    before = digest_of(package)
+    (package / "rooms/attic.py").write_text("DUST = 22\n")
+    assert digest_of(package) == before
+    (package / "rooms/cellar.py").write_text("WINE = 22\n")
+    assert digest_of(package) != before
+
+
+def test_only_the_named_rooms_count(package):
+    before = digest_of(package, "rooms")
+    (package / "main.py").write_text("from feedrate.rooms import kitchen\nX = 1\n")
+    assert digest_of(package, "rooms") == before
+    assert digest_of(package) != before
+
+
+def test_the_cache_reads_a_file_again_only_when_it_has_changed(tmp_path):
+    file, kept, calls = tmp_path / "a.txt", tmp_path / "cache.json", []
+    file.write_text("one")
+
+    def compute(path):
+        calls.append(path)
+        return path.read_text()
+
+    cache = DigestCache(kept)
+    assert [cache.of_file(file, compute) for _ in range(2)] == ["one", "one"]
+    cache.save()
+    assert DigestCache(kept).of_file(file, compute) == "one"
+    assert len(calls) == 1
+    file.write_text("other")
+    assert DigestCache(kept).of_file(file, compute) == "other"
+
+
+# Files
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return DigestCache(tmp_path / "cache.json")
+
+
+def make_index(path):
+    """The list of a fetched dataset, with a picture and rows."""
+    raw = path.parent
+    (raw / "images").mkdir(parents=True)
+    (raw / "rows.parquet").write_bytes(b"rows")
+    (raw / "images/1.jpg").write_bytes(b"one")
+    rows, *files = (
+        {"path": name, "size": (raw / name).stat().st_size, "sha256": digest_file(raw / name)}
+        for name in ("rows.parquet", "images/1.jpg")
+    )
+    index = {"dataset": "small", "source": "hub", "rows": rows, "files": files, "left_out": []}
+    write_json(path, index)
+    return index
+
+
+def test_edits_are_told_apart_and_can_be_undone(tmp_path, cache):
+    index = tmp_path / "raw/index.json"
+    make_index(index)
+    image, seen = index.parent / "images/1.jpg", [edited(index, cache)]
+    os.utime(image, (1, 1))
+    assert seen == [{}] == [edited(index, cache)]
+    for content in (b"another", b"a third one"):
+        image.write_bytes(content)
+        seen.append(edited(index, cache))
+    image.unlink()
+    seen.append(edited(index, cache))
+    (index.parent / "rows.parquet").write_bytes(b"other rows")
+    seen.append(edited(index, cache))
+    assert len({json.dumps(state) for state in seen}) == 5
+    image.write_bytes(b"one")
+    (index.parent / "rows.parquet").write_bytes(b"rows")
+    assert edited(index, cache) == {}
+
+
+def test_without_an_index_or_with_a_folder_source_there_is_no_edit(tmp_path, cache):
+    index = tmp_path / "raw/index.json"
+    assert edited(index, cache) == {}
+    content = make_index(index)
+    (index.parent / "images/1.jpg").write_bytes(b"another")
+    write_json(index, content | {"root": str(index.parent)})
+    assert edited(index, cache) == {}
+    index.write_text("{")
+    assert edited(index, cache) == {}
+
+
+def test_a_folders_state_follows_names_and_contents_only(tmp_path, cache):
+    folder = tmp_path / "mine"
+    assert folder_state(folder, cache) == "absent"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a/1.jpg").write_bytes(b"one")
+    state = folder_state(folder, cache)
+    (folder / ".hidden").write_bytes(b"x")
+    os.utime(folder / "a/1.jpg", (5, 5))
+    assert folder_state(folder, cache) == state
+    (folder / "a/1.jpg").rename(folder / "a/2.jpg")
+    renamed = folder_state(folder, cache)
+    (folder / "a/2.jpg").write_bytes(b"twice")
+    assert len({state, renamed, folder_state(folder, cache)}) == 3
+
+
+def test_weights_are_what_a_model_is_read_from_and_nothing_else(tmp_path, cache):
+    folder = tmp_path / "model"
+    assert weights_state(folder, cache) == "absent"
+    (folder / "checkpoint-5").mkdir(parents=True)
+    for name in ("model.safetensors", "config.json", "vocab.txt"):
+        (folder / name).write_text("1")
+    state = weights_state(folder, cache)
+    for name in ("README.md", "optimizer.pt", "checkpoint-5/model.safetensors"):
+        (folder / name).write_text("beside")
+    assert weights_state(folder, cache) == state
+    seen = {state}
+    for name in ("model.safetensors", "config.json", "vocab.txt"):
+        (folder / name).write_text("other")
+        seen.add(weights_state(folder, cache))
+    (folder / "vocab.txt").unlink()
+    seen.add(weights_state(folder, cache))
+    assert len(seen) == 5
+
+
+def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "up").symlink_to("..")
+    (folder / "1.jpg").write_bytes(b"one")
+    state = folder_state(folder, cache)
+    assert state == folder_state(folder, cache)
+    (folder / "1.jpg").write_bytes(b"two!")
+    assert folder_state(folder, cache) != state
