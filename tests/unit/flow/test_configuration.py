@@ -175,7 +175,7 @@ def test_the_home_of_nobody_has_no_checkpoint(root, here):
     assert found == "command line: checkpoint: ~nosuch/weights: no such folder"
 
 
-@pytest.mark.parametrize("name", ["all", "plan", "train_cpu", "collect_results", "plot_figures"])
+@pytest.mark.parametrize("name", ["all", "measure", "train_cpu", "parse_logs", "fetch_winoground"])
 def test_a_study_must_not_be_named_like_a_rule(root, name):
     Path(STUDY).rename(Path(STUDY).with_stem(name))
     write("mine.yaml", f"studies: [vit-speedups, {name}]\n")

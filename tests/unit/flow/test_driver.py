@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,14 +19,17 @@ from feedrate.flow import driver
 from feedrate.flow.configuration import Call
 
 HERE = Call(is_local=True, targets=[], configfiles=[], profile_files=[])
+GRAPH = SimpleNamespace(root=Path("/p"), project=None, runs_to_do=list, all_outcomes=list)
+"""Nothing is to do, so nothing is checked."""
 HOLD = """
 import sys, time
-from pathlib import Path
 from feedrate.flow import driver
-from feedrate.flow.configuration import Call
-driver.start(Call(is_local=True, targets=[], configfiles=[], profile_files=[]), Path("workflow"))
+from test_driver import GRAPH, HERE
+driver.check_files = lambda *_: None
+driver.configuration.call = lambda: HERE
+driver.start(GRAPH, None)
 if sys.argv[1] == "end":
-    driver.release()
+    driver.end(GRAPH)
 print("held", flush=True)
 time.sleep(60)
 """
@@ -35,9 +39,21 @@ time.sleep(60)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(driver, "_lock", None)
+    monkeypatch.setattr(driver, "check_files", lambda *_: None)
     for variable in (variables.DRIVER, "PATH", "PYTHONPATH"):
         monkeypatch.setenv(variable, os.environ.get(variable, ""))
     return tmp_path
+
+
+@pytest.fixture
+def start(monkeypatch):
+    """Start as the driver, called with some options."""
+
+    def begin(**options):
+        monkeypatch.setattr(driver.configuration, "call", lambda: HERE._replace(**options))
+        driver.start(GRAPH, None)
+
+    return begin
 
 
 @pytest.fixture
@@ -45,14 +61,17 @@ def other(folder):
     """Starts another driver in this folder; all are killed after the test."""
     started = []
 
-    def start(word="go on"):
+    def begin(word="go on"):
         words = [sys.executable, "-c", HOLD, word]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=folder, text=True)
+        path = {"PYTHONPATH": str(Path(__file__).parent)}
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, cwd=folder, text=True, env={**os.environ, **path}
+        )
         started.append(process)
         assert process.stdout.readline() == "held\n"
         return process
 
-    yield start
+    yield begin
     for process in started:
         process.kill()
         process.wait()
@@ -64,28 +83,28 @@ def mark(host, since="1800000000.0"):
     driver.LOCK.write_bytes(msgspec.json.encode(call))
 
 
-def test_a_second_driver_is_refused_with_the_name_of_the_first(other):
+def test_a_second_driver_is_refused_with_the_name_of_the_first(start, other):
     process = other()
     name = f"process {process.pid} on {socket.gethostname()} since "
     assert name in driver.occupied()
     with pytest.raises(driver.Occupied, match=name):
-        driver.start(HERE, Path("workflow"))
+        start()
     assert not driver_call()
     assert name in driver.occupied(), "the refused one leaves the name of the first"
 
 
-def test_the_kernel_releases_the_lock_of_a_killed_driver(other):
+def test_the_kernel_releases_the_lock_of_a_killed_driver(start, other):
     process = other()
     process.kill()
     process.wait()
     assert driver.LOCK.read_text() != ""
     assert driver.occupied() == ""
-    driver.start(HERE, Path("workflow"))
+    start()
     assert driver_call().pid == os.getpid()
 
 
-def test_children_of_a_driver_do_not_keep_its_lock(folder):
-    driver.start(HERE, Path("workflow"))
+def test_children_of_a_driver_do_not_keep_its_lock(start, folder):
+    start()
     child = subprocess.Popen(["sleep", "60"])
     driver._lock.close()
     assert driver.occupied() == ""
@@ -101,38 +120,38 @@ def test_a_driver_that_ended_by_itself_leaves_an_empty_mark(other):
     assert driver.occupied() == ""
 
 
-def test_a_driver_on_another_host_is_refused_until_its_mark_is_deleted():
+def test_a_driver_on_another_host_is_refused_until_its_mark_is_deleted(start):
     mark("login7")
     assert "process 4711 on login7 since " in driver.occupied()
     with pytest.raises(driver.Occupied, match=rf"if it has ended, delete {driver.LOCK}"):
-        driver.start(HERE, Path("workflow"))
+        start()
     driver.LOCK.unlink()
-    driver.start(HERE, Path("workflow"))
+    start()
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"pid": 1}'])
-def test_a_mark_that_cannot_be_read_stops_nobody(text):
+def test_a_mark_that_cannot_be_read_stops_nobody(start, text):
     driver.LOCK.parent.mkdir()
     driver.LOCK.write_text(text)
     assert driver.occupied() == ""
-    driver.start(HERE, Path("workflow"))
+    start()
 
 
-def test_runs_of_an_earlier_layout_are_refused(folder):
+def test_runs_of_an_earlier_layout_are_refused(start, folder):
     old = folder / "results/loading/cpu/workers=1/rep1/outcome.json"
     old.parent.mkdir(parents=True)
     old.write_text("{}")
     with pytest.raises(ExpectedError, match="move or delete results/"):
-        driver.start(HERE, Path("workflow"))
+        start()
     assert driver.occupied() == ""
     assert not driver.STARTED.exists()
 
 
-def test_jobs_are_told_who_started_them_and_how(monkeypatch):
+def test_jobs_are_told_who_started_them_and_how(start, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     for _ in range(2):
-        driver.start(HERE._replace(retries=2, is_quiet=True), Path("/p/workflow"))
+        start(retries=2, is_quiet=True)
         driver._lock.close()
     assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
     assert os.environ["PYTHONPATH"] == "/p/workflow:/elsewhere"
@@ -159,29 +178,37 @@ def slurm(monkeypatch):
     return jobs, cancelled
 
 
-def test_what_a_killed_driver_left_on_slurm_is_cancelled_before_the_first_job(slurm, capsys):
+def test_what_a_killed_driver_left_on_slurm_is_cancelled_before_the_first_job(start, slurm, capsys):
     jobs, cancelled = slurm
     jobs += [Job("7", "RUNNING"), Job("8", "PENDING")]
-    driver.start(HERE, Path("workflow"))
+    start()
     assert cancelled == [], "no job of this call is on Slurm"
     driver._lock.close()
-    driver.start(HERE._replace(is_local=False), Path("workflow"))
+    start(is_local=False)
     assert [job.id for job in cancelled] == ["7", "8"]
     assert jobs == [], "it has waited for their end"
     assert "cancelling 2 jobs" in capsys.readouterr().err
 
 
-def test_a_second_driver_cancels_nothing(slurm, other):
+def test_a_second_driver_cancels_nothing(start, slurm, other):
     jobs, cancelled = slurm
     jobs.append(Job("7", "RUNNING"))
     other()
     with pytest.raises(driver.Occupied):
-        driver.start(HERE._replace(is_local=False), Path("workflow"))
+        start(is_local=False)
     assert cancelled == []
 
 
-def test_a_target_is_taken_out_of_the_command(monkeypatch):
-    words = ["snakemake", "--profile", "plan", "plan", "--config", "devices=[h100, cpu]"]
-    monkeypatch.setattr(sys, "argv", words)
-    rest = ["--profile", "plan", "--config", "devices=[h100, cpu]"]
-    assert driver.arguments_without("plan") == rest
+def test_runs_without_a_result_are_counted_with_the_command_of_a_report(start, folder, capsys):
+    start(choices=["--profile", "profiles/slurm", "--config", "studies=[a b]"])
+    (folder / "made").touch()
+    graph = SimpleNamespace(**vars(GRAPH) | {"all_outcomes": lambda: ["made", "one", "other"]})
+    driver.end(graph)
+    said = capsys.readouterr().err
+    assert "2 runs have no result" in said
+    assert said.strip().endswith(
+        "python -m feedrate report --profile profiles/slurm --config 'studies=[a b]'"
+    )
+    graph.all_outcomes = lambda: ["made"]
+    driver.end(graph)
+    assert capsys.readouterr().err == ""

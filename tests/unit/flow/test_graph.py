@@ -24,9 +24,9 @@ def wildcards(graph, spec):
     return SimpleNamespace(**values, identity=name.partition("-")[2])
 
 
-def options(graph, spec):
-    """The options of a run's job, as its shell reads them."""
-    words = iter(shlex.split(graph.training_options(spec.device, wildcards(graph, spec))))
+def options(job):
+    """The options of a job, as its shell reads them."""
+    _, *words = shlex.split(job)
     found = {}
     for word in words:
         if word.startswith("--"):
@@ -34,6 +34,11 @@ def options(graph, spec):
         else:
             values.append(word)
     return found
+
+
+def options_of(graph, spec):
+    """The options of a run's job."""
+    return options(graph.train(spec.device, wildcards(graph, spec)))
 
 
 def test_an_input_that_all_runs_share_is_a_constant_and_one_that_none_needs_is_left_out(copy):
@@ -58,10 +63,10 @@ def test_winoground_is_an_input_and_an_option_of_runs_that_are_evaluated(copy):
     graph = copy.graph(studies=[QUALITY])
     (file,) = graph.training_inputs("cpu")["winoground"]
     assert file.startswith("resources/winoground/generated-")
-    assert options(graph, pick(graph))["--winoground"] == [file]
+    assert options_of(graph, pick(graph))["--winoground"] == [file]
     without = copy.graph(studies=[QUALITY], winoground=None)
     assert list(without.training_inputs("cpu")) == ["data"]
-    assert "--winoground" not in options(without, pick(without))
+    assert "--winoground" not in options_of(without, pick(without))
 
 
 def test_fetched_weights_and_a_store_of_pictures_are_inputs(copy):
@@ -72,12 +77,14 @@ def test_fetched_weights_and_a_store_of_pictures_are_inputs(copy):
     (store,) = inputs["store"]
     folder, key, _ = store.rsplit("/", 2)
     assert f"{folder}/manifest.json" == inputs["data"][0]
-    assert options(graph, pick(graph))["--store"] == [store]
+    assert options_of(graph, pick(graph))["--store"] == [store]
     again = copy.graph(studies=[SEARCH], checkpoint="hub/flava", checkpoint_model="flava")
     key = key.removeprefix("store-")
     assert again.weights_of_store(key) == inputs["weights"]
-    assert json.loads(again.store_settings(key))["model"]["name"] == "flava"
-    assert again.checkpoint("hub--flava@main") == ("hub/flava", "main")
+    (settings,) = options(again.store_dataset(key))["--settings"]
+    assert json.loads(settings)["model"]["name"] == "flava"
+    fetched = {"--name": ["hub/flava"], "--revision": ["main"]}
+    assert options(again.fetch_checkpoint("hub--flava@main")) == fetched
 
 
 def test_options_tell_a_job_what_its_identity_does_not(copy):
@@ -85,7 +92,7 @@ def test_options_tell_a_job_what_its_identity_does_not(copy):
     others = {"push_to_hub": "me/my models", "report_to": ["mlflow", "trackio"]}
     graph = copy.graph(studies=[SEARCH], **others)
     runs = [run for run in graph.plan.runs.values() if graph.smaller(run)]
-    found = options(graph, runs[0])
+    found = options_of(graph, runs[0])
     assert msgspec.json.decode(found["--spec"][0], type=type(runs[0])) == runs[0]
     assert found["--timeout-min"] == ["7.5"]
     assert found["--push-to"] == ["me/my models"]
@@ -101,7 +108,7 @@ def test_a_second_attempt_has_the_options_of_its_run(copy):
     copy.write(f"{graph.folders.target(run)}/outcome.json", '{"status": "failed"}')
     again = copy.graph(studies=[LOADING])
     assert wildcards(again, run).identity.endswith("-2")
-    assert options(again, run) == options(graph, run)
+    assert options_of(again, run) == options_of(graph, run)
 
 
 def test_a_job_of_a_run_that_is_another_one_by_now_does_not_start(copy):
@@ -110,7 +117,7 @@ def test_a_job_of_a_run_that_is_another_one_by_now_does_not_start(copy):
     asked = wildcards(graph, run)
     copy.edit("workflow/feedrate/jobs/worker.py", "", "ADDED = 1\n")
     with pytest.raises(CodeChanged, match="start it again"):
-        copy.graph(studies=[LOADING]).training_options("cpu", asked)
+        copy.graph(studies=[LOADING]).train("cpu", asked)
 
 
 def test_datasets_have_their_identity_in_their_paths(copy):
@@ -120,7 +127,7 @@ def test_datasets_have_their_identity_in_their_paths(copy):
     assert len(datasets) > 1
     assert len(found) == 2 * len(datasets)
     for name in datasets:
-        settings = json.loads(graph.dataset_settings(name))
+        settings = json.loads(options(graph.fetch_dataset(name))["--settings"][0])
         assert (settings["source"], settings["train"] is None) == ("generated", False)
         assert graph.raw_index(name).startswith(f"resources/datasets/{name}/raw-")
 
@@ -135,7 +142,7 @@ def test_repeat_1_of_all_cells_comes_before_repeat_2(copy):
     graph = copy.graph(studies=[LOADING])
     by_repeat = {}
     for run in graph.plan.runs.values():
-        priority = graph.order(LOADING, "cpu", run.cell, str(run.repeat))
+        priority = graph.order("cpu", wildcards(graph, run))
         by_repeat.setdefault(run.repeat, []).append(priority)
     assert min(by_repeat[1]) > max(by_repeat[2])
 

@@ -31,7 +31,7 @@ from feedrate.results.expression import check_expressions
 CONFIG = Path("config/config.yaml")
 PROFILES = Path("profiles")
 RULES = Path(__file__).resolve().parents[2] / "rules"
-_RULE = re.compile(r"^ *rule (\w+):", re.MULTILINE)
+_RULE = re.compile(r"^ *(?:use rule \w+ as|rule) (\w+)", re.MULTILINE)
 PROFILE_FOLDERS = (Path(), Path("~/.config/snakemake"), Path("/etc/xdg/snakemake"))
 
 
