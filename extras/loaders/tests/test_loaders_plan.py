@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 import yaml
 
@@ -15,10 +14,11 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, load_project
 from feedrate.config.spec import library_of, missing_packages
 from feedrate.core import paths
-from feedrate.core.files import digest_value, write_json
+from feedrate.core.files import write_json
 from feedrate.devices import host
-from feedrate.flow.digests import CODE, DigestCache, plugins_of, source_digest
-from feedrate.flow.view import PlanView
+from feedrate.flow.folders import run_folder
+from feedrate.flow.graph import Graph
+from feedrate.flow.identity import DigestCache, measured_code
 from feedrate.jobs.events import Data
 from feedrate.results import conformity
 from feedrate_loaders.tables.loader_claims import claims
@@ -77,10 +77,10 @@ def test_an_edit_of_a_librarys_helper_changes_the_code_of_its_runs_only(tmp_path
     monkeypatch.setattr(feedrate_loaders, "__path__", [str(copy)])
     monkeypatch.setattr(feedrate_loaders.libraries, "__path__", [str(copy / "libraries")])
 
-    def digest(*library):
-        code, run = CODE["measured"], ("cpu", "single", "vit", "host", *library)
-        code = code._replace(programs=code.programs + plugins_of.__wrapped__(*run))
-        return source_digest(DigestCache(tmp_path / "cache.json"), code)
+    def digest(library=None):
+        asked = {} if library is None else {"library": library}
+        spec = tiny_spec(loader={"workers": 1, "decode": "host", **asked})
+        return DigestCache(tmp_path / "cache.json").of_code(measured_code(spec))
 
     before = digest("spdl"), digest("grain"), digest()
     with (copy / "libraries/spdl.py").open("a") as file:
@@ -113,16 +113,14 @@ def test_a_run_with_another_library_than_asked_for_is_invalid(asked, used, words
     assert words in detail
 
 
-def params(project, spec):
-    return PlanView(project, Path()).training(spec.study, spec.device, spec.cell, str(spec.repeat))
+def graph_of(project):
+    """What the next call plans."""
+    return Graph(project, Path.cwd())
 
 
-def left(spec, status, source):
-    """The run's outcome of the code `source`; of data that are not there."""
-    file = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat) / "outcome.json"
-    outcome = {"status": status, "cause": "", "attempt": 1, "source_digest": source}
-    spec_digest = digest_value(msgspec.to_builtins(spec))
-    write_json(file, outcome | {"spec_digest": spec_digest, "data_digest": ""})
+def left(folder, status):
+    """The outcome of an attempt."""
+    write_json(Path(folder) / paths.OUTCOME_NAME, {"status": status})
 
 
 @pytest.fixture
@@ -134,19 +132,18 @@ def without_libraries(monkeypatch):
 def test_a_library_that_is_removed_takes_no_finished_run_out(root, monkeypatch):
     project = load(root, studies=[STUDY], devices=["cpu"], repeats=2)
     monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "")
-    view = PlanView(project, Path())
-    of = {spec.levels["loader"]: spec for spec in view.plan.runs.values() if spec.repeat == 1}
+    graph = graph_of(project)
+    of = {s.levels["loader"]: s for s in graph.plan.runs.values() if s.repeat == 1}
     finished, edited, failed = of["spdl"], of["webdataset"], of["litdata"]
-    source = {spec.cell: params(project, spec)["source"] for spec in of.values()}
-    left(finished, "ok", source[finished.cell])
-    left(edited, "ok", "code of before")
-    left(failed, "failed", source[failed.cell])
+    left(graph.folders.target(finished), "ok")
+    left(run_folder(edited, "0a1b2c3d"), "ok")
+    left(graph.folders.target(failed), "failed")
     monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "pip install it")
-    left_over = PlanView(project, Path())
+    left_over = graph_of(project)
     kept = [key for key, s in left_over.plan.runs.items() if library_of(s.settings.loader)]
     assert kept == [(STUDY, "cpu", finished.cell, 1)]
-    told = left_over.collecting(STUDY)["settings"]["unsupported"]
-    lacking = {cell["cell"]: cell["lacks"] for cell in told}
+    (plan,) = left_over.study_plans()
+    lacking = {cell.cell: cell.lacks for cell in plan.unsupported}
     assert (lacking[edited.cell], lacking[failed.cell]) == ("webdataset", "litdata")
     assert finished.cell not in lacking
 
@@ -154,12 +151,13 @@ def test_a_library_that_is_removed_takes_no_finished_run_out(root, monkeypatch):
 def test_a_disturbed_run_of_a_removed_library_is_not_tried_again(root, without_libraries):
     project = load(root, studies=[STUDY], devices=["cpu"])
     spec = next(s for s in make_plan(project).runs.values() if library_of(s.settings.loader))
-    left(spec, "ok", PlanView(project, Path(), make_plan(project))._measured(spec)["source"])
+    folder = Graph(project, root, make_plan(project)).folders.target(spec)
+    left(folder, "ok")
     key = spec.study, spec.device, spec.cell, 1
-    assert key in PlanView(project, Path()).plan.runs
-    records = Path(paths.RECORDS.format(study=spec.study, device=spec.device))
-    write_json(records, {"disturbed": {str(paths.run_dir(*key)): 1}})
-    assert key not in PlanView(project, Path()).plan.runs
+    assert key in graph_of(project).plan.runs
+    file = Path(paths.DISTURBED.format(study=spec.study, device=spec.device))
+    write_json(file, [folder])
+    assert key not in graph_of(project).plan.runs
 
 
 def test_what_is_installed_changes_no_plan(root, without_libraries):
@@ -186,17 +184,17 @@ def system(monkeypatch):
 
 def test_a_form_without_its_shared_library_is_unsupported_before_any_run(root, system):
     project = load(root, studies=[STUDY], devices=["cpu"])
-    (one, other) = PlanView(project, Path()).plan.unsupported[-2:]
+    (one, other) = graph_of(project).plan.unsupported[-2:]
     assert {one.levels["loader"], other.levels["loader"]} == {"spdl-best"}
     assert "ffmpeg (libavdevice.so.58 to 63), not installed here" in one.install
     assert one.install.endswith("install: apt-get install ffmpeg")
     system.add("libavdevice.so.57")  # of FFmpeg 3
-    assert one in PlanView(project, Path()).plan.unsupported
+    assert one in graph_of(project).plan.unsupported
     system.add("libavdevice.so.60")
-    view = PlanView(project, Path())
-    assert "spdl-best" not in {cell.levels["loader"] for cell in view.plan.unsupported}
-    ran = next(s for s in view.plan.runs.values() if s.cell == one.cell)
-    left(ran, "ok", params(project, ran)["source"])
+    graph = graph_of(project)
+    assert "spdl-best" not in {cell.levels["loader"] for cell in graph.plan.unsupported}
+    ran = next(s for s in graph.plan.runs.values() if s.cell == one.cell)
+    left(graph.folders.target(ran), "ok")
     system.clear()
-    kept = PlanView(project, Path()).plan.unsupported
+    kept = graph_of(project).plan.unsupported
     assert (one in kept, other in kept) == (False, True), "its result outlives the library"
