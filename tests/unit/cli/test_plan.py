@@ -1,19 +1,18 @@
 """The runs to do, their time and their cost."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import pytest
-from feedrate.flow.view import PlanView
 
 from feedrate.cli import plan as plans
 from feedrate.cli.plan import Runs, count_runs, show
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
-from feedrate.core.files import digest_value
+from feedrate.core.files import write_json
+from feedrate.flow.folders import run_folder
+from feedrate.flow.graph import Graph
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"
@@ -26,7 +25,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def view(monkeypatch):
+def graph(monkeypatch):
     """Every run takes 36 s by its earlier runs; on gaudi2, repeat 3 is not known."""
 
     class Known:
@@ -39,31 +38,19 @@ def view(monkeypatch):
     monkeypatch.setattr(plans, "Estimator", Known)
     chosen = {"studies": [STUDY], "devices": ["gaudi2", "h100"]}
     values = read_yaml(ROOT / "config/config.yaml") | chosen
-    return PlanView(load_project(ROOT, values), ROOT)
+    return Graph(load_project(ROOT, values), ROOT)
 
 
-def write_outcome(view, spec, **changes):
-    """The outcome of a run with its current settings and code."""
-    path = Path(paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)) / "outcome.json"
-    path.parent.mkdir(parents=True)
-    source = view.training(spec.study, spec.device, spec.cell, str(spec.repeat))["source"]
-    outcome = {
-        "status": "ok",
-        "attempt": 1,
-        "spec_digest": digest_value(msgspec.to_builtins(spec)),
-        "source_digest": source,
-        "data_digest": "",
-    }
-    path.write_text(json.dumps(outcome | changes))
-
-
-def test_only_runs_without_an_outcome_that_serves_are_to_do(view):
-    runs = [spec for spec in view.plan.runs.values() if spec.device == "h100"]
-    write_outcome(view, runs[0])
-    write_outcome(view, runs[1], source_digest="other code")
-    write_outcome(view, runs[2], status="failed")
-    view = PlanView(view.project, ROOT)
-    gaudi2, h100 = count_runs(view)
+def test_only_runs_without_a_result_are_to_do(graph):
+    runs = [spec for spec in graph.plan.runs.values() if spec.device == "h100"]
+    for folder, status in (
+        (graph.folders.target(runs[0]), "ok"),
+        (run_folder(runs[1], "0a1b2c3d"), "ok"),
+        (graph.folders.target(runs[2]), "failed"),
+    ):
+        write_json(Path(folder) / paths.OUTCOME_NAME, {"status": status})
+    graph = Graph(graph.project, ROOT)
+    gaudi2, h100 = count_runs(graph)
     assert (h100.study, h100.device, h100.devices_per_job) == (STUDY, "h100", 8)
     assert (h100.cells, h100.unsupported_cells) == (9, 7)
     assert (h100.done, h100.to_do) == (1, 26)
@@ -73,8 +60,8 @@ def test_only_runs_without_an_outcome_that_serves_are_to_do(view):
     assert gaudi2.job_s == 28 * 36
 
 
-def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(view, capsys):
-    groups = count_runs(view)
+def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(graph, capsys):
+    groups = count_runs(graph)
     show(groups, on_cluster=True)
     text = capsys.readouterr().out
     assert "2.2 + 14 unknown" in text
@@ -86,8 +73,8 @@ def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(view, 
     assert "about 33 min with one job at a time, and 14 runs" in capsys.readouterr().out
 
 
-def test_a_cost_is_shown_with_what_has_no_price(view, capsys):
-    groups = count_runs(view)
+def test_a_cost_is_shown_with_what_has_no_price(graph, capsys):
+    groups = count_runs(graph)
     assert groups[1].cost_usd is None
     groups[1].price_usd_per_hour = 20.0
     show(groups, on_cluster=True)
