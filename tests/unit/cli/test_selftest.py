@@ -36,7 +36,7 @@ def test_every_capability_has_a_part():
 
 def asked(device: str) -> dict[int, set[str]]:
     """The parts that run on one card and on all cards of a device."""
-    project = testing.plan_project(device, DEVICES[device], PARTS, "generated")
+    project = testing.plan_project(device, DEVICES[device], PARTS)
     found: dict[int, set[str]] = {}
     for spec in make_plan(project).runs.values():
         if testing.is_shown(spec):
