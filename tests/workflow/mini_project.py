@@ -61,7 +61,7 @@ from pathlib import Path
 from feedrate.flow import configuration
 from feedrate.flow.graph import Graph
 graph = Graph(configuration.load(Path(), configuration.read_layers([])), Path())
-print(*map(graph.manifest, sys.argv[1:]))
+print(*map(graph.data.manifest, sys.argv[1:]))
 """
 
 

@@ -13,7 +13,7 @@ rule fetch_dataset:
     conda:
         REPORT_ENV
     params:
-        job=lambda wc: GRAPH.fetch_dataset(wc.dataset),
+        job=lambda wc: GRAPH.data.fetch_dataset(wc.dataset),
     shell:
         "python -m feedrate {params.job} --out {output:q} 2> >(tee {log:q} >&2)"
 
@@ -25,7 +25,7 @@ use rule fetch_dataset as fetch_winoground with:
     log:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
     params:
-        job=lambda wc: GRAPH.fetch_winoground(wc.winoground),
+        job=lambda wc: GRAPH.data.fetch_winoground(wc.winoground),
 
 
 # A hub checkpoint's weights and tokenizer, with a checksum for every file.
@@ -35,13 +35,13 @@ use rule fetch_dataset as fetch_checkpoint with:
     log:
         f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
     params:
-        job=lambda wc: GRAPH.fetch_checkpoint(wc.checkpoint),
+        job=lambda wc: GRAPH.data.fetch_checkpoint(wc.checkpoint),
 
 
 rule preprocess_dataset:
     """Verify every image; convert those that can be converted, and list those left out."""
     input:
-        lambda wc: ancient(GRAPH.raw_index(wc.dataset)),
+        lambda wc: ancient(GRAPH.data.raw_index(wc.dataset)),
     output:
         manifest=paths.MANIFEST,
         report=paths.DATA_REPORT,
@@ -51,7 +51,7 @@ rule preprocess_dataset:
         REPORT_ENV
     threads: CORES
     params:
-        job=lambda wc: GRAPH.preprocess_dataset(wc.dataset),
+        job=lambda wc: GRAPH.data.preprocess_dataset(wc.dataset),
     shell:
         "python -m feedrate {params.job} --index {input:q} --out {output.manifest:q} "
         "2> >(tee {log:q} >&2)"
@@ -61,7 +61,7 @@ rule store_dataset:
     """Decode, resize and tokenise the data once, for runs with `loader.decode: cache`."""
     input:
         data=ancient(paths.MANIFEST),
-        weights=lambda wc: ancient(GRAPH.weights_of_store(wc.store)),
+        weights=lambda wc: ancient(GRAPH.data.weights_of_store(wc.store)),
     output:
         paths.STORE,
     log:
@@ -70,7 +70,7 @@ rule store_dataset:
         "../../envs/cpu.yaml"
     threads: CORES
     params:
-        job=lambda wc: GRAPH.store_dataset(wc.store),
+        job=lambda wc: GRAPH.data.store_dataset(wc.store),
     shell:
         "python -m feedrate {params.job} --data {input.data:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

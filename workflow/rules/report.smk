@@ -83,7 +83,7 @@ rule write_report:
     """Merge the results of all studies, and write the first page: the answer, then the details."""
     input:
         expand(paths.OF_A_STUDY, study=STUDIES),
-        data=[ancient(GRAPH.data_report(study)) for study in STUDIES],
+        data=[ancient(GRAPH.data.report(study)) for study in STUDIES],
         plans=expand(paths.STUDY_PLAN, study=STUDIES),
         captions=GRAPH.captions(),
         code=GRAPH.code("report/overview.py"),

@@ -35,7 +35,7 @@ for device, entry in GRAPH.devices():
         name:
             paths.rule_of(paths.SELFTEST_RULE, device)
         input:
-            data=ancient(GRAPH.drawn_data()),
+            data=ancient(GRAPH.data.drawn()),
             parts="config/selftest.yaml",
         output:
             paths.SELFTEST.replace("{device}", device),

@@ -54,7 +54,7 @@ def test_an_input_that_differs_is_asked_for_run_by_run(copy):
     for study, evaluated in ((QUALITY, True), (LOADING, False)):
         run = pick(graph, study=study)
         asked = wildcards(graph, run)
-        assert inputs["data"](asked) == [graph.manifest(run.dataset)]
+        assert inputs["data"](asked) == [graph.data.manifest(run.dataset)]
         assert len(inputs["winoground"](asked)) == evaluated
     assert pick(graph, study=SEARCH).dataset != pick(graph, study=QUALITY).dataset
 
@@ -80,11 +80,11 @@ def test_fetched_weights_and_a_store_of_pictures_are_inputs(copy):
     assert options_of(graph, pick(graph))["--store"] == [store]
     again = copy.graph(studies=[SEARCH], checkpoint="hub/flava", checkpoint_model="flava")
     key = key.removeprefix("store-")
-    assert again.weights_of_store(key) == inputs["weights"]
-    (settings,) = options(again.store_dataset(key))["--settings"]
+    assert again.data.weights_of_store(key) == inputs["weights"]
+    (settings,) = options(again.data.store_dataset(key))["--settings"]
     assert json.loads(settings)["model"]["name"] == "flava"
     fetched = {"--name": ["hub/flava"], "--revision": ["main"]}
-    assert options(again.fetch_checkpoint("hub--flava@main")) == fetched
+    assert options(again.data.fetch_checkpoint("hub--flava@main")) == fetched
 
 
 def test_options_tell_a_job_what_its_identity_does_not(copy):
@@ -123,19 +123,21 @@ def test_a_job_of_a_run_that_is_another_one_by_now_does_not_start(copy):
 def test_datasets_have_their_identity_in_their_paths(copy):
     graph = copy.graph(studies=[LOADING, SEARCH], devices=["h100"])
     datasets = {run.dataset for run in graph.plan.runs.values()}
-    found = {graph.raw_index(name) for name in datasets} | {graph.manifest(d) for d in datasets}
+    found = {graph.data.raw_index(name) for name in datasets} | {
+        graph.data.manifest(d) for d in datasets
+    }
     assert len(datasets) > 1
     assert len(found) == 2 * len(datasets)
     for name in datasets:
-        settings = json.loads(options(graph.fetch_dataset(name))["--settings"][0])
+        settings = json.loads(options(graph.data.fetch_dataset(name))["--settings"][0])
         assert (settings["source"], settings["train"] is None) == ("generated", False)
-        assert graph.raw_index(name).startswith(f"resources/datasets/{name}/raw-")
+        assert graph.data.raw_index(name).startswith(f"resources/datasets/{name}/raw-")
 
 
 def test_a_self_test_draws_its_data(copy):
     graph = copy.graph(studies=[LOADING], dataset="hub")
-    assert graph.manifest("hub") != graph.drawn_data()
-    assert graph.drawn_data() == graph.manifest("generated")
+    assert graph.data.manifest("hub") != graph.data.drawn()
+    assert graph.data.drawn() == graph.data.manifest("generated")
 
 
 def test_repeat_1_of_all_cells_comes_before_repeat_2(copy):
@@ -194,11 +196,15 @@ def test_a_plan_has_the_folders_that_this_call_makes_or_those_that_have_ended(co
 # The code of cheap rules
 
 
+def page_code(graph, part):
+    return graph.page_inputs(part)["code"](SimpleNamespace(study=LOADING))
+
+
 def test_the_code_of_a_studys_pages_is_that_of_its_own_kinds(copy):
     graph = copy.graph(studies=[LOADING])
-    tables = set(graph.page_code(LOADING, "tables"))
+    tables = set(page_code(graph, "tables"))
     assert "workflow/feedrate/report/tables/cells.py" in tables
     assert not any("/figures/" in file or "tables/winoground.py" in file for file in tables)
-    figures = graph.page_code(LOADING, "figures")
+    figures = page_code(graph, "figures")
     kinds = {figure.kind for figure in graph.project.studies[LOADING].figures}
     assert {f"workflow/feedrate/report/figures/{kind}.py" for kind in kinds} <= set(figures)

@@ -153,15 +153,17 @@ def test_files_of_a_folder_source_are_what_its_runs_are_made_from(copy):
 def test_a_picture_that_was_fetched_and_edited_makes_other_runs_until_it_is_put_back(copy):
     graph = copy.graph(studies=[LOADING])
     run = pick(graph)
-    index = copy.root / graph.raw_index(run.dataset)
+    index = copy.root / graph.data.raw_index(run.dataset)
     make_index(index)
-    before, prepared = graph.identity(run), graph.manifest(run.dataset)
+    before, prepared = graph.identity(run), graph.data.manifest(run.dataset)
     picture = index.parent / "images/1.jpg"
     picture.write_bytes(b"another")
     graph = copy.graph(studies=[LOADING])
     assert graph.identity(run) != before
-    assert graph.manifest(run.dataset) != prepared
-    assert graph.raw_index(run.dataset) == str(index.relative_to(copy.root)), "nothing is fetched"
+    assert graph.data.manifest(run.dataset) != prepared
+    assert graph.data.raw_index(run.dataset) == str(index.relative_to(copy.root)), (
+        "nothing is fetched"
+    )
     picture.write_bytes(b"one")
     assert copy.graph(studies=[LOADING]).identity(run) == before
 

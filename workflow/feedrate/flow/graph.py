@@ -1,40 +1,29 @@
 """The workflow's graph as the rules ask for it: paths of targets and inputs, options of jobs."""
 
 import re
-import shlex
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from feedrate.config import workflow
 from feedrate.config.devices import Device
 from feedrate.config.plan import Plan, make_plan, runnable, timeouts_min
 from feedrate.config.project import Project
-from feedrate.config.settings import ModelSettings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_name
 from feedrate.core import paths, plugins
 from feedrate.core.errors import ExpectedError
-from feedrate.data.manifest import StoreSpec, store_spec
+from feedrate.flow.data import Data, job
 from feedrate.flow.folders import RunFolders
 from feedrate.flow.identity import (
-    Code,
     DigestCache,
-    builder,
-    edited,
     environment_digest,
-    folder_state,
     identity,
     measured_code,
     plugin_file,
     run_identity,
-    weights_state,
 )
 from feedrate.flow.resources import Resources, with_cached_signature
-from feedrate.models.build import is_on_hub, local_folder
 from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
 
 DIGESTS = Path(".snakemake/feedrate/digests.json")
@@ -65,11 +54,10 @@ class Graph:
         self.root = root
         self._digests = DigestCache(DIGESTS)
         self._environments = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
-        self._identities: dict[str, str] = {}
         self._surroundings: dict[tuple[Any, ...], Surroundings] = {}
         self._of_run: dict[tuple[str, str, str, int], str] = {}
-        self._stores: dict[str, StoreSpec] = {}
         self.plan = plan or make_plan(project)
+        self.data = Data(project, root, self.plan, self._digests)
         self.folders = RunFolders(self.identity, self.smaller)
         if plan is None:
             self.plan = runnable(project, self.plan, self.folders.has_result)
@@ -93,153 +81,22 @@ class Graph:
         key = (
             *(spec.device, spec.task, spec.kind, spec.launcher, spec.dataset, evaluated),
             *(settings.model.name, settings.model.checkpoint, settings.loader.decode),
-            *(settings.loader.library, settings.loader.form, *self._store(spec)),
+            *(settings.loader.library, settings.loader.form, *self.data.store(spec)),
         )
         if key not in self._surroundings:
             environment = self.root / f"envs/{self._environments[spec.kind]}.yaml"
             code = self._digests.of_code(measured_code(spec))
             made_from = {
-                "data": self._prepared(spec.dataset),
+                "data": self.data.prepared(spec.dataset),
                 "code": code,
                 "environment": environment_digest(environment) if environment.is_file() else "",
-                "weights": self._weights(settings.model),
-                "store": self._store(spec),
-                "winoground": self._examples_identity() if self._examples(spec) else "",
+                "weights": self.data.weights(settings.model),
+                "store": self.data.store(spec),
+                "winoground": self.data.examples(spec),
             }
             self._surroundings[key] = Surroundings(identity(made_from), code)
             self._digests.save()
         return self._surroundings[key]
-
-    def _raw(self, dataset: str) -> str:
-        """The identity of a fetched dataset: settings, code, and a folder's files."""
-        key = f"raw {dataset}"
-        if key not in self._identities:
-            entry = workflow.find_dataset(self.project.config, dataset)
-            source = plugin_file("feedrate.data.sources", entry.__struct_config__.tag)
-            self._identities[key] = self._fetched(entry, "data/fetch.py", source)
-        return self._identities[key]
-
-    def _prepared(self, dataset: str) -> str:
-        """The identity of a prepared dataset: what was fetched, edits of it, and code."""
-        key = f"prepared {dataset}"
-        if key not in self._identities:
-            raw = Path(self.raw_index(dataset))
-            code = self._digests.of_code(Code(("data/prepare.py",), ("data",)))
-            self._identities[key] = identity(self._raw(dataset), edited(raw, self._digests), code)
-        return self._identities[key]
-
-    def _examples_identity(self) -> str:
-        """The identity of the copy of Winoground in use."""
-        if "winoground" not in self._identities:
-            entry = self.project.config.winoground_sets[self.project.config.winoground or ""]
-            self._identities["winoground"] = self._fetched(entry, "data/winoground.py")
-        return self._identities["winoground"]
-
-    def _fetched(self, entry: workflow.Dataset | workflow.Examples, *programs: str) -> str:
-        state = ""
-        if isinstance(entry, workflow.Folder | workflow.LocalExamples):
-            state = folder_state(self.root / entry.path, self._digests)
-        settings = msgspec.to_builtins(entry)
-        settings.pop("max_bad_share", None)  # it changes no file
-        return identity(settings, state, self._digests.of_code(Code(programs, ("data",))))
-
-    def _weights(self, model: ModelSettings) -> str:
-        """The state of a user's folder with weights; fetched ones are named by their revision."""
-        folder = local_folder(model)
-        if folder is None:
-            return ""
-        key = f"weights {folder}"
-        if key not in self._identities:
-            self._identities[key] = weights_state(folder, self._digests)
-        return self._identities[key]
-
-    # Data
-
-    def raw_index(self, dataset: str) -> str:
-        """The list of a dataset's fetched files."""
-        return paths.RAW_INDEX.format(dataset=dataset, identity=self._raw(dataset))
-
-    def manifest(self, dataset: str) -> str:
-        """The manifest of a prepared dataset."""
-        return paths.MANIFEST.format(dataset=dataset, identity=self._prepared(dataset))
-
-    def data_report(self, study: str) -> str:
-        """The report on the data of a study: those of its first run."""
-        first = next(self.plan.of_study(study), None)
-        dataset = first.dataset if first else self.project.config.dataset
-        return paths.DATA_REPORT.format(dataset=dataset, identity=self._prepared(dataset))
-
-    def drawn_data(self) -> str:
-        """The data of a self-test: drawn here, so that it needs no network."""
-        datasets = self.project.config.datasets.items()
-        drawn = (name for name, entry in datasets if isinstance(entry, workflow.Generated))
-        return self.manifest(next(drawn, self.project.config.dataset))
-
-    # Data: the jobs, as words for a shell.
-
-    def fetch_dataset(self, dataset: str) -> str:
-        """The job that fetches a dataset."""
-        entry = workflow.find_dataset(self.project.config, dataset)
-        return _job("fetch-dataset", name=dataset, settings=entry)
-
-    def fetch_winoground(self, name: str) -> str:
-        """The job that fetches a copy of Winoground."""
-        entry = self.project.config.winoground_sets[name]
-        return _job("fetch-winoground", name=name, settings=entry)
-
-    def fetch_checkpoint(self, key: str) -> str:
-        """The job that fetches a hub checkpoint."""
-        for spec in self.plan.runs.values():
-            model = spec.settings.model
-            if model.checkpoint and _checkpoint_key(model) == key:
-                revision = model.revision or "main"
-                return _job("fetch-checkpoint", name=model.checkpoint, revision=revision)
-        raise KeyError(key)
-
-    def preprocess_dataset(self, dataset: str) -> str:
-        """The job that prepares a dataset."""
-        entry = workflow.find_dataset(self.project.config, dataset)
-        return _job("preprocess-dataset", settings=entry)
-
-    def store_dataset(self, key: str) -> str:
-        """The job that makes a store of decoded pictures."""
-        return _job("store-dataset", settings=self._store_spec(key))
-
-    def weights_of_store(self, key: str) -> list[str]:
-        """The fetched checkpoint whose tokenizer a store needs."""
-        return self._fetched_weights(self._store_spec(key).model)
-
-    def _store_spec(self, key: str) -> StoreSpec:
-        if key not in self._stores:  # a job's process has not planned it yet
-            for spec in self.plan.runs.values():
-                self._store(spec)
-        return self._stores[key]
-
-    def _store(self, spec: RunSpec) -> list[str]:
-        """The store of decoded pictures that a run reads."""
-        settings = store_spec(spec.settings)
-        if settings is None:
-            return []
-        code = Code(
-            ("jobs/store.py", builder(settings.model.name)), ("jobs", "models", "loading", "data")
-        )
-        weights = self._weights(settings.model)
-        key = identity(msgspec.to_builtins(settings), weights, self._digests.of_code(code))
-        self._stores[key] = settings
-        made_from = {"dataset": spec.dataset, "identity": self._prepared(spec.dataset)}
-        return [paths.STORE.format(store=key, **made_from)]
-
-    def _examples(self, spec: RunSpec) -> list[str]:
-        """The examples of Winoground that a run is evaluated on."""
-        name = self.project.config.winoground
-        if name is None or not spec.protocol.evaluate:
-            return []
-        return [paths.WINOGROUND.format(winoground=name, identity=self._examples_identity())]
-
-    def _fetched_weights(self, model: ModelSettings) -> list[str]:
-        if not model.checkpoint or not is_on_hub(model.checkpoint):
-            return []
-        return [paths.CHECKPOINT.format(checkpoint=_checkpoint_key(model))]
 
     # Runs
 
@@ -291,10 +148,10 @@ class Graph:
         specs = [spec for spec in self.plan.runs.values() if spec.device == device]
         inputs: dict[str, Files] = {}
         makers: dict[str, Callable[[RunSpec], list[str]]] = {
-            "data": lambda spec: [self.manifest(spec.dataset)],
-            "weights": lambda spec: self._fetched_weights(spec.settings.model),
-            "store": self._store,
-            "winoground": self._examples,
+            "data": lambda spec: [self.data.manifest(spec.dataset)],
+            "weights": lambda spec: self.data.fetched_weights(spec.settings.model),
+            "store": self.data.store,
+            "winoground": self.data.examples,
         }
         for name, files_of in makers.items():
             files = [files_of(spec) for spec in specs]
@@ -317,14 +174,14 @@ class Graph:
                 "started; start it again"
             )
         config = self.project.config
-        return _job(
+        return job(
             "train",
             spec=spec,
             source_digest=self._surroundings_of(spec).code,
             timeout_min=self._timeouts_min[spec.study][device],
             smaller=[self.folders.target(run) for run in self.smaller(spec)],
-            store=self._store(spec),
-            winoground=self._examples(spec),
+            store=self.data.store(spec),
+            winoground=self.data.examples(spec),
             push_to=config.push_to_hub,
             report_to=",".join(config.report_to),
             model_pattern=self.project.devices[device].model_pattern,
@@ -332,7 +189,7 @@ class Graph:
 
     def selftest_device(self, device: str) -> str:
         """The job of a device's self-test."""
-        return _job("selftest-device", device=device, entry=self.project.devices[device])
+        return job("selftest-device", device=device, entry=self.project.devices[device])
 
     def order(self, device: str, wildcards: Any) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
@@ -382,7 +239,7 @@ class Graph:
         folder_of = self.folders.result if ended else self.folders.target
         folders = {key: folder_of(spec) for key, spec in self.plan.runs.items()}
         return [
-            study_plan(self.project, study, self.plan, folders, self.data_report(study))
+            study_plan(self.project, study, self.plan, folders, self.data.report(study))
             for study in self.project.studies
         ]
 
@@ -404,7 +261,7 @@ class Graph:
         """The inputs of a study's `tables` or `figures`."""
         return {
             "results": [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV],
-            "data": lambda wildcards: self.data_report(wildcards.study),
+            "data": lambda wildcards: self.data.report(wildcards.study),
             "plan": paths.STUDY_PLAN,
             "code": lambda wildcards: self._page_code(wildcards.study, part),
         }
@@ -420,21 +277,3 @@ class Graph:
         """The captions of all tables and figures."""
         pages = (page for s in self.project.studies.values() for page in (*s.tables, *s.figures))
         return [f"report/captions/{name}.rst" for name in dict.fromkeys(p.caption for p in pages)]
-
-
-def _checkpoint_key(model: ModelSettings) -> str:
-    return paths.checkpoint_key(model.checkpoint or "", model.revision)
-
-
-def _job(program: str, /, **options: Any) -> str:
-    """A job with its options in the syntax of a shell; options without a value are left out."""
-    words = [program]
-    for option, value in options.items():
-        if value in (None, "", []):
-            continue
-        values = value if isinstance(value, list) else [value]
-        words.append(f"--{option.replace('_', '-')}")
-        for item in values:
-            is_struct = isinstance(item, msgspec.Struct)
-            words.append(msgspec.json.encode(item).decode() if is_struct else f"{item}")
-    return shlex.join(words)

@@ -1,0 +1,189 @@
+"""Data and weights: which files they are, by the identity of what they are made from, and the jobs
+that make them, as words of a shell."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.config import workflow
+from feedrate.config.plan import Plan
+from feedrate.config.project import Project
+from feedrate.config.settings import ModelSettings
+from feedrate.config.spec import RunSpec
+from feedrate.core import paths
+from feedrate.data.manifest import StoreSpec, store_spec
+from feedrate.flow.identity import (
+    Code,
+    DigestCache,
+    builder,
+    edited,
+    folder_state,
+    identity,
+    plugin_file,
+    weights_state,
+)
+from feedrate.models.build import is_on_hub, local_folder
+
+
+class Data:
+    """The data and weights of a plan's runs."""
+
+    def __init__(self, project: Project, root: Path, plan: Plan, digests: DigestCache) -> None:
+        self._project, self._root, self._plan = project, root, plan
+        self._digests = digests
+        self._identities: dict[str, str] = {}
+        self._stores: dict[str, StoreSpec] = {}
+
+    # Identities
+
+    def _raw(self, dataset: str) -> str:
+        """The identity of a fetched dataset: settings, code, and a folder's files."""
+        key = f"raw {dataset}"
+        if key not in self._identities:
+            entry = workflow.find_dataset(self._project.config, dataset)
+            source = plugin_file("feedrate.data.sources", entry.__struct_config__.tag)
+            self._identities[key] = self._fetched(entry, "data/fetch.py", source)
+        return self._identities[key]
+
+    def prepared(self, dataset: str) -> str:
+        """The identity of a prepared dataset: what was fetched, edits of it, and code."""
+        key = f"prepared {dataset}"
+        if key not in self._identities:
+            raw = Path(self.raw_index(dataset))
+            code = self._digests.of_code(Code(("data/prepare.py",), ("data",)))
+            self._identities[key] = identity(self._raw(dataset), edited(raw, self._digests), code)
+        return self._identities[key]
+
+    def _examples_identity(self) -> str:
+        """The identity of the copy of Winoground in use."""
+        if "winoground" not in self._identities:
+            entry = self._project.config.winoground_sets[self._project.config.winoground or ""]
+            self._identities["winoground"] = self._fetched(entry, "data/winoground.py")
+        return self._identities["winoground"]
+
+    def _fetched(self, entry: workflow.Dataset | workflow.Examples, *programs: str) -> str:
+        state = ""
+        if isinstance(entry, workflow.Folder | workflow.LocalExamples):
+            state = folder_state(self._root / entry.path, self._digests)
+        settings = msgspec.to_builtins(entry)
+        settings.pop("max_bad_share", None)  # it changes no file
+        return identity(settings, state, self._digests.of_code(Code(programs, ("data",))))
+
+    def weights(self, model: ModelSettings) -> str:
+        """The state of a user's folder with weights; fetched ones are named by their revision."""
+        folder = local_folder(model)
+        if folder is None:
+            return ""
+        key = f"weights {folder}"
+        if key not in self._identities:
+            self._identities[key] = weights_state(folder, self._digests)
+        return self._identities[key]
+
+    # Files
+
+    def raw_index(self, dataset: str) -> str:
+        """The list of a dataset's fetched files."""
+        return paths.RAW_INDEX.format(dataset=dataset, identity=self._raw(dataset))
+
+    def manifest(self, dataset: str) -> str:
+        """The manifest of a prepared dataset."""
+        return paths.MANIFEST.format(dataset=dataset, identity=self.prepared(dataset))
+
+    def report(self, study: str) -> str:
+        """The report on the data of a study: those of its first run."""
+        first = next(self._plan.of_study(study), None)
+        dataset = first.dataset if first else self._project.config.dataset
+        return paths.DATA_REPORT.format(dataset=dataset, identity=self.prepared(dataset))
+
+    def drawn(self) -> str:
+        """The data of a self-test: drawn here, so that it needs no network."""
+        datasets = self._project.config.datasets.items()
+        drawn = (name for name, entry in datasets if isinstance(entry, workflow.Generated))
+        return self.manifest(next(drawn, self._project.config.dataset))
+
+    def store(self, spec: RunSpec) -> list[str]:
+        """The store of decoded pictures that a run reads."""
+        settings = store_spec(spec.settings)
+        if settings is None:
+            return []
+        code = Code(
+            ("jobs/store.py", builder(settings.model.name)), ("jobs", "models", "loading", "data")
+        )
+        weights = self.weights(settings.model)
+        key = identity(msgspec.to_builtins(settings), weights, self._digests.of_code(code))
+        self._stores[key] = settings
+        made_from = {"dataset": spec.dataset, "identity": self.prepared(spec.dataset)}
+        return [paths.STORE.format(store=key, **made_from)]
+
+    def examples(self, spec: RunSpec) -> list[str]:
+        """The examples of Winoground that a run is evaluated on."""
+        name = self._project.config.winoground
+        if name is None or not spec.protocol.evaluate:
+            return []
+        return [paths.WINOGROUND.format(winoground=name, identity=self._examples_identity())]
+
+    def fetched_weights(self, model: ModelSettings) -> list[str]:
+        """The list of a hub checkpoint's files."""
+        if not model.checkpoint or not is_on_hub(model.checkpoint):
+            return []
+        return [paths.CHECKPOINT.format(checkpoint=_checkpoint_key(model))]
+
+    # Jobs
+
+    def fetch_dataset(self, dataset: str) -> str:
+        """The job that fetches a dataset."""
+        entry = workflow.find_dataset(self._project.config, dataset)
+        return job("fetch-dataset", name=dataset, settings=entry)
+
+    def fetch_winoground(self, name: str) -> str:
+        """The job that fetches a copy of Winoground."""
+        entry = self._project.config.winoground_sets[name]
+        return job("fetch-winoground", name=name, settings=entry)
+
+    def fetch_checkpoint(self, key: str) -> str:
+        """The job that fetches a hub checkpoint."""
+        for spec in self._plan.runs.values():
+            model = spec.settings.model
+            if model.checkpoint and _checkpoint_key(model) == key:
+                revision = model.revision or "main"
+                return job("fetch-checkpoint", name=model.checkpoint, revision=revision)
+        raise KeyError(key)
+
+    def preprocess_dataset(self, dataset: str) -> str:
+        """The job that prepares a dataset."""
+        entry = workflow.find_dataset(self._project.config, dataset)
+        return job("preprocess-dataset", settings=entry)
+
+    def store_dataset(self, key: str) -> str:
+        """The job that makes a store of decoded pictures."""
+        return job("store-dataset", settings=self._store_spec(key))
+
+    def weights_of_store(self, key: str) -> list[str]:
+        """The fetched checkpoint whose tokenizer a store needs."""
+        return self.fetched_weights(self._store_spec(key).model)
+
+    def _store_spec(self, key: str) -> StoreSpec:
+        if key not in self._stores:  # a job's process has not planned it yet
+            for spec in self._plan.runs.values():
+                self.store(spec)
+        return self._stores[key]
+
+
+def _checkpoint_key(model: ModelSettings) -> str:
+    return paths.checkpoint_key(model.checkpoint or "", model.revision)
+
+
+def job(program: str, /, **options: Any) -> str:
+    """A job with its options in the syntax of a shell; options without a value are left out."""
+    words = [program]
+    for option, value in options.items():
+        if value in (None, "", []):
+            continue
+        values = value if isinstance(value, list) else [value]
+        words.append(f"--{option.replace('_', '-')}")
+        for item in values:
+            is_struct = isinstance(item, msgspec.Struct)
+            words.append(msgspec.json.encode(item).decode() if is_struct else f"{item}")
+    return shlex.join(words)
