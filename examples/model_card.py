@@ -54,4 +54,7 @@ def percent(share: float | None) -> str:
 
 
 if __name__ == "__main__":
-    print(card(json.loads((Path(sys.argv[1]) / "record.json").read_text(encoding="utf-8"))), end="")
+    run = Path(sys.argv[1])  # runs/STUDY/DEVICE/CELL/rep1-ab12cd34
+    records = Path("results", *run.parts[1:3], "records.jsonl").read_text(encoding="utf-8")
+    (record,) = (one for one in map(json.loads, records.splitlines()) if one["folder"] == str(run))
+    print(card(record), end="")

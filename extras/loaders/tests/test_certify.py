@@ -13,7 +13,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.jobs.events import EventLog, Start, Step
-from feedrate.results.record import write_record
+from feedrate.results.record import write_records
 from feedrate_loaders import __main__ as entry
 from feedrate_loaders import certify
 from feedrate_loaders.feed import PATHS, Level, Request
@@ -52,9 +52,9 @@ def test_a_model_without_a_rate_is_refused_with_those_that_have_one(project, dev
 def test_own_runs_come_first_with_their_recorded_steps(project, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record = make_record()
-    folder = paths.run_dir("study", "cpu", "workers=0", 1)
+    folder = Path(record.folder)
     folder.mkdir(parents=True)
-    write_record(folder / paths.RECORD_NAME, record)
+    write_records(Path(paths.STUDY.format(study="loading")), "cpu", [record])
     log = EventLog(folder, 0)
     log.write(Start(rank=0, world_size=1))
     for step, wait_s in enumerate((0.0, 0.1, 0.2)):

@@ -59,7 +59,7 @@ def test_runs_are_sent_to_a_tracker_once(tmp_path):
 
 
 def test_a_run_becomes_a_timeline(tmp_path):
-    run = GOLDEN.parent / "studies/results/vit-speedups/cpu/size=tiny~technique=baseline/rep1"
+    run = GOLDEN.parent / "studies/runs/vit-speedups/cpu/size=tiny~technique=baseline/rep1-0a1b2c3d"
     call(tmp_path, "timeline.py", run, tmp_path / "t.json")
     trace = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     slices = [event for event in trace if event["ph"] == "X"]

@@ -37,7 +37,7 @@ def test_a_row_names_a_test_that_exists(row):
     file, _, name = row.test.partition("::")
     assert name in defined_in(file)
     assert row.where in ("job", "local", "slurm")
-    assert row.status in ("ok", "failed", "out_of_memory", "invalid", "unchanged", None)
+    assert row.status in ("ok", "failed", "out_of_memory", "invalid", "missing", "unchanged", None)
     assert row.cause in CAUSES
 
 

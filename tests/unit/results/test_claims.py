@@ -1,7 +1,6 @@
 import re
 
 import pytest
-from feedrate.jobs.earlier import not_tried
 from msgspec.structs import replace
 from record_builder import (
     claim_plan,
@@ -15,6 +14,7 @@ from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
 from feedrate.config.study import Claim, Exclude
 from feedrate.config.values import cell_name
+from feedrate.jobs.tries import not_tried
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies

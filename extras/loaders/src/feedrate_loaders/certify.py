@@ -26,7 +26,7 @@ from feedrate.core.files import digest_file, write_json, write_text
 from feedrate.devices.host import host_facts
 from feedrate.jobs.events import read_run_events
 from feedrate.jobs.supervisor import read_commit
-from feedrate.results.record import read_record
+from feedrate.results.record import RECORDS_NAME, read_records
 from feedrate_loaders.accelerator import BUSY, WARMUP_S, WINDOW_S
 from feedrate_loaders.certificate import Certificate, Pace, judge, page
 from feedrate_loaders.feed import ANSWER, PATHS, Answer, Level, Request
@@ -126,17 +126,16 @@ def published(project: Project, device: str) -> Iterator[Found]:
 
 def measured(device: str) -> Iterator[Found]:
     """The recorded steps of this project's own runs on a device, without their data wait."""
-    pattern = paths.RECORD.format(study="*", device=device, cell="*", repeat="*")
-    for file in sorted(Path().glob(pattern)):
-        record = read_record(file)
+    files = sorted(Path(paths.RESULTS).glob(f"*/{device}/{RECORDS_NAME}"))
+    for record in (one for file in files for one in read_records(file.parents[1], device)):
         if record.status != "ok" or record.spec is None or record.spec.task != "training":
             continue
         settings = record.spec.settings
-        steps = [one for one in read_run_events(file.parent)[0].steps if not one.warmup]
+        steps = [one for one in read_run_events(Path(record.folder))[0].steps if not one.warmup]
         batches = settings.train.gradient_accumulation
         step_s = [(one.step_s - one.data_wait_s) / batches for one in steps]
         says = f"{len(steps)} recorded steps of rank 0, without their data wait"
-        yield f"{file.parent}: {says}", settings, step_s
+        yield f"{record.folder}: {says}", settings, step_s
 
 
 def feed_spec(project: Project, pace: Pace, settings: Settings) -> RunSpec:
