@@ -100,21 +100,21 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "Snakefile").write_text("")
     monkeypatch.chdir(tmp_path)
-    manifest = Path(paths.MANIFEST.format(dataset="generated"))
     asked = []
 
-    def run_snakemake(_, *words, **__):
-        asked.append(words)
+    def run_snakemake(_, target, **__):
+        asked.append(target)
+        manifest = Path(target)
         manifest.parent.mkdir(parents=True)
         manifest.write_text("{}")
         return 0
 
-    monkeypatch.setattr(certify.run, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(certify.snakemake, "run_snakemake", run_snakemake)
     assert entry.main([*CALL, "--library", "spdl"]) == 0
     ((_, _, options),) = stood_in
     levels = msgspec.json.decode(options[-1], type=Request).levels
     assert [level.name for level in levels if level.library] == ["spdl host", "spdl best"]
-    assert str(manifest) in asked[0]
+    assert asked[0].startswith("resources/datasets/generated/prepared-")
     file = tmp_path / "results/certificates/h100/bridgetower-large/certificate.json"
     assert json.loads(file.read_text())["emulated"] is True
     page = file.with_suffix(".txt").read_text()
@@ -123,7 +123,7 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
 
 
 def test_a_library_that_does_not_exist_is_refused_before_anything_starts(capsys, monkeypatch):
-    monkeypatch.setattr(certify.run, "run_snakemake", None)
+    monkeypatch.setattr(certify.snakemake, "run_snakemake", None)
     monkeypatch.chdir(ROOT)
     assert entry.main([*CALL, "--library", "spdll"]) == 2
     said = capsys.readouterr().err

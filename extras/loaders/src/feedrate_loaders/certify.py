@@ -12,7 +12,7 @@ from statistics import fmean
 
 import msgspec
 
-from feedrate.cli import run
+from feedrate.cli import snakemake
 from feedrate.cli.ranks import run_ranks
 from feedrate.config.devices import default_launcher
 from feedrate.config.errors import not_one_of
@@ -24,6 +24,7 @@ from feedrate.core import paths, plugins
 from feedrate.core.errors import UsageError, tell
 from feedrate.core.files import digest_file, write_json, write_text
 from feedrate.devices.host import host_facts
+from feedrate.flow.graph import Graph
 from feedrate.jobs.events import read_run_events
 from feedrate.jobs.supervisor import read_commit
 from feedrate.results.record import RECORDS_NAME, read_records
@@ -41,7 +42,7 @@ Found = tuple[str, Settings, list[float]]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    run.add_choices(parser)
+    snakemake.add_choices(parser)
     parser.add_argument("--model", help="name and size, such as bridgetower-large")
     pace = "id of a published row or folder of a run; default: the fastest own run, else row"
     parser.add_argument("--pace", help=pace)
@@ -58,12 +59,13 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     for name in options.library or ():
         if name not in forms:
             raise UsageError(f"--library: {not_one_of(name, forms, 'libraries')}")
-    given = run.check_call(options, others)
-    project = with_all_studies(Path(), run.check_configuration(options, ()))
+    given = snakemake.check_call(options, others)
+    called = snakemake.check_configuration(options, ())
+    project = with_all_studies(Path(), called)
     pace, settings = choose(project, options.device[0], options.model, options.pace)
     tell("feedrate certify", f"the pace of {pace.device} is emulated: {pace.source}")
-    manifest = Path(paths.MANIFEST.format(dataset=project.config.dataset))
-    code = run.run_snakemake(options, str(manifest), *others, held_back=True)
+    manifest = Path(Graph(called, Path().resolve()).data.manifest(called.config.dataset))
+    code = snakemake.run_snakemake(options, str(manifest), *others, held_back=True)
     if code or given.dryrun:
         return code
     out = Path(FILE.format(device=pace.device, model=pace.model))
