@@ -8,10 +8,12 @@ import pytest
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
+from feedrate.core.files import digest_file, write_json
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.files import read_csv
 
-RUN = f"results/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1"
+CELL = "workers=2~decode=reference~strategy=ddp"
+RUN = f"runs/{STUDY}/cpu/{CELL}/rep1-0a1b2c3d"
 DERIVED = ("results/cells.csv", f"results/{STUDY}/tables/cells.html", "results/overview.html")
 TOKENS = {
     "hf_AbCdEfGhIjKlMnOpQrSt": "hf_AbCdEf",
@@ -31,7 +33,7 @@ def made(tmp_path_factory):
     (root / RUN / "model/weights.safetensors").write_bytes(b"weights")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        assert entry.main(["report"]) == 0
+        assert entry.main(["report", "."]) == 0
         assert entry.main(["archive", "--out", "campaign.zip"]) == 0
     return root
 
@@ -58,7 +60,7 @@ def test_an_archive_has_runs_configuration_results_and_checksums(unpacked):
 def test_a_report_of_an_archive_has_the_same_results_and_pages(unpacked, made, capsys):
     for file in DERIVED:
         (unpacked / file).unlink()
-    next(unpacked.rglob("record.json")).unlink()
+    next(unpacked.rglob("records.jsonl")).unlink()
     assert entry.main(["report", str(unpacked)]) == 1
     assert "results/cells.csv is not the file of SHA256SUMS" in capsys.readouterr().out
     for file in DERIVED:
@@ -79,6 +81,8 @@ def test_no_secret_is_in_an_archive(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HF_TOKEN", "the value of a variable")
     log = root / RUN / "train.log"
     log.write_text(log.read_text() + "\n".join(TOKENS))
+    outcome = json.loads((root / RUN / "outcome.json").read_text())
+    write_json(root / RUN / "outcome.json", outcome | {"files": {"train.log": digest_file(log)}})
     (root / RUN / "trainer/secret.dat").write_bytes(b"\0\xffhf_AbCdEfGhIjKlMnOpQrSt")
     (root / "report.html").write_text("hf_AbCdEfGhIjKlMnOpQrSt")
     assert entry.main(["archive", "--out", "clean.zip"]) == 0
@@ -88,10 +92,10 @@ def test_no_secret_is_in_an_archive(made, tmp_path, monkeypatch, capsys):
         assert "report.html" in archive.namelist()
         archive.extractall("there")
     assert [secret for secret in TOKENS.values() if secret.encode() in content] == []
-    # A record of the log as it was would not be that of the clean one.
     assert entry.main(["report", "there"]) == 0
-    record = json.loads((root / "there" / RUN / "record.json").read_text())
-    assert record["status"] == "ok"
+    rows = read_csv(root / "there/results/results.csv", RUNS)
+    first = next(row for row in rows if (row["cell"], row["repeat"]) == (CELL, 1))
+    assert first["status"] == "ok", "its outcome has the digest of the clean log"
 
 
 def test_two_sites_become_one_report(made, tmp_path, monkeypatch, capsys):
@@ -115,15 +119,13 @@ def test_two_sites_become_one_report(made, tmp_path, monkeypatch, capsys):
     assert "(south)" in page
 
 
-def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch, capsys):
-    root = shutil.copytree(made, tmp_path / "project")
-    monkeypatch.chdir(root)
-    cell = (root / RUN).parent
+def test_runs_of_another_configuration_are_left_out(unpacked, capsys):
+    cell = (unpacked / RUN).parent
     shutil.copytree(cell, cell.with_name("workers=99~decode=reference~strategy=ddp"))
-    rows = (root / "results/cells.csv").read_text()
-    assert entry.main(["report"]) == 0
+    rows = (unpacked / "results/cells.csv").read_text()
+    assert entry.main(["report", str(unpacked)]) == 0
     assert "left out: " in capsys.readouterr().out
-    assert (root / "results/cells.csv").read_text() == rows
+    assert (unpacked / "results/cells.csv").read_text() == rows
 
 
 @pytest.mark.parametrize(
@@ -136,13 +138,13 @@ def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch,
         ("report . . --out x", 2, "two sites have one name: name them, as in SITE=FOLDER"),
         ("report a/b=. . --out x", 2, "'a/b' is not allowed as a site's name"),
         ("report . . --out config", 2, "--out config: not allowed; it exists"),
-        ("report", 1, "there is no run of a known study in results/"),
-        ("archive --out x.zip", 1, "there is no run in results/"),
+        ("report .", 1, "there is no run of a known study in runs/"),
+        ("archive --out x.zip", 1, "there is no run in runs/"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path, monkeypatch, capsys, command, code, message):
     monkeypatch.chdir(campaign(tmp_path / "project"))
-    shutil.rmtree("results")
+    shutil.rmtree("runs")
     assert entry.main(command.split()) == code
     assert message in (error := capsys.readouterr().err)
     assert len(error.splitlines()) == 1

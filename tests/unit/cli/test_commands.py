@@ -1,20 +1,20 @@
 """The command line: what each command takes, passes on to Snakemake, and says."""
 
 import argparse
-import json
-import os
 import signal
 import stat
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from snakemake.cli import parse_args
 
 from feedrate import __main__ as entry
 from feedrate.cli import run
 from feedrate.cli.jobs import STOPPED
-from feedrate.cli.run import run_snakemake
+from feedrate.cli.snakemake import PART, run_snakemake, snakemake_arguments
+from feedrate.core.variables import DriverCall
 from feedrate.flow import driver
 
 NOTHING = dict.fromkeys(("study", "device", "dataset"))
@@ -27,7 +27,7 @@ def root(tmp_path, monkeypatch):
     """A project's root without configuration, with a folder for stand-ins of Slurm's commands
     first on PATH."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("feedrate.cli.run.check_configuration", lambda *_: None)
+    monkeypatch.setattr("feedrate.cli.snakemake.check_configuration", lambda *_: None)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -57,10 +57,11 @@ def snakemake(monkeypatch):
     calls = []
 
     def run_snakemake(options, *words, **more):
-        calls.append((run.snakemake_arguments(options, *words), more))
+        calls.append((snakemake_arguments(options, *words), more))
         return 0
 
-    monkeypatch.setattr(run, "run_snakemake", run_snakemake)
+    for module in ("run", "snakemake"):
+        monkeypatch.setattr(f"feedrate.cli.{module}.run_snakemake", run_snakemake)
     return calls
 
 
@@ -113,14 +114,6 @@ def test_a_quiet_run_shows_errors_only(root, snakemake, quiet):
     assert options["held_back"]
 
 
-def test_a_dry_run_leaves_the_lock_of_a_killed_run(root, snakemake):
-    (root / ".snakemake/locks").mkdir(parents=True)
-    lock = root / ".snakemake/locks/0.input.lock"
-    lock.write_text("")
-    assert entry.main(["run", "-n"]) == 0
-    assert lock.exists()
-
-
 def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
     command = (
         "run --profile gaudi --device h100 --device cpu --study a --dataset d --configfile f.yaml"
@@ -138,36 +131,24 @@ def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
 def test_the_report_is_written_with_the_same_profile_on_this_host(root, snakemake, monkeypatch):
     (root / "results").mkdir()
     (root / "results/overview.html").write_text("")
-    run.PART.write_text("")
-    monkeypatch.setattr(run.Path, "unlink", lambda *_, **__: None)
+    PART.write_text("")
+    monkeypatch.setattr(type(PART), "unlink", lambda *_, **__: None)
     assert entry.main(["run", "--profile", "gaudi", "--quiet"]) == 0
     arguments = " ".join(snakemake[1][0])
     assert arguments.startswith("--profile gaudi --executor local --report ")
     assert (root / "report.html").exists()
 
 
-def test_a_driver_that_cannot_be_seen_is_left_alone(root, snakemake, capsys):
-    (root / ".snakemake/locks").mkdir(parents=True)
-    (root / ".snakemake/locks/0.input.lock").write_text("")
-    driver.LOCK.write_text(json.dumps({"pid": 12, "host": "login7", "since": 1.8e9}))
+def test_a_run_beside_another_one_starts_nothing(root, snakemake, capsys):
+    call = DriverCall(pid=12, host="login7", since="1800000000.0")
+    driver.LOCK.parent.mkdir()
+    driver.LOCK.write_bytes(msgspec.json.encode(call))
     assert entry.main(["run", "--profile", "gaudi"]) == run.LOCKED
     text = capsys.readouterr().err
     assert "process 12 on login7" in text
-    assert "snakemake --profile gaudi --unlock" in text
     assert len(text.splitlines()) == 1
     assert snakemake == []
-    assert any(driver.SNAKEMAKE_LOCKS.glob("*"))
-
-
-def test_after_a_kill_the_jobs_still_on_slurm_are_told(root, snakemake, capsys):
-    (root / ".snakemake/locks").mkdir(parents=True)
-    (root / ".snakemake/locks/0.input.lock").write_text("")
-    queue(root, ("7", "RUNNING", "n1", RUN, "rule_train_h100", str(root)))
-    assert entry.main(["run"]) == 0
-    text = capsys.readouterr().err
-    assert "the previous run was killed" in text
-    assert "1 of its jobs are still on Slurm" in text
-    assert "python -m feedrate cancel" in text
+    assert entry.main(["run", "-n"]) == 0
 
 
 def test_cancel_ends_this_projects_jobs_alone(root, capsys):
@@ -195,13 +176,14 @@ def test_cancel_says_why_it_could_not(root, capsys):
 
 
 def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
-    hold = "from feedrate.flow import driver; driver.hold(); print('held', flush=True); input()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", hold],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ},
+    hold = (
+        "from feedrate.flow import driver; from feedrate.core.variables import DriverCall\n"
+        "import os; host = os.uname().nodename\n"
+        "driver._hold(DriverCall(pid=os.getpid(), host=host, since='1'))\n"
+        "print('held', flush=True); input()"
     )
+    words = [sys.executable, "-c", hold]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert other.stdout.readline() == b"held\n"
         queue(root, ("7", "RUNNING", "n1", RUN, "rule_x", str(root)))

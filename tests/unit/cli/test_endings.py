@@ -13,11 +13,14 @@ PROGRAMS = {
     "fetch-dataset": ("--name", "x", *NO_MAPPING),
     "fetch-winoground": ("--name", "x", *NO_MAPPING),
     "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
-    "parse-logs": ("--runs-list", ABSENT, "--device", "[", "--parser", "x"),
+    "parse-logs": ("--plan", ABSENT, "--device", "x"),
+    "collect-results": ("--plan", ABSENT),
+    "check-claims": ("--plan", ABSENT),
+    "plot-figures": ("--plan", ABSENT),
+    "tabulate-results": ("--plan", ABSENT),
+    "write-report": ("--plans", ABSENT, "--captions", ABSENT),
     "train": ("--spec", "[", "--data", ABSENT),
-    "judge-claims": ("--results", ABSENT, *NO_MAPPING),
     "confirm-results": ("--results", ABSENT),
-    "merge-results": ("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT),
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),
 }
 """Jobs, and arguments that each refuses."""
@@ -25,7 +28,8 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_a_user_can_mend_is_one_sentence_of_the_program(program, tmp_path, capsys):
-    words = [*PROGRAMS[program], "--out", str(tmp_path / "out")]
+    out = "--results" if {"--plan", "--plans"} & {*PROGRAMS[program]} else "--out"
+    words = [*PROGRAMS[program], out, str(tmp_path / "out")]
     assert jobs.run(program, words) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"feedrate {program}: ")

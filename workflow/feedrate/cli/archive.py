@@ -1,8 +1,9 @@
 """`python -m feedrate archive`: runs, configuration, results and report as one zip file."""
 
 import argparse
+import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
@@ -14,14 +15,15 @@ from feedrate.core.scrub import scrub
 from feedrate.report.text import counted
 
 PARTS = (
-    *(f"{paths.RESULTS}/**/*", "config/**/*.yaml", "config/**/*.csv", "report.html"),
-    *(f"{paths.DATASETS}/*/prepared/{name}" for name in ("manifest.json", "data_report.json")),
+    *(f"{paths.RUNS}/**/*", f"{paths.RESULTS}/**/*"),
+    *("config/**/*.yaml", "config/**/*.csv", "report.html"),
+    *(f"{paths.DATASETS}/*/prepared-*/{name}" for name in ("manifest.json", "data_report.json")),
 )
 LEFT_OUT = (
-    *("attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt"),
+    *("checkpoint-*", "*.safetensors", "*.bin", "*.pt"),
     *("*.parquet", "*.gz", ".*", "local*"),
 )
-"""Weights, unfinished attempts, packed files (secrets in them cannot be seen), hidden files."""
+"""Weights, packed files (secrets in them cannot be seen), and the hidden folders of jobs."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +35,10 @@ def archive(options: argparse.Namespace) -> int:
     """Write the archive, and print its size and what was left out; return the exit code."""
     if options.out.suffix != ".zip":
         raise UsageError(f"--out {options.out}: not allowed; the name of an archive ends in .zip")
-    if not list(Path(paths.RESULTS).glob(f"*/*/*/rep*/{paths.OUTCOME_NAME}")):
-        raise ExpectedError(f"there is no run in {paths.RESULTS}/")
+    if not list(Path(paths.RUNS).glob(f"*/*/*/*/{paths.OUTCOME_NAME}")):
+        raise ExpectedError(f"there is no run in {paths.RUNS}/")
     sums, left_out = [], []
-    changed: set[Path] = set()
+    changed: dict[Path, str] = {}
     with (
         atomic_path(options.out) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
@@ -44,14 +46,17 @@ def archive(options: argparse.Namespace) -> int:
         for path in _files():
             text = path.read_bytes().decode("utf-8", "surrogateescape")
             clean = scrub(text)
-            if clean != text:
-                changed |= {path, *path.parents}
             if clean != text and "\0" in text:
                 left_out.append(f"{path} has secrets, and is not text")
-            elif path.name != paths.RECORD_NAME or path.parent not in changed:
-                content = clean.encode("utf-8", "surrogateescape")
-                file.writestr(str(path), content)
-                sums.append(f"{sha256(content).hexdigest()}  {path}\n")
+                continue
+            if path.name == paths.OUTCOME_NAME:
+                clean = _with_digests(clean, path.parent, changed)
+            content = clean.encode("utf-8", "surrogateescape")
+            digest = sha256(content).hexdigest()
+            if clean != text:
+                changed[path] = digest
+            file.writestr(str(path), content)
+            sums.append(f"{digest}  {path}\n")
         file.writestr(paths.CHECKSUMS, "".join(sums))
     size_mib = options.out.stat().st_size / 2**20
     print(f"{options.out}: {counted(len(sums), 'file')}, {size_mib:.1f} MiB")
@@ -61,9 +66,21 @@ def archive(options: argparse.Namespace) -> int:
     return 0
 
 
+def _with_digests(outcome: str, run: Path, changed: Mapping[Path, str]) -> str:
+    """An outcome with the digests of the files that were changed, or a report of the archive would
+    call the run invalid."""
+    own = {str(path.relative_to(run)): d for path, d in changed.items() if run in path.parents}
+    if not own:
+        return outcome
+    content = json.loads(outcome)
+    files = content.get("files", {})
+    files |= {name: own[name] for name in files.keys() & own.keys()}
+    return json.dumps(content, indent=2) + "\n"
+
+
 def _files() -> Iterator[Path]:
-    """The files of an archive; records last, because those of runs with other logs are left out."""
+    """The files of an archive; outcomes last, which have the digests of the others."""
     files = {path for pattern in PARTS for path in Path().glob(pattern) if path.is_file()}
-    for path in sorted(files, key=lambda path: (path.name == paths.RECORD_NAME, path)):
+    for path in sorted(files, key=lambda path: (path.name == paths.OUTCOME_NAME, path)):
         if not any(fnmatch(part, left_out) for part in path.parts for left_out in LEFT_OUT):
             yield path
