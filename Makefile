@@ -76,7 +76,7 @@ check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/snakefmt --check Snakefile workflow/rules
-	@$(BIN)/python -m feedrate schemas --check
+	@$(BIN)/python docs/make_schemas.py --check
 	@$(BIN)/mypy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
 

@@ -1,6 +1,5 @@
 """The runs to do, their time and their cost."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import write_json
+from feedrate.flow.estimate import Estimate
 from feedrate.flow.folders import run_folder
 from feedrate.flow.graph import Graph
 
@@ -33,7 +33,8 @@ def graph(monkeypatch):
             pass
 
         def of(self, spec):
-            return None if (spec.device, spec.repeat) == ("gaudi2", 3) else (36.0, "cell")
+            unknown = (spec.device, spec.repeat) == ("gaudi2", 3)
+            return None if unknown else Estimate(36.0, "earlier runs")
 
     monkeypatch.setattr(plans, "Estimator", Known)
     chosen = {"studies": [STUDY], "devices": ["gaudi2", "h100"]}
@@ -55,9 +56,11 @@ def test_only_runs_without_a_result_are_to_do(graph):
     assert (h100.cells, h100.unsupported_cells) == (9, 7)
     assert (h100.done, h100.to_do) == (1, 26)
     assert h100.job_s == 26 * 36
-    assert h100.device_hours == pytest.approx(26 * 36 * 8 / 3600)
+    assert h100.limit_s == 26 * 240 * 60
     assert (gaudi2.cells, gaudi2.done, gaudi2.to_do, gaudi2.unknown) == (14, 0, 42, 14)
     assert gaudi2.job_s == 28 * 36
+    hours, at_most = h100.row[5:7]
+    assert (hours, at_most) == (f"{26 * 36 * 8 / 3600:.1f}", f"{26 * 4 * 8:.1f}")
 
 
 def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(graph, capsys):
@@ -65,30 +68,23 @@ def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(graph,
     show(groups, on_cluster=True)
     text = capsys.readouterr().out
     assert "2.2 + 14 unknown" in text
-    assert "earlier runs (28), nothing (14)" in text
-    assert "Training: 4.4 device-hours, about 17 min with one job at a time on each device" in text
-    assert "and 14 runs of unknown length" in text
-    assert "Cost: not known" in text
+    assert "about 17 min without 14 runs of unknown length, and at most 168 h" in text
     show(groups, on_cluster=False)
-    assert "about 33 min with one job at a time, and 14 runs" in capsys.readouterr().out
+    assert "about 33 min without 14 runs of unknown length, and at most 276 h" in (
+        capsys.readouterr().out
+    )
 
 
-def test_a_cost_is_shown_with_what_has_no_price(graph, capsys):
+def test_a_cost_needs_a_price(graph):
     groups = count_runs(graph)
-    assert groups[1].cost_usd is None
+    assert groups[1].row[7:9] == ["no price", "no price"]
     groups[1].price_usd_per_hour = 20.0
-    show(groups, on_cluster=True)
-    text = capsys.readouterr().out
-    assert "5.40 USD" in text
-    assert "without gaudi2." in text
-    assert "no price" in text
+    assert groups[1].row[7:9] == [f"{27 * 36 / 3600 * 20:.2f} USD", f"{27 * 4 * 20:.2f} USD"]
 
 
 def test_what_is_not_known_is_called_so(capsys):
-    show([Runs(STUDY, "cpu", 1, None, cells=1, to_do=1, bases=Counter({None: 1}))], on_cluster=True)
-    text = capsys.readouterr().out
-    assert "unknown" in text
-    assert "The duration is not known" in text
+    show([Runs(STUDY, "cpu", 1, None, cells=1, to_do=1, unknown=1)], on_cluster=True)
+    assert "takes an unknown time" in capsys.readouterr().out
 
 
 def test_nothing_to_do_is_said(capsys):

@@ -5,8 +5,8 @@ from functools import cache
 import jsonschema
 import msgspec
 import pytest
+from docs import make_schemas as schemas
 
-from feedrate.cli import jobs, schemas
 from feedrate.config.project import Devices
 from feedrate.config.study import Study
 from feedrate.config.values import read_yaml
@@ -26,15 +26,15 @@ def valid(name, value):
 
 def test_the_files_are_what_the_types_say():
     assert schemas.stale() == {}
-    assert jobs.run("schemas", ["--check"]) == 0
+    assert schemas.main(["--check"]) == 0
 
 
 def test_a_schema_out_of_step_is_told_and_renewed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schemas, "FOLDER", tmp_path)
-    assert jobs.run("schemas", ["--check"]) == 1
+    assert schemas.main(["--check"]) == 1
     assert len(capsys.readouterr().out.splitlines()) == len(schemas.KINDS)
-    assert jobs.run("schemas", []) == 0
-    assert jobs.run("schemas", ["--check"]) == 0
+    assert schemas.main([]) == 0
+    assert schemas.main(["--check"]) == 0
     schemas.path("study").write_text("{}", encoding="utf-8")
     assert list(schemas.stale()) == [tmp_path / "study.schema.json"]
 

@@ -63,10 +63,10 @@ def test_earlier_runs_of_the_same_cell_count_first(project, runs):
         leave_record(one, 10.0, duration_s)
     leave_record(other, 10.0, 400.0)
     estimator = Estimator(project)
-    assert estimator.of(one) == (pytest.approx(34.0), "cell")
-    assert estimator.of(other) == (pytest.approx(400.0), "cell")
+    assert estimator.of(one) == (pytest.approx(34.0), "earlier runs")
+    assert estimator.of(other) == (pytest.approx(400.0), "earlier runs")
     third = estimator.of(pick(runs, "cpu", workers=16))
-    assert third == (pytest.approx(62.0), "study"), "the median of the device's"
+    assert third == (pytest.approx(62.0), "earlier runs"), "the median of the device's"
 
 
 def test_a_run_of_more_steps_takes_longer_in_its_window_alone(project, runs):
@@ -90,7 +90,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(project, runs):
     path.write_text(whole[:100] + '\n{"status": "ok", "spec": null}\n[]\n')
     assert Estimator(project).of(spec) is None
     path.write_text(whole[:100] + "\n" + whole)
-    assert Estimator(project).of(spec) == (pytest.approx(25.0), "cell")
+    assert Estimator(project).of(spec) == (pytest.approx(25.0), "earlier runs")
 
 
 def by_rate(spec, samples_per_s):
@@ -109,12 +109,15 @@ def lowest(project, device, count):
 
 def test_published_rates_where_nothing_was_run(project, runs):
     spec = pick(runs, "gaudi2", workers=2, decode="reference", strategy="ddp")
-    assert Estimator(project).of(spec) == (by_rate(spec, 768.7), "published")
+    assert Estimator(project).of(spec) == (by_rate(spec, 768.7), "published rates")
 
 
 def test_a_cell_that_nobody_published_is_taken_at_the_lowest_rate(project, runs):
     spec = pick(runs, "gaudi2", workers=16)
-    assert Estimator(project).of(spec) == (by_rate(spec, lowest(project, "gaudi2", 8)), "lowest")
+    assert Estimator(project).of(spec) == (
+        by_rate(spec, lowest(project, "gaudi2", 8)),
+        "published rates",
+    )
 
 
 @pytest.fixture
@@ -135,7 +138,7 @@ def test_rates_of_another_number_of_devices_are_scaled(with_variants, runs):
         device="h100-x2",
         count=2,
     )
-    assert Estimator(with_variants).of(spec) == (by_rate(spec, 602.1 / 4), "scaled")
+    assert Estimator(with_variants).of(spec) == (by_rate(spec, 602.1 / 4), "published rates")
 
 
 def test_rates_of_the_same_number_go_before_scaled_ones(with_variants, runs):
@@ -144,4 +147,4 @@ def test_rates_of_the_same_number_go_before_scaled_ones(with_variants, runs):
         device="gaudi2-x1",
         count=1,
     )
-    assert Estimator(with_variants).of(spec) == (by_rate(spec, 58.05), "lowest")
+    assert Estimator(with_variants).of(spec) == (by_rate(spec, 58.05), "published rates")

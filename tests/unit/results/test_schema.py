@@ -26,7 +26,7 @@ SHOW = """
 import json, sys
 from pathlib import Path
 import pyarrow.parquet as pq
-from feedrate.cli import schemas
+from docs import make_schemas as schemas
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.values import read_yaml
 from feedrate.config.project import load_project
@@ -68,7 +68,8 @@ def test_a_new_measured_value_needs_two_edits(tmp_path):
     package = tmp_path / "workflow/feedrate"
     shutil.copytree(ROOT / "workflow/feedrate", package)
     (tmp_path / "docs").mkdir()
-    shutil.copy(ROOT / "docs/results.md", tmp_path / "docs/results.md")
+    for file in ("results.md", "make_schemas.py"):
+        shutil.copy(ROOT / "docs" / file, tmp_path / "docs" / file)
     for part in ("config", RUN):
         shutil.copytree(GOLDEN / part, tmp_path / part)
     shutil.copytree(ROOT / "report/captions", tmp_path / "report/captions")
@@ -78,7 +79,7 @@ def test_a_new_measured_value_needs_two_edits(tmp_path):
     write_text(tmp_path / "show.py", SHOW)
     shown = subprocess.run(
         [sys.executable, "show.py", RUN],
-        env={"PYTHONPATH": str(tmp_path / "workflow")},
+        env={"PYTHONPATH": f"{tmp_path / 'workflow'}:{tmp_path}"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -34,7 +34,6 @@ JOBS = {
     "confirm-results": "results.files:confirm_results",
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",
-    "schemas": "cli.schemas:write_schemas",
 }
 """The function of each job, as MODULE:NAME in this package."""
 

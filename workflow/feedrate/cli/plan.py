@@ -1,33 +1,21 @@
 """`python -m feedrate plan`: how many runs are to do, for how long and at what cost."""
 
 import argparse
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
 
-from rich.table import Table
-
 from feedrate.cli.display import output, table
 from feedrate.cli.snakemake import check_call, layers_of
+from feedrate.config.plan import timeouts_min
 from feedrate.core.errors import UsageError
 from feedrate.flow import configuration
-from feedrate.flow.estimate import START_S, Basis, Estimator
+from feedrate.flow.estimate import Estimator
 from feedrate.flow.graph import Graph
-from feedrate.report.text import counted
 
 HOUR_S = 3600.0
-BASES: dict[Basis | None, tuple[str, str]] = {
-    "cell": ("earlier runs", ""),
-    "study": ("similar runs", "earlier runs of other cells on the same device"),
-    "published": ("published rates", ""),
-    "lowest": ("lowest rate", "the device's lowest published rate, because no source has the cell"),
-    "scaled": ("scaled rates", "published rates of another number of these devices"),
-    None: ("nothing", "there is no earlier run and no published rate"),
-}
-"""The basis of an estimate: its name in the table, and an explanation if it needs one."""
 
 
 @dataclass
@@ -43,26 +31,31 @@ class Runs:
     unsupported_cells: int = 0
     done: int = 0
     to_do: int = 0
+    unknown: int = 0
+    """Runs to do without an estimate."""
     job_s: float = 0.0
-    """Estimated time of the runs to do, one after another, s; runs without an estimate left out."""
-    bases: Counter[Basis | None] = field(default_factory=Counter)
-    """The number of runs to do by the basis of their estimate; None: without one."""
+    """Estimated time of the runs to do, one after another, s; unknown ones left out."""
+    limit_s: float = 0.0
+    """The same if every run takes all the time that its protocol allows."""
+    bases: set[str] = field(default_factory=set)
 
     @property
-    def unknown(self) -> int:
-        """Runs to do without an estimate."""
-        return self.bases[None]
-
-    @property
-    def device_hours(self) -> float:
-        """Hours of all devices of the jobs."""
-        return self.job_s / HOUR_S * self.devices_per_job
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The cost of the jobs; None without a price."""
+    def row(self) -> list[str]:
+        """The cells of the table, as text."""
+        counts = (self.cells, self.unsupported_cells, self.done, self.to_do)
+        hours = [
+            f"{seconds / HOUR_S * self.devices_per_job:.1f}"
+            for seconds in (self.job_s, self.limit_s)
+        ]
+        if self.to_do and self.to_do == self.unknown:
+            hours[0] = "unknown"
+        elif self.unknown:
+            hours[0] += f" + {self.unknown} unknown"
         price = self.price_usd_per_hour
-        return None if price is None else price * self.job_s / HOUR_S
+        costs = ["no price", "no price"]
+        if price is not None:
+            costs = [f"{price * s / HOUR_S:.2f} USD" for s in (self.job_s, self.limit_s)]
+        return [self.device, *map(str, counts), *hours, *costs, ", ".join(sorted(self.bases))]
 
 
 def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -87,9 +80,9 @@ def count_runs(graph: Graph) -> list[Runs]:
     for study, device in product(project.studies, project.config.devices):
         entry = project.devices[device]
         groups[study, device] = Runs(study, device, entry.count, entry.price_usd_per_hour)
-    for lacking in graph.plan.unsupported:
-        groups[lacking.study, lacking.device].unsupported_cells += 1
-    estimator = Estimator(project)
+    for cell in graph.plan.unsupported:
+        groups[cell.study, cell.device].unsupported_cells += 1
+    estimator, limits_min = Estimator(project), timeouts_min(project)
     for spec in graph.plan.runs.values():
         group = groups[spec.study, spec.device]
         group.cells += spec.repeat == 1
@@ -97,98 +90,49 @@ def count_runs(graph: Graph) -> list[Runs]:
             group.done += 1
             continue
         group.to_do += 1
-        seconds, basis = estimator.of(spec) or (0.0, None)
-        group.bases[basis] += 1
-        group.job_s += seconds
+        group.limit_s += limits_min[spec.study][spec.device] * 60
+        estimate = estimator.of(spec)
+        if estimate is None:
+            group.unknown += 1
+        else:
+            group.job_s += estimate.duration_s
+            group.bases.add(estimate.basis)
     return list(groups.values())
 
 
 def show(groups: Sequence[Runs], *, on_cluster: bool) -> None:
     """Print the runs, their time and their cost to stdout."""
     console = output()
-    for study, of_study in groupby(groups, key=attrgetter("study")):
-        console.print(_runs_table(study, list(of_study)))
+    heading = ["device", "cells", "unsupported", "done", "to do", "device-hours", "at most"]
+    heading += ["cost", "at most", "estimated from"]
+    for study, runs in groupby(groups, key=attrgetter("study")):
+        rows = (group.row for group in runs)
+        wrapped = ("estimated from",)
+        title = f"Runs of {study}"
+        console.print(table(title, heading, rows, left=("device",), wrapped=wrapped))
         console.print()
-    for line in _totals([group for group in groups if group.to_do], on_cluster=on_cluster):
-        console.print(line)
-
-
-def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
-    priced = any(group.cost_usd is not None for group in groups)
-    columns = ["device", "cells", "unsupported", "done", "to do", "device-hours"]
-    columns += ["cost"] if priced else []
-    rows = []
-    for group in groups:
-        counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
-        row = [group.device, *map(str, counts), _hours(group)]
-        row += [_cost(group)] if priced else []
-        rows.append([*row, _basis(group)])
-    columns.append("estimated from")
-    return table(f"Runs of {study}", columns, rows, left=("device",), wrapped=("estimated from",))
-
-
-def _hours(group: Runs) -> str:
-    if group.to_do == group.unknown:
-        return "unknown" if group.to_do else "0"
-    more = f" + {group.unknown} unknown" if group.unknown else ""
-    return f"{group.device_hours:.1f}{more}"
-
-
-def _cost(group: Runs) -> str:
-    if group.cost_usd is None:
-        return "no price"
-    return "unknown" if group.to_do == group.unknown > 0 else f"{group.cost_usd:.2f} USD"
-
-
-def _basis(group: Runs) -> str:
-    """The bases of a group's estimates, with the number of runs of each if there are several."""
-    found = {word: group.bases[basis] for basis, (word, _) in BASES.items() if group.bases[basis]}
-    return ", ".join(f"{word} ({n})" if len(found) > 1 else word for word, n in found.items())
-
-
-def _totals(groups: Sequence[Runs], *, on_cluster: bool) -> Iterator[str]:
-    """Time and cost of all training jobs to do, and the bases of the estimates."""
-    if not groups:
-        yield "There are no runs to do."
+    if not any(group.to_do for group in groups):
+        console.print("There are no runs to do.")
         return
+    by_device: dict[str, list[float]] = {}
+    for group in groups:
+        sums = by_device.setdefault(group.device, [0.0, 0.0])
+        sums[0] += group.job_s
+        sums[1] += group.limit_s
+    # On a cluster, devices train side by side.
+    combine = max if on_cluster else sum
+    job_s, limit_s = (combine(times) for times in zip(*by_device.values(), strict=True))
     unknown = sum(group.unknown for group in groups)
+    likely = f"about {duration(job_s)}"
     if unknown == sum(group.to_do for group in groups):
-        yield "The duration is not known: there are no earlier runs and no published rates."
-        return
-    hours = sum(group.device_hours for group in groups)
-    by_device: dict[str, float] = {}
-    for group in groups:
-        by_device[group.device] = by_device.get(group.device, 0.0) + group.job_s
-    wall_s = max(by_device.values()) if on_cluster else sum(by_device.values())
+        likely = "an unknown time"
+    elif unknown:
+        likely += f" without {unknown} runs of unknown length"
     per_device = " on each device" if on_cluster else ""
-    more = f", and {counted(unknown, 'run')} of unknown length" if unknown else ""
-    yield (
-        f"Training: {hours:.1f} device-hours, about {duration(wall_s)} with one job at a "
-        f"time{per_device}{more}."
+    console.print(
+        f"Training takes {likely}, and at most {duration(limit_s)}, with one job at a "
+        f"time{per_device}. Queues, data and reports are not included."
     )
-    yield _total_cost(groups)
-    bases = {basis for group in groups for basis, number in group.bases.items() if number}
-    for basis, (word, meaning) in BASES.items():
-        if meaning and basis in bases:
-            yield f"Estimated from {word}: {meaning}."
-    if bases - {"cell", "study", None}:
-        yield (
-            f"Estimates from published rates include {duration(START_S)} for a job's start, and "
-            "the time to measure its ceilings."
-        )
-    yield "Time in queues and time for data, parsing, tables and figures are not included."
-
-
-def _total_cost(groups: Iterable[Runs]) -> str:
-    priced = [group for group in groups if group.cost_usd is not None]
-    if not priced:
-        return "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml."
-    missing = dict.fromkeys(group.device for group in groups if group.cost_usd is None)
-    if any(group.unknown for group in priced):
-        missing["runs of unknown length"] = None
-    without = f", without {', '.join(missing)}" if missing else ""
-    total = sum(group.cost_usd or 0.0 for group in priced)
-    return f"Cost: {total:.2f} USD at the prices in config/devices.yaml{without}."
 
 
 def duration(seconds: float) -> str:

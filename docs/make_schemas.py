@@ -1,8 +1,10 @@
-"""The generated files: JSON schemas for editors, and the tables of docs/results.md."""
+"""Write the JSON schemas for editors, and the tables of docs/results.md:
+`python docs/make_schemas.py`; with --check, only say which are out of date."""
 
 import inspect
 import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.columns import FILES
 from feedrate.results.schema import VALUES
 
-FOLDER = Path(__file__).resolve().parents[2] / "schemas"
-ROOT = FOLDER.parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "workflow/schemas"
 PAGE = ROOT / "docs/results.md"
 _TABLE = re.compile(r"(<!-- generated: (\S+) -->\n)(?:\|.*\n)*")
 
@@ -118,12 +120,16 @@ def stale() -> dict[Path, str]:
     }
 
 
-def write_schemas(*, check: bool = False) -> int:
-    """Write the schemas and tables; with --check write nothing and fail if one is out of date."""
+def main(words: Sequence[str]) -> int:
+    """Write what is out of date; with --check write nothing and return 1 if anything is."""
     outdated = stale()
     for file, wanted in outdated.items():
-        if check:
-            print(f"{file}: out of date; run python -m feedrate schemas")
+        if "--check" in words:
+            print(f"{file}: out of date; run python docs/make_schemas.py")
         else:
             write_text(file, wanted)
-    return 1 if check and outdated else 0
+    return 1 if "--check" in words and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
