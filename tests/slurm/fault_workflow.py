@@ -40,8 +40,7 @@ PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 40
 # How the shell starts training processes, instead of an interpreter's `-m MODULE …`.
 TRAIN = 'exec {python} "$@"'
 HOLD = f'shift 2; exec {{python}} {HELD} after_step "$@"'
-LOSE = f"""cell=$(dirname "$(dirname "$5")")
-if [ $(grep -c "$cell/" trainings) = 1 ]; then {UNTRAINED}; fi; {TRAIN}"""
+LOSE = f"""if [ $(grep -c "$(dirname "$5")/" trainings) = 1 ]; then {UNTRAINED}; fi; {TRAIN}"""
 """The first processes of a run never end."""
 HANG = "exec sleep 3600"
 FIRST_TRIES = "--allowed-rules train_({}) .*--attempt 1 "

@@ -1,6 +1,6 @@
 """A worker that a test holds or kills: `held_worker.py (after_step|untrained) worker OPTIONS`.
 
-after_step   The first start of a run's processes makes the FIFO `held` in the run's folder after
+after_step   The first start of a run's processes makes the FIFO `held` in its folder after
              its first step, and waits until a test has written to it. Later ones do not wait.
 untrained    Only says that it has made a step, makes `held`, and waits to be killed. It does not
              import torch, which takes seconds.
@@ -15,7 +15,7 @@ from feedrate.cli import jobs
 from feedrate.jobs import events, worker
 
 WORDS = sys.argv[2:]
-RUN = Path(WORDS[WORDS.index("--run") + 1]).parent
+RUN = Path(WORDS[WORDS.index("--run") + 1])
 write = events.EventLog.write
 
 
