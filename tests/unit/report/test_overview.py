@@ -47,6 +47,7 @@ def broken(tmp_path, monkeypatch):
     project = make_project(("cpu", "gaudi2"), question=EVIL)
     bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
     bad[("gaudi2", 16)] = "failed"
+    bad[("cpu", 1)] = "missing"
     return render(project, write_results(tmp_path, project, bad=bad, cause=EVIL))
 
 
@@ -175,6 +176,7 @@ def test_failures_come_before_the_answer(broken):
     failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use workers = 1.")
     assert "Gaudi2, workers = 2:</a></b> out of memory." in broken
+    assert "CPU, workers = 1:</a></b> no result. &lt;script" in broken
     assert "Gaudi2, workers = 2, decode = device:<" not in broken
     assert "and 1 more:" in broken
 

@@ -67,7 +67,7 @@ def imported(place: str) -> Callable[..., Any]:
 
 def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any]) -> int:
     """Do the work of `program` and return its exit code. An expected failure is printed as one
-    sentence, which names the folder of the option `out` if a disk error names no file. Other
+    sentence, which names the folder of the results if a disk error names no file. Other
     exceptions are bugs and keep their traceback."""
     try:
         return work()
@@ -75,7 +75,8 @@ def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any])
         return fail(program, error, error.exit_code)
     except OSError as error:
         out = options.get("out")
-        return fail(program, explain_os_error(error, out.parent if out else None))
+        place = out.parent if out else options.get("results")
+        return fail(program, explain_os_error(error, place))
     except KeyboardInterrupt:
         return STOPPED
 
