@@ -49,7 +49,7 @@ def test_every_planned_run_has_a_record(parse):
     assert [record.repeat for record in records] == [1, 2, 3]
     missing = records[2]
     assert (missing.study, missing.device, missing.cell) == ("loading", "cpu", "workers=1")
-    assert missing.cause
+    assert missing.cause == "No job of this run has ended."
     assert missing.measurement is None
     assert disturbed == []
 

@@ -83,7 +83,8 @@ def read_run(study: str, run: PlannedRun, device: Device) -> Record:
             cause = str(error) if known else f"{type(error).__name__}: {error}"
             status, cause = "failed", f"The logs in {folder} cannot be read: {cause}"
     else:
-        cause = cause_of_missing(folder)
+        reason = cause_of_missing(folder).removesuffix(".")
+        cause = f"{reason[:1].upper()}{reason[1:]}."
     return subset(Record, run, study=study, status=status, cause=one_line(cause))
 
 
