@@ -125,8 +125,9 @@ def plan_project(device: str, entry: Device, parts: Path) -> Project:
         devices |= [variant(device, devices, 1)]
     study = load(parts, Study, str(parts))
     raise_all(check_study(str(parts), study, devices, []))
-    drawn = {"dataset": "generated", "datasets": {"generated": Generated()}}
-    config = WorkflowConfig(studies=[NAME], devices=list(devices), **drawn)
+    drawn = {"generated": Generated()}
+    names = list(devices)
+    config = WorkflowConfig(studies=[NAME], devices=names, dataset="generated", datasets=drawn)
     return Project(config=config, devices=devices, studies={NAME: study}, published={NAME: []})
 
 

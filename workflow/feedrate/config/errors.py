@@ -102,8 +102,9 @@ def _fault(value: Any, kind: Any) -> tuple[str, str] | None:
     field = next((k.__struct_config__.tag_field for k in structs), None)
     if field and text.startswith(("Invalid value", f"Object missing required field `{field}`")):
         tags = [k.__struct_config__.tag for k in structs]
-        missing = f"missing, but required; allowed: {', '.join(tags)}"
-        return f".{field}", not_one_of(value[field], tags) if field in value else missing
+        if field in value:
+            return f".{field}", not_one_of(value[field], tags)
+        return f".{field}", f"missing, but required; allowed: {', '.join(tags)}"
     structs = [k for k in structs if not field or value.get(field) == k.__struct_config__.tag]
     for place, part, kind_of_part in _parts(value, kinds, structs):
         if fault := _fault(part, kind_of_part):

@@ -20,11 +20,9 @@ from feedrate.config.study import (
     BenchmarkScore,
     Bundle,
     Factor,
-    Figure,
     Published,
     Sheet,
     Study,
-    Table,
     adapt_keys,
     adapted,
     check_levels,
@@ -189,18 +187,18 @@ def check_study(
 
 
 def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
-    parts: dict[str, Sequence[Table | Figure]] = {"tables": study.tables, "figures": study.figures}
-    for part, pages in parts.items():
+    for part, pages, package, word in (
+        ("tables", study.tables, TABLES, "factor"),
+        ("figures", study.figures, FIGURES, "x"),
+    ):
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
-        kinds = plugins.names(TABLES if part == "tables" else FIGURES)
         for key, page in numbered(f"{part}[{{}}]", pages):
-            found.known(f"{key}.kind", page.kind, kinds, "allowed")
-            word = "factor" if isinstance(page, Table) else "x"
+            found.known(f"{key}.kind", page.kind, plugins.names(package), "allowed")
             if (factor := getattr(page, word)) is not None:
                 found.known(f"{key}.{word}", factor, study.factors, "factors")
-            columns = page.columns if isinstance(page, Table) else []
-            for place, column in numbered(f"{key}.columns[{{}}]", columns):
-                _check_levels(found, place, column, levels)
+    for key, table in numbered("tables[{}]", study.tables):
+        for place, column in numbered(f"{key}.columns[{{}}]", table.columns):
+            _check_levels(found, place, column, levels)
 
 
 def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:

@@ -139,8 +139,8 @@ def parse_yaml(text: str, origin: str) -> Any:
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        if not isinstance(error, yaml.YAMLError):  # of a value, which PyYAML does not check
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None)
+        if not reason:  # a value, which PyYAML does not check
             reason = f"a value cannot be read ({first_line(error)})"
         raise ConfigError(f"{origin}{where}: {reason}") from None
 

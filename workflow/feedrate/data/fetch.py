@@ -77,10 +77,11 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
     """At most `limit` rows per image, in their order: those with the smallest ranks or, if there
     are none, the first. A rank that is not a number comes last."""
-    by_image: dict[str, list[int]] = {}
+    kept, count = set[int](), Counter[str]()
     for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
-        by_image.setdefault(rows[position]["image"], []).append(position)
-    kept = {position for positions in by_image.values() for position in positions[:limit]}
+        count[rows[position]["image"]] += 1
+        if count[rows[position]["image"]] <= limit:
+            kept.add(position)
     return [row for position, row in enumerate(rows) if position in kept]
 
 

@@ -1,8 +1,5 @@
-"""Work on untrusted input in other processes: a crash or a hang loses one item, not the run.
-
-Each process has its own pipe and one item, so the right item is lost. In a pool whose processes
-share a pipe, such as Pebble's, it is sometimes another one.
-"""
+"""Work on untrusted input in other processes: a crash or a hang loses one item, not the run. Each
+process has its own pipe; if they share one, as Pebble's do, a crash can lose another item too."""
 
 import multiprocessing
 import resource
@@ -33,19 +30,19 @@ def run_isolated(
     for an item whose process ends or takes longer than `timeout_s`. Raises what `task` raises."""
     spawn = multiprocessing.get_context("spawn")
     results: list[Any] = [None] * len(items)
-    waiting, idle = list(reversed(range(len(items)))), []
-    processes, at_work = {}, {}  # a process and the number of its item, by pipe
+    waiting = list(reversed(range(len(items))))
+    processes: dict[Any, Any] = {}  # by pipe
+    at_work: dict[Any, int] = {}  # the number of an item, by pipe
     try:
         while waiting or at_work:
             while waiting and len(at_work) < workers:
-                if not idle:
+                pipe: Any = next((idle for idle in processes if idle not in at_work), None)
+                if pipe is None:
                     pipe, theirs = spawn.Pipe()
                     process = spawn.Process(target=_serve, args=(task, timeout_s, theirs))
                     process.start()
                     processes[pipe] = process
                     theirs.close()
-                    idle.append(pipe)
-                pipe = idle.pop()
                 at_work[pipe] = waiting.pop()
                 with suppress(BrokenPipeError):  # it has ended, so `recv` raises EOFError
                     pipe.send(items[at_work[pipe]])
@@ -53,15 +50,8 @@ def run_isolated(
                 number, error = at_work.pop(pipe), None
                 try:
                     results[number], error = pipe.recv()
-                    idle.append(pipe)
                 except (EOFError, OSError):
-                    process = processes.pop(pipe)
-                    process.join()
-                    code = process.exitcode
-                    end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                    results[number] = Lost(f"reading it ended the process ({end})")
-                    if end == "SIGALRM":
-                        results[number] = Lost(f"it took longer than {timeout_s:g} s")
+                    results[number] = _lost(processes.pop(pipe), timeout_s)
                 if error is not None:
                     raise error
     finally:
@@ -69,6 +59,15 @@ def run_isolated(
             process.kill()
             process.join()
     return results
+
+
+def _lost(process: Any, timeout_s: float) -> Lost:
+    process.join()
+    if process.exitcode == -signal.SIGALRM:
+        return Lost(f"it took longer than {timeout_s:g} s")
+    code = process.exitcode
+    end = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    return Lost(f"reading it ended the process ({end})")
 
 
 def _serve(task: Callable[..., Any], timeout_s: float, pipe: Connection) -> None:
@@ -80,11 +79,11 @@ def _serve(task: Callable[..., Any], timeout_s: float, pipe: Connection) -> None
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     with suppress(EOFError, OSError):
         while True:
-            item = pipe.recv()
+            item, result, error = pipe.recv(), None, None
             signal.setitimer(signal.ITIMER_REAL, timeout_s)
             try:
-                answer = task(item), None
+                result = task(item)
             except Exception as raised:
-                answer = None, raised
+                error = raised
             signal.setitimer(signal.ITIMER_REAL, 0)
-            pipe.send(answer)
+            pipe.send((result, error))

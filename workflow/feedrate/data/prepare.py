@@ -69,19 +69,14 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
         verdicts = verify_images(root, index.files, folder, workers)
         stored = {path: v for path, v in verdicts.items() if isinstance(v, Stored)}
         lost = Counter(row["image"] for row in rows)
-        bad = [
-            LeftOut(path=path, reason=verdict.reason, rows=lost[path])
-            for path, verdict in sorted(verdicts.items())
-            if isinstance(verdict, Lost)
-        ]
+        reasons = sorted((path, v.reason) for path, v in verdicts.items() if isinstance(v, Lost))
+        bad = [LeftOut(path=path, reason=why, rows=lost[path]) for path, why in reasons]
         _check_bad_share(index, settings.max_bad_share, bad, out.parent)
         samples = _samples(rows, settings, stored)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:
-            raise DataError(
-                f"dataset {index.dataset}: the training split would be empty; "
-                f"{len(samples)} samples are left for the others"
-            )
+            why = f"the training split would be empty; {len(samples)} samples are left for others"
+            raise DataError(f"dataset {index.dataset}: {why}")
         write_table(folder / SAMPLES, make_table(samples, ("sample_id", "split", "image")))
         train_tokenizer(captions, folder / TOKENIZER)
         left_out = [*index.left_out, *bad]

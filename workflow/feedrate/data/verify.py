@@ -41,8 +41,8 @@ _SIXTEEN_TO_EIGHT = 1 / 257
 
 
 class Picture(NamedTuple):
-    """A usable image. `data` is a JPEG file; `mode` and `format` are those of the original file,
-    and `changes` lists its differences from a plain JPEG file."""
+    """A usable image: a JPEG file, the mode and format of the original file, and its differences
+    from a plain JPEG file."""
 
     data: bytes
     width: int
@@ -53,7 +53,7 @@ class Picture(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A verified image as stored in prepared/; `format`, `mode` and `changes` as in Picture."""
+    """A verified image as stored in prepared/; `edited`: its file has changed since the fetch."""
 
     path: str
     sha256: str
@@ -64,14 +64,13 @@ class Stored(NamedTuple):
     format: str
     changes: tuple[str, ...]
     edited: bool
-    """The file has changed since it was fetched."""
 
 
 def verify_images(
     root: Path, files: Sequence[RawFile], prepared: Path, workers: int
 ) -> dict[str, Stored | Lost]:
-    """Check every file under `root` and store the good ones under prepared/images/; the verdicts,
-    by path as fetched. Raises OSError, as on a full disk."""
+    """Check every file under `root` and store the good ones under prepared/images/; the verdicts by
+    path. Raises OSError, as on a full disk."""
     verdicts = run_isolated(partial(_verify, root, prepared), files, workers, TIMEOUT_S)
     return dict(zip((file.path for file in files), verdicts, strict=True))
 

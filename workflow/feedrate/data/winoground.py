@@ -133,9 +133,9 @@ def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, 
     rows: Rows = []
     for number in range(settings.examples):
         pair, captions = invent_pair(settings.seed, number)
-        images = [f"images/{number:04d}-{which}.jpg" for which in (0, 1)]
+        images = f"images/{number:04d}-0.jpg", f"images/{number:04d}-1.jpg"
         scenes |= zip(images, pair, strict=True)
-        rows.append(dict(zip(_IMAGES + _CAPTIONS, (*images, *captions), strict=True)))
+        rows.append(dict(zip(_IMAGES + _CAPTIONS, images + captions, strict=True)))
     return rows, draw_files(scenes, settings.seed, raw, workers)
 
 
