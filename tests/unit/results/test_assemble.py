@@ -182,24 +182,6 @@ def test_a_folder_without_a_spec_is_one_sentence(tmp_path):
         build_record(tmp_path, DEVICE)
 
 
-def test_a_resumed_job_warms_up_again_and_its_window_is_shorter(tmp_path):
-    spec = make_spec()
-    ranks = {}
-    for rank in range(2):
-        events = [e for e in rank_events(spec, rank) if e.get("step", 99) > 6]
-        ranks[rank] = [
-            e | {"first_step": 10, "steps": 4, "samples": 32, "wall_s": 2.0}
-            if e["event"] == "window"
-            else e
-            for e in events
-        ]
-    record = build_record(write_run(tmp_path, ranks=ranks), DEVICE)
-    assert record.status == "ok", record.cause
-    assert record.measurement is not None
-    assert (record.measurement.warmup_steps, record.measurement.steps) == (3, 4)
-    assert record.measurement.first_step_s == 0.5
-
-
 def test_what_went_wrong_after_the_results_is_kept_as_a_note(tmp_path):
     outcome = make_outcome(cause="after its results were written: exit code 1")
     record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from feedrate.config.settings import Task
 from feedrate.results import conformity
 from feedrate.results.conformity import Evidence, Judgement, listed
-from feedrate.results.measurement import first_step, losses_of, step_sum, windows_of
+from feedrate.results.measurement import losses_of, step_sum, windows_of
 from feedrate.results.record import Check
 
 STEP_SUM_TOLERANCE = 0.05
@@ -23,7 +23,7 @@ POWER_TOLERANCE = 1.2
 def window_after_warmup(e: Evidence) -> Judgement:
     """The window begins right after the warm-up and ends with the last step."""
     warmup, last = e.spec.protocol.warmup_steps, e.spec.protocol.steps
-    first = first_step(e.ranks) + warmup  # a resumed job warms up again before its window opens
+    first = warmup + 1
     ends = {(w.first_step, w.last_step) for w in windows_of(e.ranks).values()}
     seen = ends.pop() if len(ends) == 1 else (None, None)
     if (*seen, e.measurement.steps) != (first, last, last - first + 1):

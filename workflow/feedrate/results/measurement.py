@@ -43,14 +43,14 @@ def measure(
     quantiles: dict[str, Any] = {name: quantile(times, share) for name, share in QUANTILES.items()}
     waits = [step.data_wait_s for steps in inside for step in steps]
     copies = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
-    begun, steps = first_step(ranks), [step for e in events for step in e.steps]
+    steps = [step for e in events for step in e.steps]
     return Measurement(
         **combined,
         samples_per_s=samples / wall_s,
         steps=first.steps,
-        warmup_steps=first.first_step - begun,
+        warmup_steps=first.first_step - 1,
         steps_per_epoch=_steps_per_epoch(ranks, spec),
-        first_step_s=max((s.step_s for s in steps if s.step == begun), default=None),
+        first_step_s=max((s.step_s for s in steps if s.step == 1), default=None),
         **quantiles,
         block_noise=block_noise(times),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
@@ -90,11 +90,6 @@ def step_sum(ranks: Ranks) -> float | None:
     slowest = max(windows, key=lambda rank: windows[rank].wall_s)
     steps = _steps_in(ranks[slowest].steps, windows[slowest])
     return sum(step.step_s for step in steps) if steps else None
-
-
-def first_step(ranks: Ranks) -> int:
-    """The first step that the job did itself: 1, or a later one where it was resumed."""
-    return min((s.step for events in ranks.values() for s in events.steps), default=1)
 
 
 def losses_of(ranks: Ranks) -> list[float]:
