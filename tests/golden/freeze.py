@@ -25,7 +25,7 @@ from feedrate.core import paths, plugins
 from feedrate.core.files import digest_value
 from feedrate.report import markup
 from feedrate.report.answers import answer
-from feedrate.report.context import PageSettings, page_settings, study_settings_of
+from feedrate.report.context import PageSettings, page_settings, study_context
 from feedrate.report.findings import findings
 from feedrate.report.rows import Inputs
 from feedrate.results.assemble import parse_logs
@@ -259,10 +259,10 @@ def numbers(text: str) -> str:
 def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
     """The numbers that a study's report shows: by table and row those of each column, and those of
     its answers and findings."""
-    inputs = Inputs(Path(paths.RESULTS), plan.data_report)
+    inputs, own = Inputs(Path(paths.RESULTS), plan.data_report), study_context(plan)
     found: dict[str, dict[str, str]] = {}
     for table in plan.study.tables:
-        settings = page_settings(plan, table)
+        settings = page_settings(own, table)
         kind = plugins.load("feedrate.report.tables", table.kind)
         for number, (head, rows) in enumerate(render_tables(kind, settings, inputs)):
             group = ""
@@ -276,7 +276,7 @@ def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
                     key += "+"
                 if shown:
                     found[key] = shown
-    own, results = study_settings_of(plan), inputs.results(plan.name)
+    results = inputs.results(plan.name)
     for device in own.measured:
         said = answer(own, results, device)
         found[f"answer/{device}"] = {"": numbers(f"{said.headline} {said.detail}")}

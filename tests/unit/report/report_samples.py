@@ -34,7 +34,7 @@ from feedrate.config.study import (
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
 from feedrate.core import paths, plugins
 from feedrate.core.files import write_json, write_text
-from feedrate.report.context import page_settings, study_settings_of
+from feedrate.report.context import page_settings, study_context
 from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
 from feedrate.results import columns
@@ -65,7 +65,7 @@ def settings_of(project, part, name):
     """The settings of a table or figure."""
     plan = plan_of(project)
     pages = {page.name: page for page in getattr(plan.study, f"{part}s")}
-    return page_settings(plan, pages[name])
+    return page_settings(study_context(plan), pages[name])
 
 
 def table(project, inputs, name):
@@ -78,7 +78,7 @@ def figure(project, inputs, name):
 
 def overview_of(project):
     """The settings of all studies on the first page."""
-    return [study_settings_of(plan_of(project, study)) for study in project.studies]
+    return [study_context(plan_of(project, study)) for study in project.studies]
 
 
 def study_of(project):

@@ -8,7 +8,7 @@ import pytest
 from feedrate.config.plan import Plan
 from feedrate.config.project import load_project, study_names
 from feedrate.config.values import read_yaml
-from feedrate.report.context import page_settings
+from feedrate.report.context import page_settings, study_context
 from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
@@ -37,7 +37,7 @@ def page(tmp_path_factory):
         changed = msgspec.structs.replace(project, studies=studies)
         plan = study_plan(changed, study, none, {}, "")
         table = next(one for one in plan.study.tables if one.name == "editions")
-        return render(page_settings(plan, table), Inputs(results))
+        return render(page_settings(study_context(plan), table), Inputs(results))
 
     return page
 

@@ -123,7 +123,7 @@ def scaled(tmp_path):
     """A study on one and on eight devices of a family, with its results."""
     project = make_project(("cpu", "gaudi2"))
     study = study_of(project)
-    devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], family="cpu")}
+    devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], variant_of="cpu")}
     study = replace(study, devices=devices, figures=[])
     return study, write_results(tmp_path, project)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.context import StudyContext, StudySettings
+from feedrate.report.context import StudyContext
 from feedrate.report.limits import named
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.rows import CellOf, CellRow, Results, RunRow, ScoreRow
@@ -58,7 +58,7 @@ FREE_MEMORY = "Free memory, or choose a smaller model."
 NOT_COMPARED = "Nothing to choose: the study does not compare the rates of these settings."
 
 
-def answer(study: StudySettings, found: Results, device: str) -> Answer:
+def answer(study: StudyContext, found: Results, device: str) -> Answer:
     """The setting to use on a device; in a study of quality, the effect of training."""
     label, cells = study.label(device), found.cells
     mine = [cell for cell in cells if cell.device == device]
@@ -98,24 +98,24 @@ def next_step(cell: CellRow) -> str:
     return TO_DO.get(cell.verdict, NOISY if UNSURE in cell.why else NOT_DECIDED)
 
 
-def name_of(study: StudySettings, cell: CellRow) -> str:
+def name_of(study: StudyContext, cell: CellRow) -> str:
     """A cell's name in a sentence."""
     return text.levels_text(notable(study, cell.levels))
 
 
-def ladder_factor(study: StudySettings) -> str | None:
+def ladder_factor(study: StudyContext) -> str | None:
     """The factor whose largest level is the study's question; None for any other question."""
     factors = [table.factor for table in study.tables if table.kind == "largest"]
     return next((factor for factor in factors if factor in study.ladder), None)
 
 
-def is_about_quality(study: StudySettings) -> bool:
+def is_about_quality(study: StudyContext) -> bool:
     """Whether the study asks for the effect of training and not for a setting to use."""
     kinds = {figure.kind for figure in study.figures}
     return "gain" in kinds and "answer" not in kinds
 
 
-def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) -> CellRow | None:
+def recommendation(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
     """The setting to use on a device; None where the study does not ask for the fastest one."""
     if study.task == "inference" or is_about_quality(study):
         return None
@@ -140,7 +140,7 @@ def left_open(cells: Sequence[CellRow], device: str) -> dict[str, list[CellRow]]
     return text.grouped((c for c in cells if c.device == device and c.open), lambda c: c.open)
 
 
-def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
+def _rates(study: StudyContext, cells: Sequence[CellRow]) -> str:
     """`workers = 2: 14.30 samples/s; workers = 16: …`."""
     return "; ".join(f"{name_of(study, c)}: {text.rate(c.samples_per_s)}" for c in cells) + "."
 
@@ -161,7 +161,7 @@ def _no_answer(cells: Sequence[CellRow], tried: Sequence[CellRow]) -> tuple[str,
     return "No cell was run on this device.", "Run the study on it."
 
 
-def _throughput(study: StudySettings, best: CellRow) -> str:
+def _throughput(study: StudyContext, best: CellRow) -> str:
     interval = text.interval(best.ci_low, best.ci_high)
     spread = f"interval {interval}" if interval else "no interval"
     remark = "a single run, " * (best.ok_runs == 1) + spread
@@ -169,7 +169,7 @@ def _throughput(study: StudySettings, best: CellRow) -> str:
     return f"{rate}{_ratio(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
 
 
-def _ratio(study: StudySettings, best: CellRow) -> str:
+def _ratio(study: StudyContext, best: CellRow) -> str:
     baseline = study.baseline_of(best.levels)
     if best.levels == baseline:
         return ". It is the baseline."
@@ -189,7 +189,7 @@ def _ratio(study: StudySettings, best: CellRow) -> str:
 
 
 def _largest_that_fits(
-    study: StudySettings, cells: Sequence[CellRow], factor: str, device: str
+    study: StudyContext, cells: Sequence[CellRow], factor: str, device: str
 ) -> Answer:
     """The largest level of a factor on the ladder, and the fastest one for each other setting."""
     name, label = study.label(device), study.factor_label(factor)
@@ -211,7 +211,7 @@ def _largest_that_fits(
     return Answer(f"{name}: {fits}.", f"{detail}.", _use_of_memory(study, line, factor), rows)
 
 
-def _use_of_memory(study: StudySettings, line: Line, factor: str) -> str:
+def _use_of_memory(study: StudyContext, line: Line, factor: str) -> str:
     """The level to use, which is the fastest of the line, and whether the memory limit is known."""
     large, fast = (point and point.levels[factor] for point in (line.largest, line.fastest))
     where = f" with {text.levels_text(line.others)}" * bool(line.others)
@@ -239,7 +239,7 @@ def not_faster(study: StudyContext, line: Line, factor: str) -> str:
 # Studies of inference
 
 
-def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> Answer:
+def _latency_and_throughput(study: StudyContext, cells: Sequence[CellRow]) -> Answer:
     """The lowest latency and the highest throughput of a device's valid cells, by level of the
     first factor. The headline is about the baseline's level."""
     first = next(iter(study.factors))
@@ -270,7 +270,7 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     )
 
 
-def _for_requests(study: StudySettings, cells: Sequence[CellRow], where: str) -> str:
+def _for_requests(study: StudyContext, cells: Sequence[CellRow], where: str) -> str:
     if len(cells) == 1:
         return f"Nothing to choose: only one setting{where} has a valid result."
     quick, busy = _quick_and_busy(cells)
@@ -295,7 +295,7 @@ def _quick_and_busy(cells: Sequence[CellRow]) -> tuple[CellRow, CellRow]:
 
 
 def training_gains(
-    study: StudySettings, results: Results, device: str
+    study: StudyContext, results: Results, device: str
 ) -> list[tuple[str, str, ScoreRow]]:
     """The change of the accuracy on the test split in each cell that has scores, what to do, and
     the cell; that of the baseline comes first."""
@@ -310,7 +310,7 @@ def training_gains(
     return found
 
 
-def _training(study: StudySettings, cell: CellOf, runs: Sequence[RunRow]) -> str:
+def _training(study: StudyContext, cell: CellOf, runs: Sequence[RunRow]) -> str:
     """`training bridgetower-tiny from random weights on drawn pictures`, by the cell's runs."""
     good = [run for run in runs if run.key == cell.key and run.status == "ok"]
     if not good:

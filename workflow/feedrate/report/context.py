@@ -1,11 +1,11 @@
 """The facts that a study's pages show besides results, from the study's plan."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import asdict, replace
 
+from feedrate.config.devices import Device
 from feedrate.config.plan import published_settings, study_settings
-from feedrate.config.project import Project
 from feedrate.config.settings import Task
 from feedrate.config.study import (
     BenchmarkAccuracy,
@@ -26,39 +26,40 @@ from feedrate.results.study_plan import Setup, StudyPlan
 Part = Literal["table", "figure"]
 
 
-class DeviceInfo(Strict, kw_only=True):
-    """The part of a device's entry that pages show."""
-
-    label: str
-    count: int
-    capabilities: list[Name]
-    family: Name | None = None  # the registry entry that this device varies by its count
-    limit_gib: Positive | None = None  # the study's memory limit for a process
-
-
 class StudyContext(Strict, kw_only=True):
     """The facts of a study that any of its pages may show."""
 
     study: Name
+    title: str
+    question: str
+    task: Task
     origin: Source
     measured: list[Name]
-    devices: dict[Name, DeviceInfo]
+    devices: dict[Name, Device]
+    """The measured ones, and those of published numbers."""
+    limits_gib: dict[Name, Positive | None]
+    """The study's memory limit for a process, by device."""
+    setups: dict[Name, Setup]
     factors: dict[Name, Factor]
     baseline: dict[str, Level]
-    within: list[Name] = []  # factors that no comparison crosses
-    ladder: list[Name] = []  # factors whose levels ascend until memory is full
+    within: list[Name]
+    ladder: list[Name]
     exclude: list[Exclude]
-    noise_share: Positive = 0.1  # by which two single runs are assumed to differ at most
-    smallest_effect: Share = 0.03  # the gain from which a change is worth making
-    published: list[Published] = []
-    sources: Sources = Sources()
-    scores: list[BenchmarkScore] = []  # published ones on Winoground
-    accuracies: list[BenchmarkAccuracy] = []  # published ones on other benchmarks
-    examples: str = ""
+    tables: list[Table]
+    figures: list[Figure]
+    order: list[str]
+    """The anchors of all tables and figures (`table-cells`), in the order of the first page."""
+    noise_share: Positive  # by which two single runs are assumed to differ at most
+    smallest_effect: Share  # the gain from which a change is worth making
+    published: list[Published]
+    sources: Sources
+    scores: list[BenchmarkScore]  # published ones on Winoground
+    accuracies: list[BenchmarkAccuracy]  # published ones on other benchmarks
+    examples: str
     """The copy of Winoground that models were scored on, in words; empty where there is none."""
-    peaks: dict[Name, dict[Name, Positive | None]] = {}
+    peaks: dict[Name, dict[Name, Positive | None]]
     """The data sheet's peaks by published device and precision, TFLOP/s."""
-    precisions: list[Name] = []  # of each published number's cell, in their order
+    precisions: list[Name]  # of each published number's cell, in their order
 
     def label(self, device: str) -> str:
         """The device's display name."""
@@ -66,7 +67,7 @@ class StudyContext(Strict, kw_only=True):
 
     def limit(self, device: str) -> str:
         """The study's memory limit for a process in words; empty where it sets none."""
-        gib = self.devices[device].limit_gib if device in self.devices else None
+        gib = self.limits_gib.get(device)
         return f"the study lets a process reserve {gib:g} GiB beyond its libraries" if gib else ""
 
     def factor_label(self, factor: str) -> str:
@@ -84,71 +85,47 @@ class StudyContext(Strict, kw_only=True):
 
 
 class PageSettings(StudyContext):
-    """What a table or a figure is made from, besides results."""
+    """The same with what a table or a figure is, under its own title."""
 
     part: Part
     kind: Name
-    title: str
     factor: Name
     """The factor along the page: the columns of a table, the horizontal axis of a figure."""
     columns: list[dict[str, Level]] = []
     epoch_samples: int | None = None
 
 
-class StudySettings(StudyContext):
-    """A study's part of the first page."""
-
-    title: str
-    question: str
-    task: Task
-    setups: dict[Name, Setup]
-    tables: list[Table]
-    figures: list[Figure]
-    order: list[str]
-    """The anchors of all tables and figures (`table-cells`), in the order of the page."""
+def page_settings(study: StudyContext, page: Table | Figure) -> PageSettings:
+    """What a table or a figure of a study is made from, besides results."""
+    if isinstance(page, Table):
+        along = page.factor
+        own = {"part": "table", "columns": page.columns, "epoch_samples": page.epoch_samples}
+    else:
+        along, own = page.x, {"part": "figure"}
+    own |= {"title": page.title, "kind": page.kind, "factor": along or next(iter(study.factors))}
+    return PageSettings(**asdict(study) | own)
 
 
-def page_settings(plan: StudyPlan, page: Table | Figure) -> PageSettings:
-    """What a table or a figure of a study is made from."""
-    along = page.x if isinstance(page, Figure) else page.factor
-    return subset(
-        PageSettings,
-        page,
-        **_context(plan),
-        part="figure" if isinstance(page, Figure) else "table",
-        factor=along or next(iter(plan.study.factors)),
-    )
-
-
-def study_settings_of(plan: StudyPlan) -> StudySettings:
-    """A study's part of the first page."""
-    order = _order(plan.study.figures, plan.study.tables)
-    return subset(StudySettings, plan.study, **_context(plan), setups=plan.setups, order=order)
-
-
-def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
-    """Anchors by the ORDER of their kinds; equal numbers put figures before tables."""
-    of_figure, of_table = (
-        plugins.declared(f"feedrate.report.{part}", "ORDER") for part in ("figures", "tables")
-    )
-    places = {f"figure-{figure.name}": of_figure[figure.kind] for figure in figures}
-    places |= {f"table-{table.name}": of_table[table.kind] for table in tables}
-    return sorted(places, key=places.__getitem__)
-
-
-def _context(plan: StudyPlan) -> dict[str, Any]:
+def study_context(plan: StudyPlan) -> StudyContext:
+    """The facts of a study."""
     project, study, rows = plan.project, plan.study, plan.published
     trained = (published_settings(project, plan.name, row).train for row in rows)
-    context = subset(
+    return subset(
         StudyContext,
         study,
-        factors=_shown(plan),
         study=plan.name,
         origin=study.source,
         measured=plan.measured,
+        devices=project.devices,
+        limits_gib={
+            name: study_settings(project, plan.name, name).train.memory_gib
+            for name in project.devices
+        },
+        setups=plan.setups,
+        factors=_shown(plan),
+        order=_order(study.figures, study.tables),
         noise_share=study.thresholds.noise_share,
         smallest_effect=study.thresholds.smallest_effect,
-        devices={name: _device(project, plan.name, name) for name in project.devices},
         published=rows,
         sources=plan.sources,
         scores=project.scores.get(plan.name, []),
@@ -160,18 +137,16 @@ def _context(plan: StudyPlan) -> dict[str, Any]:
             for row in rows
         },
     )
-    return asdict(context)
 
 
-def _device(project: Project, study: str, name: str) -> DeviceInfo:
-    device = project.devices[name]
-    return subset(
-        DeviceInfo,
-        device,
-        capabilities=device.able,
-        family=device.variant_of,
-        limit_gib=study_settings(project, study, name).train.memory_gib,
+def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
+    """Anchors by the ORDER of their kinds; equal numbers put figures before tables."""
+    of_figure, of_table = (
+        plugins.declared(f"feedrate.report.{part}", "ORDER") for part in ("figures", "tables")
     )
+    places = {f"figure-{figure.name}": of_figure[figure.kind] for figure in figures}
+    places |= {f"table-{table.name}": of_table[table.kind] for table in tables}
+    return sorted(places, key=places.__getitem__)
 
 
 def _shown(plan: StudyPlan) -> dict[str, Factor]:

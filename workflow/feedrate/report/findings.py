@@ -9,7 +9,7 @@ from feedrate.config.study import Exclude
 from feedrate.config.values import level_text
 from feedrate.report import answers, limits, text
 from feedrate.report.answers import is_about_quality, name_of
-from feedrate.report.context import StudySettings
+from feedrate.report.context import StudyContext
 from feedrate.report.limits import Said, several
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, Results, RunRow
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     cells: Sequence[CellOf] = ()
 
 
-def findings(study: StudySettings, results: Results) -> list[Finding]:
+def findings(study: StudyContext, results: Results) -> list[Finding]:
     """All findings of a study, in the order of the page."""
     found = [
         Finding("Equal losses", *_equal_losses(results.cells)),
@@ -44,7 +44,7 @@ def findings(study: StudySettings, results: Results) -> list[Finding]:
     return [finding for finding in found if finding.text]
 
 
-def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[Finding]:
+def failures(study: StudyContext, cells: Sequence[CellRow]) -> list[Finding]:
     """Cells that were tried and have no number, or lost some of their runs. Running out of memory
     is no failure in a study with a memory ladder."""
     found: list[Finding] = []
@@ -66,7 +66,7 @@ def failed(cells: int) -> str:
     return f"{text.counted(cells, 'cell')} with runs that do not count"
 
 
-def _of_device(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
+def _of_device(study: StudyContext, results: Results, device: str) -> dict[str, Said]:
     cells, runs = results.cells, results.runs
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     ladder, quality = answers.ladder_factor(study), is_about_quality(study)
@@ -90,7 +90,7 @@ def _of_device(study: StudySettings, results: Results, device: str) -> dict[str,
     }
 
 
-def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> str:
+def _undecided(study: StudyContext, found: Mapping[str, Sequence[CellRow]]) -> str:
     """The choices that the runs leave open. Settings at several levels of a factor in `within` are
     named once."""
     names, parts = study.within, list[str]()
@@ -115,12 +115,12 @@ def _undecided(study: StudySettings, found: Mapping[str, Sequence[CellRow]]) -> 
 # Quality
 
 
-def _of_quality(study: StudySettings, results: Results, device: str) -> dict[str, Said]:
+def _of_quality(study: StudyContext, results: Results, device: str) -> dict[str, Said]:
     """The effect of training in cells that the answer does not name, and the cells left out."""
     others = answers.training_gains(study, results, device)[1:]
     changes = "; ".join(change for change, *_ in others)
     apart = f"{changes}. No test compares the scores of settings." * bool(others)
-    parts = [p for p in study.exclude if p.unless_able not in study.devices[device].capabilities]
+    parts = [p for p in study.exclude if p.unless_able not in study.devices[device].able]
     reasons = (f"{text.levels_text(part.levels)}{_kept(part)}: {part.why}" for part in parts)
     return {
         "Other settings": (apart, [cell for *_, cell in others]),
@@ -149,7 +149,7 @@ def _counted(cells: Sequence[CellRow]) -> str:
     return text.counted(len(cells), "cell" if len({c.device for c in cells}) > 1 else "setting")
 
 
-def _quality(study: StudySettings, cells: Iterable[CellRow]) -> Said:
+def _quality(study: StudyContext, cells: Iterable[CellRow]) -> Said:
     own = (cell for cell in cells if cell.loss_shift is not None and not cell.measured_as)
     compared = [cell for cell in own if not cell.loss_identical]
     many = len(study.measured) > 1
@@ -184,7 +184,7 @@ def _evaluation_cost(runs: Iterable[RunRow]) -> Said:
 
 
 def _other_recommendations(
-    study: StudySettings, results: Results, cells: Sequence[CellRow], device: str
+    study: StudyContext, results: Results, cells: Sequence[CellRow], device: str
 ) -> Said:
     """The recommended cells that the answer does not name: those at other levels of the factors
     that are `apart`."""
@@ -198,7 +198,7 @@ def _other_recommendations(
 
 
 def _published(
-    study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
+    study: StudyContext, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
 ) -> Said:
     """Measured and published numbers: rates for the same device, otherwise the ratios that the
     same change of settings brings; and why they are not comparable."""
@@ -210,7 +210,7 @@ def _published(
 
 
 def _same_device(
-    study: StudySettings, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
+    study: StudyContext, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
 ) -> Said:
     """The setting with the highest published rate."""
     known = published_rates(study)
@@ -230,7 +230,7 @@ def _same_device(
 
 
 def _same_change(
-    study: StudySettings, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
+    study: StudyContext, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
 ) -> Said:
     """The change that the source puts forward: published for most devices, then with the largest
     published speed-ups. What was measured here does not matter for the choice."""

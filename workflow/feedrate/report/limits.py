@@ -10,7 +10,7 @@ from statistics import median
 from feedrate.config.values import Level, level_text
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
-from feedrate.report.context import StudySettings
+from feedrate.report.context import StudyContext
 from feedrate.report.lines import notable
 from feedrate.report.rows import CellOf, CellRow, Results, RunRow, rates_of
 from feedrate.results.comparability import DECODE, WORKERS, computes_the_same
@@ -26,7 +26,7 @@ LONG = 120
 """Characters from which the names of several cells are replaced by their number."""
 
 
-def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
+def out_of_memory(study: StudyContext, cells: Sequence[CellRow], device: str) -> Said:
     """How many cells of a ladder ran out of memory, and how many were skipped because of that."""
     mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
     if not (mine and study.ladder):
@@ -39,7 +39,7 @@ def out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -
     return f"{ran_out}{more * bool(skipped)}.", mine
 
 
-def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
+def loader_rates(study: StudyContext, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> Said:
     """The loader-only throughput of each decode path with as many workers as the baseline, where a
     study compares several; else empty."""
     factors = {factor.sets: name for name, factor in study.factors.items()}
@@ -67,7 +67,7 @@ def loader_rates(study: StudySettings, cells: Sequence[CellRow], runs: Sequence[
     return " ".join(sentences), alike
 
 
-def verdicts(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+def verdicts(study: StudyContext, cells: Sequence[CellRow]) -> Said:
     """The settings with each verdict. Starts of epochs are named where a verdict rests on them."""
     parts = []
     judged = [cell for cell in cells if cell.verdict]
@@ -95,7 +95,7 @@ def _longest(what: str, shares: Sequence[float | None]) -> str:
     return f"{what} {bound}{most} of the time" if known else ""
 
 
-def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+def below_rate(study: StudyContext, cells: Sequence[CellRow]) -> Said:
     """The parts that are slower alone than training, so that they bound no rate."""
     below = [cell for cell in cells if cell.below_rate]
     parts = [
@@ -109,7 +109,7 @@ def below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     return " ".join([why, *parts]) if parts else "", below
 
 
-def mixed_software(study: StudySettings, cells: Sequence[CellRow], results: Results) -> Said:
+def mixed_software(study: StudyContext, cells: Sequence[CellRow], results: Results) -> Said:
     """The settings whose ok runs differ in their driver or packages, so that their medians do not
     belong to one version."""
     by_cell = text.grouped((run for run in results.runs if run.status == "ok"), lambda run: run.key)
@@ -129,7 +129,7 @@ def mixed_software(study: StudySettings, cells: Sequence[CellRow], results: Resu
     return f"Runs of one setting differ in {names}: {group_name(study, mixed, cells)}.", mixed
 
 
-def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+def noise(study: StudyContext, cells: Sequence[CellRow]) -> Said:
     """Cells that may have been disturbed, and cells whose repeats differ by more than allowed."""
     disturbed = [cell for cell in cells if cell.disturbed]
     found = []
@@ -152,7 +152,7 @@ def noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     return " ".join(found), [*disturbed, *wide]
 
 
-def short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+def short_epochs(study: StudyContext, cells: Sequence[CellRow]) -> Said:
     """Cells whose epochs are too short for their rates to be compared with published ones."""
     short = [cell for cell in cells if cell.short_epochs]
     names = each_name(study, [cell.levels for cell in short])
@@ -164,7 +164,7 @@ def short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
 # Names of several cells
 
 
-def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
+def group_name(study: StudyContext, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
     """`decode = host with workers = 1 and 2; decode = cache with workers = 2`: cells that differ in
     one factor are grouped, by the factor that makes the fewest groups. A factor that one group
     names is named in all. A level of the baseline is named where it distinguishes a cell from one
@@ -174,7 +174,7 @@ def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[C
     return name if len(name) <= LONG else f"{len(cells)} of {text.counted(len(every), 'setting')}"
 
 
-def _full_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
+def _full_name(study: StudyContext, cells: Sequence[CellRow], every: Sequence[CellRow]) -> str:
     own = {cell.key for cell in cells}
     elsewhere = defaultdict[tuple[str, Level, str], set[Level]](set)
     for levels in (cell.levels for cell in every if cell.key not in own):
@@ -205,7 +205,7 @@ def _full_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[C
     )
 
 
-def each_name(study: StudySettings, cells: Sequence[dict[str, Level]]) -> list[str]:
+def each_name(study: StudyContext, cells: Sequence[dict[str, Level]]) -> list[str]:
     """The cells' names, each with the levels of all factors that one of them needs."""
     named = set[str]().union(*(notable(study, levels) for levels in cells))
     kept = [{k: v for k, v in levels.items() if k in named} for levels in cells]
@@ -213,7 +213,7 @@ def each_name(study: StudySettings, cells: Sequence[dict[str, Level]]) -> list[s
     return [" with ".join(filter(None, (one, text.listed(rest)))) for one, *rest in parts]
 
 
-def several(study: StudySettings, cells: Sequence[dict[str, Level]]) -> str:
+def several(study: StudyContext, cells: Sequence[dict[str, Level]]) -> str:
     """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor; else
     one after another, each with all levels in which they differ."""
     values = {name: dict.fromkeys(level_text(cell[name]) for cell in cells) for name in cells[0]}
@@ -223,7 +223,7 @@ def several(study: StudySettings, cells: Sequence[dict[str, Level]]) -> str:
     return ", ".join(f"{k} = {text.listed(values[k])}" for k in values if k in named)
 
 
-def named(study: StudySettings, cells: Sequence[CellRow], noun: str = "setting") -> str:
+def named(study: StudyContext, cells: Sequence[CellRow], noun: str = "setting") -> str:
     """The names of a few cells; the number of many."""
     many = len(cells) > FEW
     return text.counted(len(cells), noun) if many else several(study, [c.levels for c in cells])

@@ -80,7 +80,7 @@ def measured_lines(study: StudyContext, cells: Iterable[CellRow], factor: str) -
     def point(device: str, levels: dict[str, Level]) -> Point:
         row = known.get((device, level_key(levels)))
         if row is None:
-            able = study.devices[device].capabilities if device in study.devices else ()
+            able = study.devices[device].able if device in study.devices else ()
             excluded = any(entry.covers(levels, able) for entry in study.exclude)
             return Point(levels, "excluded" if excluded else "absent")
         value = row.samples_per_s if row.status == "ok" else None
@@ -121,7 +121,7 @@ def by_device_count(study: StudyContext, cells: Iterable[CellRow]) -> dict[str, 
     for cell in cells:
         known = study.devices.get(cell.device)
         if known and cell.status == "ok" and cell.samples_per_s and cell.batch_size:
-            family = study.label(known.family or cell.device)
+            family = study.label(known.variant_of or cell.device)
             name = f"{family}: {level_key(cell.levels)}, batch {cell.batch_size}"
             groups.setdefault(name, {})[known.count] = cell
     return groups
@@ -193,7 +193,7 @@ def missing_capabilities(study: StudyContext, device: str, levels: dict[str, Lev
     """The capabilities that a cell needs and the device lacks."""
     entry = study.devices.get(device)
     needed = [study.factors[k].requires.get(level_text(v)) for k, v in levels.items()]
-    return [need for need in needed if need and entry and need not in entry.capabilities]
+    return [need for need in needed if need and entry and need not in entry.able]
 
 
 def unsupported_note(study: StudyContext, device: str) -> str:
@@ -203,7 +203,7 @@ def unsupported_note(study: StudyContext, device: str) -> str:
     missing: dict[tuple[str, str], list[str]] = {}
     for name, factor in study.factors.items():
         for level, need in factor.requires.items():
-            if need not in study.devices[device].capabilities:
+            if need not in study.devices[device].able:
                 missing.setdefault((name, need), []).append(level)
     parts = [f"{name} = {', '.join(ls)} (needs {need})" for (name, need), ls in missing.items()]
     return f"Not supported on {study.label(device)}: {'; '.join(parts)}." if parts else ""

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from feedrate.report import answers, text
 from feedrate.report.answers import Answer
-from feedrate.report.context import StudySettings
+from feedrate.report.context import StudyContext
 from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, record_link, small
@@ -24,7 +24,7 @@ LINEAR = 0.9
 RATE = attrgetter("samples_per_s")
 
 
-def minute(studies: Sequence[StudySettings], results: Mapping[str, Results]) -> Markup:
+def minute(studies: Sequence[StudyContext], results: Mapping[str, Results]) -> Markup:
     """A sentence for each study and device with its value, its verdict and what to do; then how
     many cells failed, and the outcomes of the claims."""
     items = []
@@ -50,7 +50,7 @@ def _line(about: str, value: str, cells: Iterable[CellOf], rest: str) -> Markup:
     return el("li", f"{about}: ", record_link(value, *cells, at=""), rest)
 
 
-def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
+def _lines(study: StudyContext, found: Results) -> Iterator[Markup]:
     for device in study.measured:
         mine = [cell for cell in found.cells if cell.device == device]
         yield _of_device(study, mine, device, answers.answer(study, found, device))
@@ -58,9 +58,7 @@ def _lines(study: StudySettings, found: Results) -> Iterator[Markup]:
         yield _scaling(study, found)
 
 
-def _of_device(
-    study: StudySettings, mine: Sequence[CellRow], device: str, answer: Answer
-) -> Markup:
+def _of_device(study: StudyContext, mine: Sequence[CellRow], device: str, answer: Answer) -> Markup:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
     good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
@@ -85,7 +83,7 @@ def _of_device(
     return _line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")
 
 
-def _scaling(study: StudySettings, found: Results) -> Markup:
+def _scaling(study: StudyContext, found: Results) -> Markup:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
     was measured on several numbers of devices. The noise is the larger one of both devices."""
     groups = [one for one in by_device_count(study, found.cells).values() if len(one) > 1]

@@ -14,7 +14,7 @@ from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report.answers import answer
-from feedrate.report.context import StudySettings, study_settings_of
+from feedrate.report.context import StudyContext, study_context
 from feedrate.report.findings import Finding, failed, failures, findings
 from feedrate.report.markup import OVERVIEW, Markup, el, join, link, record_link
 from feedrate.report.minute import minute
@@ -43,7 +43,7 @@ Captions = Mapping[str, Markup]
 def write_report(plans: list[Path], captions: list[Path], results: Path) -> None:
     """Merge the result files of all studies in the folder `results`, and write the first page;
     `captions` are .rst files."""
-    studies = [study_settings_of(read_plan(plan)) for plan in plans]
+    studies = [study_context(read_plan(plan)) for plan in plans]
     merge_results([results / study.study for study in studies], results)
     content = render(studies, Inputs(results), read_captions(captions))
     write_text(results / Path(paths.OVERVIEW).name, content)
@@ -60,7 +60,7 @@ def to_html(source: str) -> Markup:
     return Markup(parts["body"].strip())
 
 
-def render(studies: Sequence[StudySettings], inputs: Inputs, captions: Captions) -> str:
+def render(studies: Sequence[StudyContext], inputs: Inputs, captions: Captions) -> str:
     """The overview as a complete page that needs no other file."""
     results = {study.study: inputs.results(study.study) for study in studies}
     single = len(studies) == 1
@@ -76,7 +76,7 @@ def render(studies: Sequence[StudySettings], inputs: Inputs, captions: Captions)
 
 
 def _summary(
-    study: StudySettings, results: Results, inputs: Inputs, captions: Captions, single: bool
+    study: StudyContext, results: Results, inputs: Inputs, captions: Captions, single: bool
 ) -> Markup:
     answers = [answer(study, results, device) for device in study.measured]
     figure = _leading(study)
@@ -115,7 +115,7 @@ def _box(heading: str, content: Markup, good: bool) -> Markup:
     return el("div", el("strong", heading), content, class_="answer" if good else "answer bad")
 
 
-def _links(study: StudySettings) -> Markup:
+def _links(study: StudyContext) -> Markup:
     pages = {**{anchor: item.title for anchor, item in _items(study)}, "provenance": "Provenance"}
     links = (
         el("li", el("a", title, href=f"#{study.study}-{anchor}")) for anchor, title in pages.items()
@@ -123,7 +123,7 @@ def _links(study: StudySettings) -> Markup:
     return join(el("p", study.title, class_="kicker"), el("ul", *links))
 
 
-def _details(study: StudySettings, results: Results, inputs: Inputs, captions: Captions) -> Markup:
+def _details(study: StudyContext, results: Results, inputs: Inputs, captions: Captions) -> Markup:
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for anchor, item in _items(study):
         heading = el("h3", item.title, id=f"{study.study}-{anchor}")
@@ -147,7 +147,7 @@ def content_of(path: Path) -> Markup:
     return Markup(content.replace('href="../../../', 'href="../'))
 
 
-def _items(study: StudySettings) -> list[tuple[str, Table | Figure]]:
+def _items(study: StudyContext) -> list[tuple[str, Table | Figure]]:
     """Tables and figures with their anchors, without the leading figure."""
     pages: dict[str, Table | Figure] = {
         **{f"figure-{item.name}": item for item in study.figures},
@@ -157,7 +157,7 @@ def _items(study: StudySettings) -> list[tuple[str, Table | Figure]]:
     return [(anchor, pages[anchor]) for anchor in study.order if pages[anchor] is not leading]
 
 
-def _leading(study: StudySettings) -> Figure | None:
+def _leading(study: StudyContext) -> Figure | None:
     """The figure next to the study's answer, if it has one."""
     figures = {figure.kind: figure for figure in reversed(study.figures)}
     return next((figures[kind] for kind in LEADING if kind in figures), None)
@@ -169,7 +169,7 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
     return Markup() if known is None else el("div", known, class_="caption")
 
 
-def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
+def _picture(study: StudyContext, figure: Figure, inputs: Inputs, words: str) -> Markup:
     """A figure as data: no script in it can run, and no name in it can clash."""
     content = inputs.page(study.study, figure).read_text(encoding="utf-8")
     address = f"data:image/svg+xml,{_in_address(content)}"

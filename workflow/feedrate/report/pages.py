@@ -6,7 +6,7 @@ from pathlib import Path
 from feedrate.config.study import Figure, Table
 from feedrate.core import plugins
 from feedrate.core.files import write_text
-from feedrate.report.context import PageSettings, page_settings
+from feedrate.report.context import PageSettings, page_settings, study_context
 from feedrate.report.page import page
 from feedrate.report.rows import Inputs
 from feedrate.results.study_plan import StudyPlan, read_plan
@@ -25,10 +25,10 @@ def tabulate_results(plan: Path, results: Path) -> None:
 
 
 def _write(plan: StudyPlan, items: Sequence[Table | Figure], results: Path, pattern: str) -> None:
-    inputs = Inputs(results.parent, plan.data_report)
+    inputs, study = Inputs(results.parent, plan.data_report), study_context(plan)
     files = {inputs.page(plan.name, item): item for item in items}
     for file, item in files.items():
-        write_text(file, render(page_settings(plan, item), inputs))
+        write_text(file, render(page_settings(study, item), inputs))
     for other in {*results.glob(pattern)} - files.keys():
         other.unlink()
 

@@ -17,7 +17,7 @@ from feedrate.core import paths
 from feedrate.core.errors import Masker
 from feedrate.core.scrub import hide_secrets, without_secrets
 from feedrate.report import text
-from feedrate.report.context import StudySettings
+from feedrate.report.context import StudyContext
 from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
 from feedrate.report.rows import RunRow
 from feedrate.results.record import Record
@@ -37,7 +37,7 @@ Records = Mapping[str, Record]
 """Records by the folders of their runs."""
 
 
-def provenance(study: StudySettings, runs: Sequence[RunRow], records: Records) -> Markup:
+def provenance(study: StudyContext, runs: Sequence[RunRow], records: Records) -> Markup:
     """A table of facts for each device, then every run with its throughput and its record."""
     made = [run for run in runs if run.repeat is not None]
     parts: list[str] = []
@@ -51,7 +51,7 @@ def provenance(study: StudySettings, runs: Sequence[RunRow], records: Records) -
 
 
 def _machine(
-    study: StudySettings, device: str, runs: Sequence[RunRow], known_records: Records
+    study: StudyContext, device: str, runs: Sequence[RunRow], known_records: Records
 ) -> Markup:
     """Machine, software, data and protocol. Facts that only records have are those of all records
     that can be read; the command and the machine before it are of the first valid run. The model,
@@ -101,7 +101,7 @@ def _machine_before(known: Provenance) -> str:
     )
 
 
-def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
+def _run(study: StudyContext, run: RunRow, first: bool, packed: str) -> Markup:
     """The row of a run. Its id is the target of links to the run; the row of a cell's first run
     also holds the target of links to the cell."""
     name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
@@ -121,7 +121,7 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
     return el("tr", head, *(el("td", cell) for cell in cells), id=own, data_in=packed)
 
 
-def _every_run(study: StudySettings, runs: Sequence[RunRow], records: Records) -> Iterator[Markup]:
+def _every_run(study: StudyContext, runs: Sequence[RunRow], records: Records) -> Iterator[Markup]:
     groups = {
         f"{study.study}-records-{at // PACKED}": runs[at : at + PACKED]
         for at in range(0, len(runs), PACKED)

@@ -3,7 +3,7 @@
 import json
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -31,7 +31,6 @@ from feedrate.results.record import (
     Check,
     Outcome,
     Record,
-    read_outcome,
     write_records,
 )
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
@@ -44,6 +43,7 @@ from feedrate.results.trainer_logs import (
     read_trainer,
 )
 
+T = TypeVar("T")
 LOGS = (
     *(paths.SPEC_NAME, paths.LOG_NAME, paths.ANY_EVENTS),
     *(f"{paths.TRAINER_NAME}/{name}" for name in ("*.json", "*events.out.tfevents.*")),
@@ -129,19 +129,23 @@ def build_record(run: Path, device: Device) -> Record:
 
 def read_spec(path: Path) -> RunSpec:
     """Read spec.json. Raises LogError naming the file."""
+    return _document(path, RunSpec, "the spec of a run")
+
+
+def _document(path: Path, kind: type[T], what: str) -> T:
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), RunSpec)
+        return msgspec.convert(json.loads(path.read_bytes()), kind)
     except FileNotFoundError:
         raise LogError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise LogError(f"{path}: not the spec of a run: {error}") from None
+        raise LogError(f"{path}: not {what}: {error}") from None
 
 
 def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
     """Outcome and events, and a failed check if one of the files is not valid."""
     outcome = None
     try:
-        outcome = read_outcome(run / paths.OUTCOME_NAME)
+        outcome = _document(run / paths.OUTCOME_NAME, Outcome, "an outcome")
         return outcome, read_run_events(run), []
     except LogError as error:
         detail = one_line(str(error))

@@ -1,6 +1,5 @@
 """The documents of a run: the supervisor's outcome, and the record made from all logs."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ import msgspec
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict, about
 from feedrate.core import paths
-from feedrate.core.errors import ExpectedError, LogError
+from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_text
 from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Stages, Status
 from feedrate.results.trainer_logs import TrainerFigures
@@ -98,14 +97,6 @@ class Record(Strict, kw_only=True):
         list[str], about("What may have disturbed the run; it makes its cell noisy.")
     ] = []
     provenance: Provenance = Provenance()
-
-
-def read_outcome(path: Path) -> Outcome:
-    """Read outcome.json. Raises LogError."""
-    try:
-        return msgspec.convert(json.loads(path.read_bytes()), Outcome)
-    except (OSError, ValueError, RecursionError) as error:
-        raise LogError(f"{path}: not an outcome: {error}") from None
 
 
 def write_records(results: Path, device: str, records: Sequence[Record]) -> None:
