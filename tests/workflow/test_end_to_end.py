@@ -3,10 +3,11 @@
 import csv
 import json
 import os
+import re
 
 import pyarrow.parquet as pq
 
-RUN_FILES = {"spec.json", "events.jsonl", "train.log", "outcome.json", "record.json"}
+RUN_FILES = {"spec.json", "events.jsonl", "train.log", "trainer", "outcome.json"}
 
 
 def read(path):
@@ -15,21 +16,16 @@ def read(path):
 
 
 def test_every_run_leaves_its_files(finished):
-    runs = sorted((finished.root / "results/mini/cpu").glob("*/rep*"))
+    runs = sorted((finished.root / "runs/mini/cpu").glob("*/rep*/"))
     assert [r.parent.name for r in runs] == [
         "workers=0~decode=host",
         "workers=1~decode=host",
     ]
     for run in runs:
-        names = {p.name for p in run.iterdir()}
-        assert names >= RUN_FILES
-        # Snakemake's sampling for it would run on the cores that are measured.
-        assert "benchmark.tsv" not in names
-        hidden = {n for n in names if n.startswith(".") and not n.startswith(".claim-")}
-        assert hidden == {".finished.json", ".finished.log"}
-        assert sum(n.startswith(".claim-") for n in names) == 1
-        assert not {n for n in names if n.endswith(".part")}
-        assert not {n for n in names if n.startswith("attempt")}
+        assert {file.name for file in run.iterdir()} == RUN_FILES
+        assert re.fullmatch(r"rep1-[0-9a-f]{8}", run.name)
+        beside = {path.name for path in run.parent.iterdir()}
+        assert beside == {run.name, f"{run.name}.log"}, "no workplace is left"
 
 
 def test_results_have_a_row_for_every_requested_cell(finished):
@@ -60,7 +56,7 @@ def test_results_have_a_row_for_every_requested_cell(finished):
 
 def test_record_agrees_with_its_events(finished):
     record = finished.record("workers=0~decode=host")
-    run = finished.root / "results/mini/cpu/workers=0~decode=host/rep1"
+    (run,) = (finished.root / "runs/mini/cpu/workers=0~decode=host").glob("rep1-*/")
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     steps = [e for e in events if e["event"] == "step"]
     assert [e["step"] for e in steps] == [1, 2, 3, 4, 5, 6]
@@ -74,7 +70,7 @@ def test_record_agrees_with_its_events(finished):
 
 def test_one_training_job_at_a_time(finished):
     spans = []
-    for outcome in (finished.root / "results/mini/cpu").glob("*/rep*/outcome.json"):
+    for outcome in (finished.root / "runs/mini/cpu").glob("*/rep*/outcome.json"):
         told = json.loads(outcome.read_text())
         spans.append((told["started_at"], told["ended_at"]))
     assert len(spans) == 2
@@ -108,16 +104,16 @@ def test_summary_names_the_report(finished):
 
 def test_a_study_is_a_target(finished):
     done = finished.call(
-        "snakemake", "--profile", "local", "-n", "--forcerun", "plot_answer", "mini"
+        "snakemake", "--profile", "local", "-n", "--forcerun", "plot_figures", "--", "mini"
     )
     assert done.returncode == 0, done.stdout
-    assert "plot_answer" in done.stdout
-    assert "merge_results" not in done.stdout
+    assert "plot_figures" in done.stdout
+    assert "write_report" not in done.stdout
 
 
 def test_out_of_memory_is_tried_again_only_when_asked_for(edited):
     """As its cause tells where it was the host's, and docs/clusters.md."""
-    outcome = edited.root / "results/mini/cpu/workers=1~decode=host/rep1/outcome.json"
+    (outcome,) = (edited.root / "runs/mini/cpu/workers=1~decode=host").glob("rep1-*/outcome.json")
     text, stat = outcome.read_text(), outcome.stat()
     assert '"status": "ok"' in text
     outcome.write_text(text.replace('"status": "ok"', '"status": "out_of_memory"'))

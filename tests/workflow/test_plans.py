@@ -25,7 +25,7 @@ def test_wrong_configuration_is_one_clear_error(project):
         assert word in done.stdout
     assert "Traceback" not in done.stdout
     assert len(done.stdout.splitlines()) < 12, done.stdout
-    assert not (project.root / "results").exists()
+    assert not (project.root / "runs").exists()
 
 
 def test_hub_without_network_is_a_sentence(project, monkeypatch):
@@ -37,7 +37,7 @@ def test_hub_without_network_is_a_sentence(project, monkeypatch):
     assert done.returncode != 0
     assert "dataset someone/cartoons at main: the hub cannot be reached" in done.stdout
     assert "Traceback" not in done.stdout
-    assert not (project.root / "resources/datasets/hub/raw").exists()
+    assert not list((project.root / "resources/datasets").glob("hub/*/index.json"))
 
 
 def test_a_checkpoint_is_fetched_once_and_by_a_rule_of_its_own(project, monkeypatch):

@@ -19,7 +19,7 @@ from mini_project import ROOT, Project, make_project
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
-from feedrate.cli.run import layers_of
+from feedrate.cli.snakemake import layers_of
 from feedrate.flow import configuration
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
@@ -47,7 +47,7 @@ PLANNED = {profile: tuple(STUDIES[:1] if profile in TOOLS else STUDIES) for prof
 """The studies of each profile's plan. A server plans what a cluster plans for the same device: no
 key of a profile is for one study."""
 
-SMALL = ("fetch_dataset", "fetch_checkpoint", "parse_logs", "collect_results", "write_overview")
+SMALL = ("fetch_dataset", "fetch_checkpoint", "parse_logs", "collect_results", "write_report")
 """Downloads and short rules."""
 
 GPU_FORMS = {
@@ -140,15 +140,18 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
 
 
 def local_rules(on_driver: str | list[str]) -> tuple[str, ...]:
-    """The beginnings of the names of rules that run on the driver's host."""
-    found = []
-    for file in (ROOT / "workflow/rules").glob("*.smk"):
-        for block in re.split(r"^ *rule ?", file.read_text(), flags=re.M)[1:]:
-            word = re.search(r"localrule: (\w+)_(?:IS|ARE)_LOCAL", block)
-            if word and word[1].lower() in on_driver:
-                name = block.partition(":")[0]
-                found += [name] if name else ["tabulate_", "plot_"]
-    return tuple(found)
+    """The rules that run on the driver's host."""
+    text = "".join(file.read_text() for file in (ROOT / "workflow/rules").glob("*.smk"))
+    local: dict[str, bool] = {}
+    for block in re.split(r"^(?=rule \w+:|use rule )", text, flags=re.M)[1:]:
+        base = re.match(r"use rule (\w+) as (\w+)", block)
+        if base:
+            local[base[2]] = local[base[1]]
+            continue
+        word = re.search(r"localrule: (\w+)_(?:IS|ARE)_LOCAL", block)
+        name = block.split()[1].rstrip(":")
+        local[name] = word is not None and word[1].lower() in on_driver
+    return tuple(name for name, here in local.items() if here)
 
 
 def read_job(block: str, local: tuple[str, ...]) -> Job:
@@ -233,7 +236,7 @@ def test_a_study_is_planned_for_the_profiles_device(planned, profile, study):
     trained = [
         job
         for job in found.jobs
-        if job.rule.startswith("train_") and job.output[0].startswith(f"results/{study}/")
+        if job.rule.startswith("train_") and job.output[0].startswith(f"runs/{study}/")
     ]
     assert {job.rule for job in trained} == {rule_of(DEVICES[profile])}
     assert {job.runs_here for job in trained} == {profile not in CLUSTERS}
@@ -279,7 +282,8 @@ def test_every_rule_that_a_profile_sets_exists(profile):
     trained = {rule_of(name) for name in registry}
     assert of_devices <= {name.replace("train_", kind) for name in trained for kind in kinds}
     files = [*(ROOT / "workflow/rules").glob("*.smk"), ROOT / "Snakefile"]
-    named = {name for f in files for name in re.findall(r"^ *rule (\w+):", f.read_text(), re.M)}
+    pattern = r"^(?:use rule \w+ as|rule) (\w+)"
+    named = {name for f in files for name in re.findall(pattern, f.read_text(), re.M)}
     assert rules - of_devices <= named
 
 
