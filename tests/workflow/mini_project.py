@@ -16,7 +16,7 @@ from feedrate.config.study import Figure, Table
 from feedrate.config.values import convert
 from feedrate.core import paths
 from feedrate.flow import graph, identity
-from feedrate.report.context import page_settings
+from feedrate.report.context import page_settings, study_context
 from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
 from feedrate.results.study_plan import read_plan
@@ -220,10 +220,11 @@ def render_others(name: str, whole: dict) -> list[str]:
     """The tables and figures of the study `whole` that the project in the current folder leaves
     out, made here from the results of its run."""
     plan, made = read_plan(Path(paths.STUDY_PLAN.format(study=name))), []
+    study = study_context(plan)
     inputs = Inputs(Path(paths.RESULTS), plan.data_report)
     for part, kind in (("tables", Table), ("figures", Figure)):
         shown = {page.name for page in getattr(plan.study, part)}
         pages = convert(whole[part], list[kind], name)
-        others = [page_settings(plan, page) for page in pages if page.name not in shown]
+        others = [page_settings(study, page) for page in pages if page.name not in shown]
         made += [render(settings, inputs) for settings in others]
     return made
