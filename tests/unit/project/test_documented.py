@@ -38,7 +38,7 @@ def test_names_of_a_runs_files_are_typed_in_one_module():
         and file.name != "paths.py"
         and file.parent.name != "formats"  # plug-ins declare literals
     ]
-    assert len(names) == 6
+    assert len(names) == 5
     assert typed == []
 
 
