@@ -121,10 +121,11 @@ class Workflow:
         for path in self.cell(device, cell).glob(".rep1-*/held"):
             path.write_text("")
 
-    def waits(self, device: str) -> bool:
-        """Whether a job of the device waits for this host, where another job runs."""
+    def waits(self, device: str, cell: str = "workers=0") -> bool:
+        """Whether a job of the device waits for this host, where another one trains that cell."""
         logs = self.root.glob(f".snakemake/slurm_logs/rule_train_{device}/**/*.log")
-        return any("waiting: another job of feedrate" in log.read_text() for log in logs)
+        others = [log for log in logs if log.stem != self.job(device, cell)]
+        return any("waiting: another job of feedrate" in log.read_text() for log in others)
 
     def job(self, device: str, cell: str = "workers=0") -> str:
         """The Slurm job ID of the first job that works on the run."""

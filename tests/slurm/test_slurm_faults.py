@@ -85,7 +85,7 @@ def test_a_job_whose_node_dies_runs_again_elsewhere(struck):
     assert struck.trainings("h100", "workers=1") == 2
 
 
-def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(struck):
+def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_on_its_host(struck):
     assert struck.outcome("gaudi2")["status"] == "ok"
     assert struck.trainings("gaudi2") == 1
 
@@ -134,7 +134,7 @@ def orphaned(make_workflow) -> Workflow:
     wait_for(lambda: any(workflow.holds("h100", cell) for cell in cells), workflow)
     first = next(cell for cell in cells if workflow.holds("h100", cell))
     (second,) = set(cells) - {first}
-    wait_for(lambda: workflow.waits("h100"), workflow)
+    wait_for(lambda: workflow.waits("h100", first), workflow)
     workflow.kill()
     workflow.release("h100", first)
     wait_for(lambda: list(workflow.cell("h100", first).glob("rep1-*/outcome.json")), workflow)
