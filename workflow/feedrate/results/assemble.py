@@ -36,6 +36,9 @@ from feedrate.results.record import (
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
 from feedrate.results.study_plan import PlannedRun, read_plan
 from feedrate.results.trainer_logs import (
+    EVENTS,
+    STATE,
+    TRAINING,
     TrainerFigures,
     one_line,
     read_evaluations,
@@ -46,7 +49,7 @@ from feedrate.results.trainer_logs import (
 T = TypeVar("T")
 LOGS = (
     *(paths.SPEC_NAME, paths.LOG_NAME, paths.ANY_EVENTS),
-    *(f"{paths.TRAINER_NAME}/{name}" for name in ("*.json", "*events.out.tfevents.*")),
+    *(f"{paths.TRAINER_NAME}/{name}" for name in (TRAINING, STATE, EVENTS)),
 )
 """The files of a run that its record is made from."""
 
