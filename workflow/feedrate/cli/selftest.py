@@ -125,9 +125,9 @@ def plan_project(device: str, entry: Device, parts: Path) -> Project:
         devices |= [variant(device, devices, 1)]
     study = load(parts, Study, str(parts))
     raise_all(check_study(str(parts), study, devices, []))
-    drawn = {"generated": Generated()}
-    names = list(devices)
-    config = WorkflowConfig(studies=[NAME], devices=names, dataset="generated", datasets=drawn)
+    config = WorkflowConfig(
+        studies=[NAME], devices=[*devices], dataset="drawn", datasets={"drawn": Generated()}
+    )
     return Project(config=config, devices=devices, studies={NAME: study}, published={NAME: []})
 
 

@@ -17,12 +17,14 @@ ANSWER = "probe.rank{}.json"
 """The file of a rank's answer."""
 PRODUCT_S = 1.5
 """Time of the products in each precision, s."""
-SIDES = (512, 1024, 2048, 4096, 8192, 16384)
-"""Sides of the matrices to try, the smallest first."""
-LONG_S = 0.005
-"""The first side whose product takes this long is large enough to reach a device's rate, s."""
+SIDES, LONG_S = (512, 1024, 2048, 4096, 8192, 16384), 0.005
+"""Sides of matrices to try: the first whose product takes this long, s, reaches a device's rate."""
 PRODUCTS_AT_A_TIME = 8
 """Products that are submitted before the device is waited for."""
+
+
+Energy = list[tuple[float, float | None]]
+"""Readings of the energy counter during the products: time, s, and energy, J."""
 
 
 class Product(msgspec.Struct):
@@ -40,8 +42,7 @@ class Probe(msgspec.Struct):
 
     rank: int
     products: list[Product]
-    energy: list[tuple[float, float | None]]
-    """Readings of the energy counter during the products: time, s, and energy, J."""
+    energy: Energy
 
 
 def probe_device(run: Path, precisions: list[str]) -> None:
@@ -63,16 +64,12 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
     answer, joules = Probe(rank, [], []), device.energy_counter()
-
-    def read_energy(now_s: float) -> None:
-        answer.energy.append((now_s, joules()))
-
     for precision in precisions:
         product = Product(precision)
         try:
             if precision != "fp8" or device.fp8_by_torchao:
                 device.hold_fp32(precision)
-                product = multiply(device, precision, seconds, read_energy)
+                product = multiply(device, precision, seconds, answer.energy, joules)
         except Exception as error:  # one precision that fails must not hide the others
             product.failure = classify(error).message
         answer.products.append(product)
@@ -80,11 +77,11 @@ def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUC
 
 
 def multiply(
-    device: Any, precision: str, seconds: float, read_energy: Callable[[float], None]
+    device: Any, precision: str, seconds: float, energy: Energy, joules: Callable[[], float | None]
 ) -> Product:
     """The rate of matrix products, of 2 n^3 operations, that are large enough to reach the device's
-    own rate. The device is synchronised at both ends, so a synchronisation that does not wait shows
-    as a rate above the device's peak."""
+    own rate; adds readings to `energy`. The device is synchronised at both ends, so a
+    synchronisation that does not wait shows as a rate above the device's peak."""
 
     def run(count: int) -> float:
         """The time at the end of `count` products."""
@@ -101,11 +98,11 @@ def multiply(
         if run(1) - start_s >= LONG_S:
             break
     start_s, end_s, count = perf_counter(), 0.0, 0
-    read_energy(start_s)
+    energy.append((start_s, joules()))
     while end_s < start_s + seconds:
         end_s = run(PRODUCTS_AT_A_TIME)
         count += PRODUCTS_AT_A_TIME
-        read_energy(end_s)
+        energy.append((end_s, joules()))
     tflops = count * 2 * side**3 / (end_s - start_s) / 1e12
     return Product(precision, side, tflops)
 
