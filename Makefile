@@ -64,9 +64,7 @@ selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device
 fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
 	@$(BIN)/python -m feedrate fits $(CELLS) $(ARGS)
 
-compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results
-	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \
-	[ARGS='--noise 0.05 --fail-slower 0.1 --out changes.csv']" >&2; exit 2; }
+compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../before NEW=results; alone: what there is in runs/
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
 
 test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'

@@ -1,16 +1,15 @@
-"""Sets of results as a campaign leaves them: results.csv, and the records that it names."""
+"""Sets of results as a campaign leaves them: runs, and the records that describe them."""
 
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.values import cell_name
-from feedrate.core.paths import RUN
-from feedrate.results.columns import RUNS, with_factors
-from feedrate.results.files import write_csv
-from feedrate.results.record import Record, write_records
-from feedrate.results.schema import Provenance
+from msgspec import structs
 
-COLUMNS = with_factors(RUNS, {"workers": [1]})
+from feedrate.config.values import cell_name
+from feedrate.results.record import Record, write_records
+from feedrate.results.result_sets import SOFTWARE
+from feedrate.results.schema import Measurement, Provenance
+
 BEFORE, AFTER = 1, 8
 """Days on which campaigns were run."""
 PACKAGES = {"torch": "2.8.0", "numpy": "2.4.6"}
@@ -21,11 +20,10 @@ def runs(workers: int, *rates: float | None, day: int = BEFORE, **changes: Any) 
     cell = cell_name({"workers": workers})
     rows = []
     for repeat, rate in enumerate(rates, start=1):
-        row = {
+        row = SOFTWARE | {
             "study": "loading",
             "device": "cpu",
             "cell": cell,
-            "workers": workers,
             "repeat": repeat,
             "status": "failed" if rate is None else "ok",
             "cause": "It broke." if rate is None else "",
@@ -38,32 +36,36 @@ def runs(workers: int, *rates: float | None, day: int = BEFORE, **changes: Any) 
             "data_digest": "data 1",
             "spec_digest": f"spec {workers} {repeat}",
             "started_at": f"2026-11-{day:02}T10:{workers:02}:{repeat:02}+00:00",
-        } | changes
-        where = {name: row[name] for name in ("study", "device", "cell", "repeat")}
-        rows.append({"folder": RUN.format(**where, identity="0a1b2c3d"), **row})
+            "call": f"{day}",
+            "name": f"{day:04}{workers:02}{repeat:02}",
+        }
+        row |= changes
+        row["folder"] = f"runs/loading/{row['device']}/{cell}/rep{repeat}-{row['name']}"
+        rows.append(row)
     return rows
 
 
-def write_set(
-    folder: Path, *cells: list[dict], packages: dict[str, str] | None = None, **told: Any
-) -> Path:
-    """Write the runs of cells as the results in `folder`; with `packages` also their records, with
-    what else of `Provenance` is told. Returns the folder."""
+def write_set(folder: Path, *cells: list[dict]) -> Path:
+    """Write the records of the runs of cells into a folder of results, which is returned."""
     rows = [row for cell in cells for row in cell]
-    write_csv(folder / "results.csv", COLUMNS, rows)
-    records = [
-        Record(
-            **{
-                name: row[name]
-                for name in ("study", "device", "cell", "repeat", "folder", "status")
-            },
-            levels={"workers": row["workers"]},
-            provenance=Provenance(started_at=row["started_at"], packages=packages or {}, **told),
-        )
-        for row in rows
-    ]
-    if packages is not None:
-        for study, device in {(row["study"], row["device"]) for row in rows}:
-            own = [one for one in records if (one.study, one.device) == (study, device)]
-            write_records(folder / study, device, own)
+    for device in {row["device"] for row in rows}:
+        records = []
+        for row in (row for row in rows if row["device"] == device):
+            rate, names = row["samples_per_s"], Provenance.__struct_fields__
+            known = {name: row[name] for name in names if row.get(name) is not None}
+            records.append(
+                Record(
+                    **{n: row[n] for n in ("study", "device", "cell", "repeat", "status", "cause")},
+                    levels={},
+                    measurement=None if rate is None else measurement(rate),
+                    provenance=Provenance(**known),
+                )
+            )
+        write_records(folder / "loading", device, records)
     return folder
+
+
+def measurement(rate: float) -> Measurement:
+    """That of a run with this rate; all else is of no interest."""
+    fields = {field.name: 1 for field in structs.fields(Measurement) if field.required}
+    return Measurement(**(fields | {"samples_per_s": rate}))

@@ -1,5 +1,5 @@
 """`python -m feedrate COMMAND`: run and plan studies, check the machine, count memory,
-compare, archive and report results, cancel jobs.
+compare, archive and report results, delete old ones, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "Show which cells became slower or faster between two sets of results.",
     "archive": "Pack runs, configuration, results and report into one zip file, without secrets.",
     "report": "Make results, tables, figures and the page again from run folders.",
+    "prune": "List folders of runs and data that no planned run uses, and delete them.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 
@@ -34,6 +35,7 @@ FUNCTIONS = {
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "archive": ("cli.archive:add_options", "cli.archive:archive"),
     "report": ("cli.report:add_options", "cli.report:report"),
+    "prune": ("cli.prune:add_options", "cli.prune:prune"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

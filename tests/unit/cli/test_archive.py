@@ -3,17 +3,17 @@
 import json
 import shutil
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
-from feedrate.core.files import digest_file, write_json
+from feedrate.core.files import digest_file
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.files import read_csv
 
-CELL = "workers=2~decode=reference~strategy=ddp"
-RUN = f"runs/{STUDY}/cpu/{CELL}/rep1-0a1b2c3d"
+RUN = f"runs/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1-0a1b2c3d"
 DERIVED = ("results/cells.csv", f"results/{STUDY}/tables/cells.html", "results/overview.html")
 TOKENS = {
     "hf_AbCdEfGhIjKlMnOpQrSt": "hf_AbCdEf",
@@ -25,12 +25,26 @@ TOKENS = {
 }
 
 
+def with_files(run):
+    """Add the digests of a run's files to its outcome."""
+    outcome = json.loads((run / "outcome.json").read_text())
+    names = [str(file.relative_to(run)) for file in run.rglob("*.*")]
+    outcome["files"] = {n: digest_file(run / n) for n in names if n != "outcome.json"}
+    (run / "outcome.json").write_text(json.dumps(outcome))
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A campaign with its report, and its archive."""
     root = campaign(tmp_path_factory.mktemp("made") / "project")
     (root / RUN / "model").mkdir()
     (root / RUN / "model/weights.safetensors").write_bytes(b"weights")
+    for run in root.glob("runs/*/*/*/*"):
+        with_files(run)
+    other = (root / RUN).with_name("rep1-99999999")  # of an earlier configuration
+    shutil.copytree(root / RUN, other)
+    outcome = (other / "outcome.json").read_text().replace("2026-", "2025-")
+    (other / "outcome.json").write_text(outcome)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         assert entry.main(["report", "."]) == 0
@@ -54,18 +68,19 @@ def test_an_archive_has_runs_configuration_results_and_checksums(unpacked):
     assert {f"{RUN}/spec.json", f"{RUN}/events.jsonl", f"{RUN}/train.log", *DERIVED} <= names
     assert {"config/devices.yaml", f"config/studies/{STUDY}.yaml"} <= names
     assert [name for name in names if name.endswith("data_report.json")]
-    assert not [name for name in names if "model/" in name or "/." in name]
+    assert not [name for name in names if "model/" in name or "/." in name or "-9999" in name]
 
 
 def test_a_report_of_an_archive_has_the_same_results_and_pages(unpacked, made, capsys):
     for file in DERIVED:
         (unpacked / file).unlink()
-    next(unpacked.rglob("records.jsonl")).unlink()
     assert entry.main(["report", str(unpacked)]) == 1
     assert "results/cells.csv is not the file of SHA256SUMS" in capsys.readouterr().out
     for file in DERIVED:
         assert (unpacked / file).read_bytes() == (made / file).read_bytes()
     assert entry.main(["report", str(unpacked)]) == 0
+    statuses = [row["status"] for row in read_csv(unpacked / "results/results.csv", RUNS)]
+    assert statuses.count("ok") > 0
 
 
 def test_a_file_that_was_edited_is_named(unpacked, capsys):
@@ -81,8 +96,7 @@ def test_no_secret_is_in_an_archive(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HF_TOKEN", "the value of a variable")
     log = root / RUN / "train.log"
     log.write_text(log.read_text() + "\n".join(TOKENS))
-    outcome = json.loads((root / RUN / "outcome.json").read_text())
-    write_json(root / RUN / "outcome.json", outcome | {"files": {"train.log": digest_file(log)}})
+    with_files(root / RUN)
     (root / RUN / "trainer/secret.dat").write_bytes(b"\0\xffhf_AbCdEfGhIjKlMnOpQrSt")
     (root / "report.html").write_text("hf_AbCdEfGhIjKlMnOpQrSt")
     assert entry.main(["archive", "--out", "clean.zip"]) == 0
@@ -93,9 +107,23 @@ def test_no_secret_is_in_an_archive(made, tmp_path, monkeypatch, capsys):
         archive.extractall("there")
     assert [secret for secret in TOKENS.values() if secret.encode() in content] == []
     assert entry.main(["report", "there"]) == 0
-    rows = read_csv(root / "there/results/results.csv", RUNS)
-    first = next(row for row in rows if (row["cell"], row["repeat"]) == (CELL, 1))
-    assert first["status"] == "ok", "its outcome has the digest of the clean log"
+    statuses = [
+        [row["status"] for row in read_csv(folder / "results/results.csv", RUNS)]
+        for folder in (made, root / "there")
+    ]
+    assert statuses[0] == statuses[1]  # the digests in outcomes are those of the clean files
+
+
+def test_a_log_that_was_changed_before_stays_wrong(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "project"))
+    for log in Path().glob(f"{RUN}/train.log"):
+        log.write_text("another log")
+    assert entry.main(["archive", "--out", "x.zip"]) == 0
+    with zipfile.ZipFile("x.zip") as archive:
+        archive.extractall("there")
+    assert entry.main(["report", "there"]) == 0
+    rows = read_csv(Path("there/results/results.csv"), RUNS)
+    assert [row["folder"] for row in rows if "logs_unchanged" in row["failed_checks"]] == [RUN]
 
 
 def test_two_sites_become_one_report(made, tmp_path, monkeypatch, capsys):
@@ -119,13 +147,15 @@ def test_two_sites_become_one_report(made, tmp_path, monkeypatch, capsys):
     assert "(south)" in page
 
 
-def test_runs_of_another_configuration_are_left_out(unpacked, capsys):
-    cell = (unpacked / RUN).parent
+def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch, capsys):
+    root = shutil.copytree(made, tmp_path / "project")
+    monkeypatch.chdir(root)
+    cell = (root / RUN).parent
     shutil.copytree(cell, cell.with_name("workers=99~decode=reference~strategy=ddp"))
-    rows = (unpacked / "results/cells.csv").read_text()
-    assert entry.main(["report", str(unpacked)]) == 0
+    rows = (root / "results/cells.csv").read_text()
+    assert entry.main(["report", "."]) == 0
     assert "left out: " in capsys.readouterr().out
-    assert (unpacked / "results/cells.csv").read_text() == rows
+    assert (root / "results/cells.csv").read_text() == rows
 
 
 @pytest.mark.parametrize(
@@ -139,11 +169,12 @@ def test_runs_of_another_configuration_are_left_out(unpacked, capsys):
         ("report a/b=. . --out x", 2, "'a/b' is not allowed as a site's name"),
         ("report . . --out config", 2, "--out config: not allowed; it exists"),
         ("report .", 1, "there is no run of a known study in runs/"),
-        ("archive --out x.zip", 1, "there is no run in runs/"),
+        ("archive --out x.zip", 1, "there is no study in results/: `feedrate report` makes it"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path, monkeypatch, capsys, command, code, message):
     monkeypatch.chdir(campaign(tmp_path / "project"))
+    shutil.rmtree("results")
     shutil.rmtree("runs")
     assert entry.main(command.split()) == code
     assert message in (error := capsys.readouterr().err)

@@ -39,14 +39,6 @@ def test_several_studies_and_devices_can_be_named(target, names, option):
     assert words[words.index(target) + 1 :] == [*handed, "--dataset", "own"]
 
 
-def test_compare_without_arguments_shows_its_usage_and_sets_nothing_up(tmp_path):
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    done = make("compare", folder=tmp_path)
-    assert done.returncode != 0
-    assert "usage: make compare OLD=" in done.stderr
-    assert done.stdout == ""
-
-
 @pytest.mark.parametrize(
     ("arguments", "answer", "deletes"),
     [

@@ -37,6 +37,7 @@ def root(tmp_path):
     python.chmod(0o755)
     (tmp_path / "results").mkdir()
     write_set(tmp_path / "measured", runs(0, 100.0, 101.0), runs(1, 50.0, 51.0))
+    (tmp_path / "measured/results.csv").touch()
     return tmp_path
 
 

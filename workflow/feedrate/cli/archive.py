@@ -3,7 +3,7 @@
 import argparse
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
@@ -12,18 +12,13 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import atomic_path, digest_file
 from feedrate.core.scrub import scrub
+from feedrate.jobs.workplace import is_complete
 from feedrate.report.text import counted
+from feedrate.results.study_plan import StudyPlan, read_plan
 
-PARTS = (
-    *(f"{paths.RUNS}/**/*", f"{paths.RESULTS}/**/*"),
-    *("config/**/*.yaml", "config/**/*.csv", "report.html"),
-    *(f"{paths.DATASETS}/*/prepared-*/{name}" for name in ("manifest.json", "data_report.json")),
-)
-LEFT_OUT = (
-    *("checkpoint-*", "*.safetensors", "*.bin", "*.pt"),
-    *("*.parquet", "*.gz", ".*", "local*"),
-)
-"""Weights, packed files (secrets in them cannot be seen), and the hidden folders of jobs."""
+PARTS = (f"{paths.RESULTS}/**/*", "config/**/*.yaml", "config/**/*.csv", "report.html")
+LEFT_OUT = ["checkpoint-*", "*.safetensors", "*.bin", "*.pt", "*.parquet", "*.gz", ".*", "local*"]
+"""Weights, packed files (secrets in them cannot be seen), hidden files."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,52 +30,59 @@ def archive(options: argparse.Namespace) -> int:
     """Write the archive, and print its size and what was left out; return the exit code."""
     if options.out.suffix != ".zip":
         raise UsageError(f"--out {options.out}: not allowed; the name of an archive ends in .zip")
-    if not list(Path(paths.RUNS).glob(f"*/*/*/*/{paths.OUTCOME_NAME}")):
-        raise ExpectedError(f"there is no run in {paths.RUNS}/")
-    sums, left_out = [], []
-    changed: dict[Path, str] = {}
+    studies = (file.parent.name for file in Path(paths.RESULTS).glob("*/results.csv"))
+    plans = [read_plan(Path(paths.STUDY_PLAN.format(study=study))) for study in studies]
+    if not plans:
+        raise ExpectedError(f"there is no study in {paths.RESULTS}/: `feedrate report` makes it")
+    sums: dict[Path, str] = {}
+    left_out = []
     with (
         atomic_path(options.out) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
     ):
-        for path in _files():
-            text = path.read_bytes().decode("utf-8", "surrogateescape")
-            clean = scrub(text)
-            if clean != text and "\0" in text:
-                left_out.append(f"{path} has secrets, and is not text")
+        for path in _files(plans):
+            content = path.read_bytes()
+            text = content.decode("utf-8", "surrogateescape")
+            clean = scrub(text).encode("utf-8", "surrogateescape")
+            if clean != content and b"\0" in content:
+                left_out.append(path)
                 continue
             if path.name == paths.OUTCOME_NAME:
-                clean = _with_digests(clean, path.parent, changed)
-            content = clean.encode("utf-8", "surrogateescape")
-            digest = sha256(content).hexdigest()
-            if clean != text:
-                changed[path] = digest
-            file.writestr(str(path), content)
-            sums.append(f"{digest}  {path}\n")
-        file.writestr(paths.CHECKSUMS, "".join(sums))
+                clean = _with_files(clean, path.parent, sums)
+            file.writestr(str(path), clean)
+            sums[path] = sha256(clean).hexdigest()
+        lines = (f"{digest}  {path}\n" for path, digest in sums.items())
+        file.writestr(paths.CHECKSUMS, "".join(lines))
     size_mib = options.out.stat().st_size / 2**20
     print(f"{options.out}: {counted(len(sums), 'file')}, {size_mib:.1f} MiB")
     print(f"SHA-256 {digest_file(options.out)}")
-    for line in left_out:
-        print(f"left out: {line}")
+    for path in left_out:
+        print(f"left out: {path} has secrets, and is not text")
     return 0
 
 
-def _with_digests(outcome: str, run: Path, changed: Mapping[Path, str]) -> str:
-    """An outcome with the digests of the files that were changed, or a report of the archive would
-    call the run invalid."""
-    own = {str(path.relative_to(run)): d for path, d in changed.items() if run in path.parents}
-    if not own:
-        return outcome
-    content = json.loads(outcome)
-    files = content.get("files", {})
-    files |= {name: own[name] for name in files.keys() & own.keys()}
-    return json.dumps(content, indent=2) + "\n"
-
-
-def _files() -> Iterator[Path]:
-    """The files of an archive; outcomes last, which have the digests of the others."""
-    files = {path for pattern in PARTS for path in Path().glob(pattern) if path.is_file()}
+def _files(plans: Sequence[StudyPlan]) -> Iterator[Path]:
+    """The files of an archive; the outcomes, which have the digests of other files, are last."""
+    files = {path for pattern in PARTS for path in Path().glob(pattern)}
+    for plan in plans:
+        report = Path(plan.data_report)
+        files |= {report, report.with_name("manifest.json")}
+        runs = (Path(run.folder) for run in plan.runs)
+        files |= {path for run in runs if is_complete(run) for path in run.rglob("*")}
     for path in sorted(files, key=lambda path: (path.name == paths.OUTCOME_NAME, path)):
-        if not any(fnmatch(part, left_out) for part in path.parts for left_out in LEFT_OUT):
+        names = path.parts
+        if path.is_file() and not any(fnmatch(n, out) for n in names for out in LEFT_OUT):
             yield path
+
+
+def _with_files(outcome: bytes, run: Path, sums: dict[Path, str]) -> bytes:
+    """A run's outcome with the digests of its files in the archive. One that is wrong here stays
+    wrong there: the file was changed after the run."""
+    document = json.loads(outcome)
+    files = document.get("files", {})
+    document["files"] = {
+        name: sums[run / name] if is_here and digest == digest_file(run / name) else digest
+        for name, digest in files.items()
+        if (is_here := run / name in sums) or not (run / name).is_file()  # weights stay here
+    }
+    return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,12 +1,11 @@
 """`python -m feedrate compare`: which cells became slower or faster between two sets of results."""
 
 import argparse
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,10 +13,13 @@ from rich.text import Text
 
 from feedrate.cli.display import cells_table, output, table
 from feedrate.config.study import Thresholds
+from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
 from feedrate.results import comparison
+from feedrate.results.comparison import differences
 from feedrate.results.files import Row, write_csv
+from feedrate.results.result_sets import Run, read_results, read_runs, run_sets
 from feedrate.results.statistics import rate_text
 
 STYLES = {
@@ -25,83 +27,83 @@ STYLES = {
     comparison.FASTER: "green",
     comparison.OTHER_STATUS: "bold",
 }
-UNSUPPORTED = {"", "unsupported"}
+MOST_CHANGES = 3
+"""Number of changes that the list of sets names."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     for name, when in (("OLD", "before"), ("NEW", "after")):
-        text = f"the results {when}: a folder of results, or one with a results/, or a results.csv"
-        parser.add_argument(name.lower(), metavar=name, type=Path, help=text)
-    share: dict[str, Any] = {"metavar": "SHARE", "type": _share}
+        text = f"the results {when}: a folder of results, or the identity of a run in runs/"
+        parser.add_argument(name.lower(), metavar=name, nargs="?", help=text)
     text = "medians that differ by no more than this share count as equal; default: %(default)s"
-    parser.add_argument("--noise", default=Thresholds().noise_share, help=text, **share)
+    parser.add_argument(
+        "--noise", type=share, metavar="SHARE", default=Thresholds().noise_share, help=text
+    )
     text = (
         "exit with code 1 if a cell is slower by more than this share and beyond noise, or lost "
         "its rate, or if nothing could be compared"
     )
-    parser.add_argument("--fail-slower", help=text, **share)
+    parser.add_argument("--fail-slower", type=share, metavar="SHARE", help=text)
     parser.add_argument("--out", metavar="FILE.csv", type=Path, help="write the rows to this file")
     text = "what is printed: tables for a terminal, or Markdown for a page; default: %(default)s"
     parser.add_argument("--format", choices=("text", "markdown"), default="text", help=text)
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
     """A share from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; expected a share from 0 to 1")
+    if not 0 <= (value := float(text)) <= 1:
+        raise ValueError
     return value
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Print the comparison; return the exit code."""
+    """Print the comparison, or without OLD and NEW the sets of runs; return the exit code."""
+    if options.old is None:
+        output().print(sets_table(list(run_sets(read_runs(Path(paths.RUNS))))))
+        return 0
+    if options.new is None:
+        raise UsageError("compare needs OLD and NEW; without both, it lists the sets of runs")
     lines = Thresholds(noise_share=options.noise)
-    try:
-        before, after = map(comparison.read_results, (options.old, options.new))
-        rows = comparison.compare(before, after, lines)
-        if options.out:
-            if options.out.resolve() in [before.path.resolve(), after.path.resolve()]:
-                raise UsageError(f"--out {options.out}: not allowed; this file is being compared")
-            write_csv(options.out, comparison.comparison_columns(rows), rows)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{error}") from None
-    parts = list(report(rows, before, after, lines))
+    before, after = map(read_results, (options.old, options.new))
+    rows = comparison.compare(before, after, lines)
+    if options.out:
+        write_csv(options.out, comparison.comparison_columns(rows), rows)
+    named = ("Before", options.old, before), ("After", options.new, after)
+    described = "\n".join(f"{word}: {place}, {_times(runs)}" for word, place, runs in named)
+    parts = [described, *tables(rows, lines)]
+    summary = "\n".join(sentences(rows, lines))
     if options.format == "markdown":  # the summary first
-        print("\n\n".join(markdown(part) for part in (parts[-1], *parts[:-1])))
+        print("\n\n".join(markdown(part) for part in (summary, *parts)))
     else:
-        for part in parts:
+        for part in (*parts, summary):
             is_text = isinstance(part, str)
             output().print(Text(f"{part}\n") if is_text else part, soft_wrap=is_text)
-    share = options.fail_slower
-    if share is None:
+    if options.fail_slower is None:
         return 0
     if all(row["ratio"] is None for row in rows):
         return fail("feedrate", "no cell has a rate before and after: nothing was compared")
-    if slowed := comparison.slowed(rows, share):
+    if slowed := comparison.slowed(rows, options.fail_slower):
         names = "; ".join(f"{row['study']} {row['device']} {row['cell']}" for row in slowed)
-        return fail("feedrate", f"slower by more than {share:.4g}, or without a rate now: {names}")
+        share_text = f"{options.fail_slower:.4g}"
+        return fail("feedrate", f"slower by more than {share_text}, or without a rate now: {names}")
     return 0
 
 
-def report(
-    rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
-) -> Iterator[str | Table]:
-    """The other differences, a table of cells for each study, and a summary."""
-    yield f"Before: {_described(before)}\nAfter: {_described(after)}"
-    if moved := comparison.moved_between(rows):
+def tables(rows: Sequence[Row], lines: Thresholds) -> Iterator[Table]:
+    """What else differs, and the cells of each study."""
+    devices: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        for name, values in row["changes"].items():
+            if name.split()[0] not in comparison.WORK:
+                devices[name, *values][row["device"]] = None
+    if devices:
         columns = ("what", "before", "after", "devices")
-        facts = (map(Text, fact) for fact in moved)
+        facts = (map(Text, (*fact, ", ".join(names))) for fact, names in devices.items())
         yield table("What else differs", columns, facts, wrapped=columns)
     numbers = ("before", "after", "ratio", f"joint {lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):
-        supported = [r for r in group if {r["status_before"], r["status_after"]} - UNSUPPORTED]
-        if supported:
-            yield cells_table(study, supported, numbers, "change", _values)
-    yield "\n".join(sentences(rows, before, after, lines))
+        yield cells_table(study, list(group), numbers, "change", _values)
 
 
 def markdown(part: str | Table) -> str:
@@ -115,14 +117,11 @@ def markdown(part: str | Table) -> str:
     return "\n".join((f"**{part.title}**", "", *lines))
 
 
-def _described(results: comparison.Results) -> str:
-    """The file, and when its runs were started."""
-    started = sorted(run["started_at"] for run in results.started if run.get("started_at"))
-    dated = ""
-    if started:
-        first, last = (time[:16].replace("T", " ") for time in (started[0], started[-1]))
-        dated = f", started {first} to {last} UTC"
-    return f"{results.path}, {counted(len(results.started), 'run')}{dated}"
+def _times(runs: Iterable[Run]) -> str:
+    """How many runs were started, and when."""
+    started = sorted(run["started_at"] for run in runs if run["started_at"])
+    first, last = (started[i][:16].replace("T", " ") if started else "" for i in (0, -1))
+    return f"{counted(len(started), 'run')} from {first} to {last} UTC"
 
 
 def _values(row: Row) -> Iterator[RenderableType]:
@@ -133,7 +132,7 @@ def _values(row: Row) -> Iterator[RenderableType]:
         yield Text(row[f"status_{side}"], "bold red") if rate is None else rate_text(rate)
     change = Text(row["change"], STYLES.get(row["change"], ""))
     if row["ratio"] is None:
-        yield from ("", "", change, Text(row["why"]))
+        yield from ("", "", change, Text(row["cause"]))
         return
     low, high = row["ratio_ci_low"], row["ratio_ci_high"]
     yield f"{row['ratio']:.3f}"
@@ -149,26 +148,45 @@ def _values(row: Row) -> Iterator[RenderableType]:
     yield Text(", ".join(remarks))
 
 
-def sentences(
-    rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
-) -> Iterator[str]:
+def sentences(rows: Sequence[Row], lines: Thresholds) -> Iterator[str]:
     """The summary, and remarks that the reader of a ratio needs."""
     counts = Counter(row["change"] for row in rows)
     listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
     yield f"{counted(len(rows), 'cell')}: {listed}."
-    if counts[comparison.OPEN]:
-        yield "More repeats would tell the rest apart."
     if single := sum(row["ratio"] is not None and row["ratio_ci_low"] is None for row in rows):
-        share = comparison.percent(lines.noise_share)
+        share = f"{100 * lines.noise_share:.3g}%"
         yield (
             f"{counted(single, 'cell')} without a repeat anywhere on the device: single runs show "
             f"no noise, so rates more than {share} apart count as different."
         )
-    if same := sum(row["same_runs"] for row in rows):
-        yield f"In both sets: {counted(same, 'run')}, not repeated."
-    for word, results in (("Before", before), ("After", after)):
-        if lost := sum(run[comparison.SOFTWARE] is None for run in results.started):
-            yield (
-                f"{word}: the packages of {lost} of {counted(len(results.started), 'run')} are not "
-                f"known, because their records are not in the folder of {results.path}."
-            )
+
+
+def sets_table(sets: Sequence[Sequence[Run]]) -> Table:
+    """The sets in runs/: what to type, their runs, and what differs from the set before."""
+    rows = []
+    for number, runs in enumerate(sets):
+        counts = Counter((run["study"], run["device"]) for run in runs)
+        numbers = (f"{study} {device}: {n}" for (study, device), n in sorted(counts.items()))
+        earlier = (other for other in sets[number + 1 :] if _cells(other) & _cells(runs))
+        changes = _changes(next(earlier, []), runs)
+        commit = runs[0].get("commit", "")[:8]
+        rows.append((runs[0]["name"], _times(runs), ", ".join(numbers), commit, changes))
+    columns = ("identity", "measured", "runs", "commit", "other than before")
+    return table("Sets of runs", columns, rows, left=columns, wrapped=(columns[2], columns[-1]))
+
+
+def _cells(runs: Iterable[Run]) -> set[tuple[str, ...]]:
+    return {(run["study"], run["device"], run["cell"]) for run in runs}
+
+
+def _changes(before: Sequence[Run], after: Sequence[Run]) -> str:
+    """What differs between two sets in a phrase; nothing if there is no set before."""
+    both = _cells(before) & _cells(after)
+    sides = ([run for run in side if _cells([run]) & both] for side in (before, after))
+    found = []
+    for name, (old, new) in differences(*sides).items():
+        word = name.split()[0]
+        if word != "commit":  # it has its own column
+            found.append(word if word in comparison.WORK else f"{name} {old} to {new}")
+    words = list(dict.fromkeys(found))
+    return ", ".join(words[:MOST_CHANGES]) + (", …" if len(words) > MOST_CHANGES else "")

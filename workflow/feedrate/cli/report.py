@@ -3,7 +3,6 @@ without Snakemake and without measuring; those of several sites become one repor
 
 import argparse
 import contextlib
-import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from feedrate.config.values import load
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import digest_file, replaced_folder
-from feedrate.flow.folders import NAME
 from feedrate.flow.graph import Graph
 from feedrate.report.overview import write_report
 from feedrate.report.pages import plot_figures, tabulate_results
@@ -28,6 +26,7 @@ from feedrate.results.assemble import parse_logs, read_spec
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results
 from feedrate.results.files import confirm_results
+from feedrate.results.result_sets import read_runs
 from feedrate.results.study_plan import RunKey, StudyPlan, study_plan, write_plan
 
 Origins = Mapping[str, tuple[str, str]]
@@ -139,26 +138,20 @@ def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, P
     """The folders of all runs that have ended, of each the newest. The first site that has a device
     keeps its name; others add their own."""
     runs: dict[RunKey, Path] = {}
-    ends: dict[RunKey, str] = {}
     origins: dict[str, tuple[str, str]] = {}
     for site, folder in sites.items():
-        names: dict[str, str] = {}
-        for outcome in sorted((folder / paths.RUNS).glob(f"*/*/*/rep*/{paths.OUTCOME_NAME}")):
-            study, device, cell, run = outcome.parts[-5:-1]
-            match = NAME.fullmatch(run)
-            if match is None or study not in studies:
-                continue
-            if device not in names:
-                names[device] = f"{device}-{site}" if device in origins else device
-                if names[device] in origins:
-                    raise UsageError(f"two devices are called {names[device]}: rename a site")
-                origins[names[device]] = device, site
-            key = study, names[device], cell, int(match[1])
-            end = str(json.loads(outcome.read_bytes()).get("ended_at", ""))
-            if key not in runs or ends[key] <= end:
-                runs[key], ends[key] = outcome.parent, end
-        if not names:
+        ended = [run for run in read_runs(folder / paths.RUNS) if run["study"] in studies]
+        if not ended:
             raise ExpectedError(f"{folder}: there is no run of a known study in {paths.RUNS}/")
+        names: dict[str, str] = {}
+        for device in sorted({run["device"] for run in ended}):
+            names[device] = f"{device}-{site}" if device in origins else device
+            if names[device] in origins:
+                raise UsageError(f"two devices are called {names[device]}: rename a site")
+        origins |= {name: (device, site) for device, name in names.items()}
+        for run in ended:
+            key = run["study"], names[run["device"]], run["cell"], run["repeat"]
+            runs.setdefault(key, Path(run["folder"]))
     return runs, origins
 
 

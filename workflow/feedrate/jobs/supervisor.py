@@ -182,6 +182,7 @@ class Job:
             "schema": SCHEMA,
             "identity": identity,
             "attempt": attempt,
+            "call": call.since if (call := driver_call()) else "",
             "command": mask(shlex.join(command)),
             "commit": read_commit(),
             "source_digest": self.source_digest,

@@ -174,7 +174,7 @@ COMPARISON = (
         "slower, faster, no difference, cannot tell, other status, only before, only after, "
         "no rate.",
     ),
-    _text("why", "Reason for the change in a sentence, or the cause of a cell that is not ok."),
+    _text("cause", "Why a cell without a ratio is not ok."),
     _text("status_before", "As in cells.csv; empty if OLD lacks the cell."),
     _text("status_after", "As in cells.csv; empty if NEW lacks the cell."),
     _integer("ok_runs_before", "Runs of OLD that count."),
