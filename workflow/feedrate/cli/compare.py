@@ -71,7 +71,7 @@ def compare(options: argparse.Namespace) -> int:
         write_csv(options.out, comparison.comparison_columns(rows), rows)
     named = ("Before", options.old, before), ("After", options.new, after)
     described = "\n".join(f"{word}: {place}, {_times(runs)}" for word, place, runs in named)
-    parts = [described, *tables(rows, lines)]
+    parts: list[str | Table] = [described, *tables(rows, lines)]
     summary = "\n".join(sentences(rows, lines))
     if options.format == "markdown":  # the summary first
         print("\n\n".join(markdown(part) for part in (summary, *parts)))
