@@ -9,9 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from feedrate.core import paths
-from feedrate.core.errors import ExpectedError, UsageError
+from feedrate.core.errors import ExpectedError, Masker, UsageError, hide_secrets
 from feedrate.core.files import atomic_path, digest_file
-from feedrate.core.scrub import scrub
 from feedrate.jobs.workplace import is_complete
 from feedrate.report.text import counted
 from feedrate.results.study_plan import StudyPlan, read_plan
@@ -34,6 +33,7 @@ def archive(options: argparse.Namespace) -> int:
     plans = [read_plan(Path(paths.STUDY_PLAN.format(study=study))) for study in studies]
     if not plans:
         raise ExpectedError(f"there is no study in {paths.RESULTS}/: `feedrate report` makes it")
+    mask = Masker()
     sums: dict[Path, str] = {}
     left_out = []
     with (
@@ -43,7 +43,7 @@ def archive(options: argparse.Namespace) -> int:
         for path in _files(plans):
             content = path.read_bytes()
             text = content.decode("utf-8", "surrogateescape")
-            clean = scrub(text).encode("utf-8", "surrogateescape")
+            clean = mask(hide_secrets(text)).encode("utf-8", "surrogateescape")
             if clean != content and b"\0" in content:
                 left_out.append(path)
                 continue

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-TAIL_BYTES = 20_000
-
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
@@ -44,21 +42,17 @@ def write_json(path: Path | str, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no white space. Raises ValueError for NaN and infinity."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-
-
 def digest_text(text: str) -> str:
     """SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest_value(value: Any) -> str:
-    """SHA-256 of the canonical JSON of `value`."""
-    return digest_text(canonical_json(value))
+    """SHA-256 of a value's JSON, whatever the order of its keys. Raises ValueError for NaN."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return digest_text(text)
 
 
 def digest_file(path: Path | str) -> str:
@@ -73,7 +67,14 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     crash leaves `target` as it was; the next call removes the folders that a crash leaves."""
     part = target.with_name(f".{target.name}.part")
     old = target.with_name(f".{target.name}.old")
-    _settle(target, part, old)
+
+    def settle() -> None:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+    settle()
     part.mkdir(parents=True)
     try:
         yield part
@@ -81,21 +82,11 @@ def replaced_folder(target: Path) -> Iterator[Path]:
             target.rename(old)
         part.rename(target)
     finally:
-        _settle(target, part, old)
-
-
-def _settle(target: Path, part: Path, old: Path) -> None:
-    """Restore the old folder if there is no new one, and remove the rest."""
-    if old.exists() and not target.exists():
-        old.rename(target)
-    for leftover in (part, old):
-        if leftover.exists():
-            shutil.rmtree(leftover)
+        settle()
 
 
 def end_of_file(path: Path) -> str:
-    """The last lines of a log that may be long. Raises OSError."""
+    """The last 20 kB of a log. Raises OSError."""
     with path.open("rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        stream.seek(max(stream.tell() - TAIL_BYTES, 0))
+        stream.seek(max(path.stat().st_size - 20_000, 0))
         return stream.read().decode(errors="replace")

@@ -2,18 +2,14 @@
 
 from pathlib import Path
 
-PATH_BYTES, NAME_BYTES = 4095, 255
-"""The longest path, and the longest name in it, that Linux allows."""
+PATH_BYTES, NAME_BYTES = 4095, 255  # the longest that Linux allows
 
-RUNS = "runs"
-"""Measured runs: expensive, and kept."""
-RESULTS = "results"
-"""What is made from runs within seconds."""
+RUNS = "runs"  # expensive, and kept
+RESULTS = "results"  # made from runs within seconds
 DATASETS = "resources/datasets"
 LOGS = "logs"
 
-SELFTEST_RULE = "selftest_"
-TRAIN_RULE = "train_"
+SELFTEST_RULE, TRAIN_RULE = "selftest_", "train_"
 """The first part of the names of rules that use a device; the device's name follows."""
 
 RAW_INDEX = f"{DATASETS}/{{dataset}}/raw-{{identity}}/index.json"
@@ -37,10 +33,8 @@ SPEC_NAME, EVENTS_NAME, OUTCOME_NAME = "spec.json", "events.jsonl", "outcome.jso
 LOG_NAME, TRAINER_NAME, TRACE_NAME = "train.log", "trainer", "trace.json.gz"
 """The files of a run by their names, because a job works in another folder than the run's."""
 ANY_EVENTS = "events*.jsonl"
-OUTCOME = f"{RUN}/{OUTCOME_NAME}"
-"""The job's outcome, written last."""
-RUN_LOG = f"{RUN}.log"
-"""What a run's job printed, in all tries."""
+OUTCOME = f"{RUN}/{OUTCOME_NAME}"  # written last
+RUN_LOG = f"{RUN}.log"  # what its job printed, in all tries
 
 STUDY = f"{RESULTS}/{{study}}"
 """The results of one study; files of the same names in RESULTS hold all studies together."""
@@ -57,13 +51,11 @@ CELLS_CSV = f"{STUDY}/cells.csv"
 CLAIMS_CSV = f"{STUDY}/claims.csv"
 TABLES, FIGURES = f"{STUDY}/tables", f"{STUDY}/figures"
 TABLE = f"{TABLES}/{{table}}.html"
-FIGURE = f"{FIGURES}/{{figure}}.svg"
 CONFIRMED = f"{RESULTS}/confirmed.txt"
 """Written last, and only if no cell failed: it decides the exit code of the workflow."""
 SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
 """The parts that work on this machine; its figures, runs and archive are in the same folder."""
-CHECKSUMS = "SHA256SUMS"
-"""The list of checksums in an archive, as `sha256sum` reads it."""
+CHECKSUMS = "SHA256SUMS"  # of an archive, as `sha256sum` reads it
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
 
@@ -75,10 +67,7 @@ def of_all_studies(path: str) -> str:
 
 OF_A_STUDY = [RESULTS_CSV, CELLS_CSV, CLAIMS_CSV, TABLES, FIGURES]
 """What the first page shows of a study."""
-OF_ALL_STUDIES = [
-    of_all_studies(path) for path in (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, CLAIMS_CSV)
-]
-"""The results of all studies together."""
+OF_ALL_STUDIES = [*map(of_all_studies, (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, CLAIMS_CSV))]
 
 
 def fault(path: str) -> str:
@@ -92,8 +81,7 @@ def fault(path: str) -> str:
 
 
 def expand(path: str | Path) -> Path:
-    """A path with the home folder in place of a leading `~` or `~user`; the path as it is if there
-    is no such user, so that what it names is missing like any other file."""
+    """A path with the home folder in place of a leading `~` or `~user`, if there is such a user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -8,14 +8,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from feedrate.core import variables
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 NO_ANSWER = (OSError, subprocess.TimeoutExpired)
 """The errors of a program that cannot be asked."""
@@ -43,16 +41,16 @@ def ask(
     dies_with_us: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """The answer of a program. Raises NO_ANSWER. `dies_with_us`: for processes without threads."""
-    ties = die_with_parent if dies_with_us else None
-    options: dict[str, Any] = {"env": environment, "timeout": limit_s, "preexec_fn": ties}
     return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", check=False, **options
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=limit_s,
+        env=environment,
+        preexec_fn=die_with_parent if dies_with_us else None,
     )
-
-
-def this_process() -> str:
-    """This process as `variables.SUPERVISOR_PID` names one: `<pid>@<host>`."""
-    return f"{os.getpid()}@{socket.gethostname()}"
 
 
 def die_with_supervisor() -> None:

@@ -1,9 +1,11 @@
-"""Slurm: its jobs, its nodes, and what it refuses. Nothing else here calls its commands."""
+"""Slurm: its jobs, its nodes, and what it refuses. Nothing else calls its commands. Functions raise
+SlurmError unless they say what they do without an answer."""
 
 import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +17,7 @@ JOB_ID = "SLURM_JOB_ID"
 PREFIX = "feedrate"
 """`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
 
-ANSWER_S = 30.0
-"""A controller that has not answered after this time counts as absent."""
+ANSWER_S = 30.0  # a controller that has not answered then counts as absent
 
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 TIMEOUT = "TIMEOUT"
@@ -78,7 +79,7 @@ class Job(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A partition and its nodes."""
+    """A partition; `nodes` is like `2 with 192 cores, 2048000 MB and gpu:h100:8`."""
 
     name: str
     is_default: bool
@@ -86,141 +87,143 @@ class Partition(NamedTuple):
     """Whether it and all of its nodes are up."""
     limit_min: float | None
     nodes: str
-    """As `2 with 192 cores, 2048000 MB and gpu:h100:8`."""
 
 
-class Slurm:
-    """The Slurm of this host. The functions of this module are the methods of one."""
+def find(job_id: str) -> Job | None:
+    """A job by its number, ended or not; None if Slurm does not answer or has forgotten it: without
+    accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed for lack of
+    memory, Slurm may call the job FAILED; here it is then OUT_OF_MEMORY."""
+    if not job_id:
+        return None
+    known = _queue("--jobs", job_id, "--states", "all")
+    job = known[-1] if known else _from_accounting(job_id)
+    if job and job.state == "FAILED":
+        with suppress(SlurmError, OSError):
+            log = Path(_field("StdOut", "job", job_id, pattern=".+"))
+            if KILLED_FOR_MEMORY.search(end_of_file(log)):
+                return job._replace(state=OUT_OF_MEMORY)
+    return job
 
-    def find(self, job_id: str) -> Job | None:
-        """A job by its number, ended or not; None if Slurm does not answer or has forgotten it:
-        without accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed
-        for lack of memory, Slurm may call the job FAILED; here it is then OUT_OF_MEMORY."""
-        if not job_id:
-            return None
-        known = self._queue("--jobs", job_id, "--states", "all")
-        job = known[-1] if known else self._from_accounting(job_id)
-        if job and job.state == "FAILED" and KILLED_FOR_MEMORY.search(self._end_of_log(job_id)):
-            return job._replace(state=OUT_OF_MEMORY)
-        return job
 
-    def why_ended(self, job: Job) -> str:
-        """Why a job ended, without a full stop; empty if it has not, or if Slurm does not know."""
-        reason = ENDS.get(job.state, "")
-        if job.state == TIMEOUT and job.limit_min:
-            reason += f" of {job.limit_min:g} min"
-        elif job.state == OUT_OF_MEMORY and job.memory:
-            reason += f" ({job.memory})"
-        return f"Slurm job {job.id} ended as {job.state}: {reason}" if reason else ""
+def why_ended(job: Job) -> str:
+    """Why a job ended, without a full stop; empty if it has not, or if Slurm does not know."""
+    reason = ENDS.get(job.state, "")
+    if job.state == TIMEOUT and job.limit_min:
+        reason += f" of {job.limit_min:g} min"
+    elif job.state == OUT_OF_MEMORY and job.memory:
+        reason += f" ({job.memory})"
+    return f"Slurm job {job.id} ended as {job.state}: {reason}" if reason else ""
 
-    def why_stopped(self) -> str:
-        """Why Slurm stops the job that this process is part of, as a phrase; empty if it does not,
-        or if this is no job."""
-        job = self.find(os.environ.get(JOB_ID, ""))
-        if job is None:
-            return ""
-        near_end = job.limit_min and (job.ran_min or 0.0) >= job.limit_min - NEAR_MIN
-        if job.limit_min and (job.reason == "TimeLimit" or near_end):
-            return f"Slurm's time limit of {job.limit_min:g} min"
-        return f"Slurm calls the job {job.state}" if job.is_over else ""
 
-    def own_jobs(self, folder: Path | str = ".") -> list[Job]:
-        """This user's waiting and running jobs for the project in `folder`, from any driver."""
-        here = os.path.realpath(folder)
-        return [
-            job
-            for job in self._queue("--user", str(os.getuid()))
-            if _NAME.fullmatch(job.name) and os.path.realpath(job.folder) == here
-        ]
-
-    def cancel(self, jobs: Iterable[Job]) -> None:
-        """End these jobs. Raises SlurmError if Slurm refuses."""
-        if numbers := [job.id for job in jobs]:
-            self._ask("scancel", *numbers)
-
-    def is_installed(self) -> bool:
-        """Whether this host has Slurm's commands."""
-        return shutil.which("sbatch") is not None
-
-    def partitions(self) -> list[Partition]:
-        """All partitions; one with several kinds of nodes is there several times. Raises
-        SlurmError."""
-        words = ("--noheader", "--all", "--exact", "--format", "%P %a %l %m %c %F %G")
-        found = []
-        for row in self._ask("sinfo", *words).splitlines():
-            name, state, limit, memory, cores, numbers, gres = row.split()
-            _allocated, _idle, other, total = numbers.split("/")
-            is_up = state == "up" and other == "0"
-            nodes = f"{total} with {cores} cores, {memory} MB and {gres}"
-            default, name = name.endswith("*"), name.removesuffix("*")
-            found.append(Partition(name, default, is_up, minutes(limit), nodes))
-        return found
-
-    def refusal(self, options: Sequence[str], partitions: Sequence[Partition]) -> str:
-        """Why sbatch would never start a job with these options in these partitions; empty if it
-        would, or if it may later: it also refuses what no node can take now."""
-        try:
-            self._ask("sbatch", "--test-only", *options, "--output=/dev/null", "--wrap=true")
-        except SlurmError as error:
-            if _UNAVAILABLE in str(error) and all(one.is_up for one in partitions):
-                nodes = "; ".join(one.nodes for one in partitions)
-                return f"no node has what it asks for, {' '.join(options)}; there are {nodes}"
-            return str(error) if _CERTAIN.search(str(error)) else ""
+def why_stopped() -> str:
+    """Why Slurm stops the job of this process, as a phrase; empty if it does not."""
+    job = find(os.environ.get(JOB_ID, ""))
+    if job is None:
         return ""
+    near_end = job.limit_min and (job.ran_min or 0.0) >= job.limit_min - NEAR_MIN
+    if job.limit_min and (job.reason == "TimeLimit" or near_end):
+        return f"Slurm's time limit of {job.limit_min:g} min"
+    return f"Slurm calls the job {job.state}" if job.is_over else ""
 
-    def hosts(self, job_id: str) -> tuple[list[str], str]:
-        """The nodes of a job, and the address of the first. Raises SlurmError."""
-        listed = self._field("NodeList", "job", job_id)
-        hosts = self._ask("scontrol", "show", "hostnames", listed).split()
-        return hosts, self._field("NodeAddr", "node", hosts[0])
 
-    def _field(self, name: str, *entity: str, pattern: str = r"\S+") -> str:
-        text = self._ask("scontrol", "show", *entity)
-        found = re.search(rf"(?:^|\s){name}=({pattern})", text)
-        if found is None or found[1] == "(null)":
-            raise SlurmError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
-        return found[1]
+def own_jobs(folder: Path | str = ".") -> list[Job]:
+    """This user's waiting and running jobs for the project in `folder`, from any driver."""
+    here = os.path.realpath(folder)
+    return [
+        job
+        for job in _queue("--user", str(os.getuid()))
+        if _NAME.fullmatch(job.name) and os.path.realpath(job.folder) == here
+    ]
 
-    def _queue(self, *which: str) -> list[Job]:
-        try:
-            answer = self._ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
-        except SlurmError:
-            return []
-        rows = (line.split(_SEPARATOR) for line in answer.splitlines() if _SEPARATOR in line)
-        return [
-            Job(number, state, why, nodes, minutes(limit), minutes(ran), *others)
-            for number, state, why, nodes, limit, ran, *others in rows
-        ]
 
-    def _from_accounting(self, job_id: str) -> Job | None:
-        """A job from the accounting, if the site has one."""
-        words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
-        try:
-            answer = self._ask("sacct", "--allocations", "--noheader", "--parsable2", *words)
-        except SlurmError:
-            return None
-        if not answer.strip():
-            return None
-        state, nodes, limit, ran, memory = answer.splitlines()[-1].split("|")
-        state = state.split()[0]  # "CANCELLED by 1000"
-        return Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory)
+def cancel(jobs: Iterable[Job]) -> None:
+    """End these jobs. Raises SlurmError if Slurm refuses."""
+    if numbers := [job.id for job in jobs]:
+        _ask("scancel", *numbers)
 
-    def _end_of_log(self, job_id: str) -> str:
-        try:
-            return end_of_file(Path(self._field("StdOut", "job", job_id, pattern=".+")))
-        except (SlurmError, OSError):
-            return ""
 
-    def _ask(self, *command: str) -> str:
-        """The output of one of Slurm's commands. Raises SlurmError."""
-        try:
-            answer = processes.ask(command, ANSWER_S)
-        except processes.NO_ANSWER as error:
-            raise SlurmError(f"{command[0]}: {error}") from None
-        if answer.returncode:
-            reasons = "; ".join(line.strip() for line in answer.stderr.splitlines() if line.strip())
-            raise SlurmError(reasons or f"{command[0]}: exit code {answer.returncode}")
-        return answer.stdout
+def is_installed() -> bool:
+    """Whether this host has Slurm's commands."""
+    return shutil.which("sbatch") is not None
+
+
+def partitions() -> list[Partition]:
+    """All partitions; one with several kinds of nodes is there several times."""
+    words = ("--noheader", "--all", "--exact", "--format", "%P %a %l %m %c %F %G")
+    found = []
+    for row in _ask("sinfo", *words).splitlines():
+        name, state, limit, memory, cores, numbers, gres = row.split()
+        _allocated, _idle, other, total = numbers.split("/")
+        is_up = state == "up" and other == "0"
+        nodes = f"{total} with {cores} cores, {memory} MB and {gres}"
+        default, name = name.endswith("*"), name.removesuffix("*")
+        found.append(Partition(name, default, is_up, minutes(limit), nodes))
+    return found
+
+
+def refusal(options: Sequence[str], partitions: Sequence[Partition]) -> str:
+    """Why sbatch would never start a job with these options in these partitions; empty if it would,
+    or if it may later: it also refuses what no node can take now."""
+    try:
+        _ask("sbatch", "--test-only", *options, "--output=/dev/null", "--wrap=true")
+    except SlurmError as error:
+        if _UNAVAILABLE in str(error) and all(one.is_up for one in partitions):
+            nodes = "; ".join(one.nodes for one in partitions)
+            return f"no node has what it asks for, {' '.join(options)}; there are {nodes}"
+        return str(error) if _CERTAIN.search(str(error)) else ""
+    return ""
+
+
+def hosts(job_id: str) -> tuple[list[str], str]:
+    """The nodes of a job, and the address of the first. Raises SlurmError."""
+    names = _ask("scontrol", "show", "hostnames", _field("NodeList", "job", job_id)).split()
+    return names, _field("NodeAddr", "node", names[0])
+
+
+def _field(name: str, *entity: str, pattern: str = r"\S+") -> str:
+    text = _ask("scontrol", "show", *entity)
+    found = re.search(rf"(?:^|\s){name}=({pattern})", text)
+    if found is None or found[1] == "(null)":
+        raise SlurmError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
+    return found[1]
+
+
+def _queue(*which: str) -> list[Job]:
+    try:
+        answer = _ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
+    except SlurmError:
+        return []
+    rows = (line.split(_SEPARATOR) for line in answer.splitlines() if _SEPARATOR in line)
+    return [
+        Job(number, state, why, nodes, minutes(limit), minutes(ran), *others)
+        for number, state, why, nodes, limit, ran, *others in rows
+    ]
+
+
+def _from_accounting(job_id: str) -> Job | None:
+    """A job from the accounting, if the site has one."""
+    words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
+    try:
+        answer = _ask("sacct", "--allocations", "--noheader", "--parsable2", *words)
+    except SlurmError:
+        return None
+    if not answer.strip():
+        return None
+    state, nodes, limit, ran, memory = answer.splitlines()[-1].split("|")
+    state = state.split()[0]  # "CANCELLED by 1000"
+    return Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory)
+
+
+def _ask(*command: str) -> str:
+    """The output of one of Slurm's commands. Raises SlurmError."""
+    try:
+        answer = processes.ask(command, ANSWER_S)
+    except processes.NO_ANSWER as error:
+        raise SlurmError(f"{command[0]}: {error}") from None
+    if answer.returncode:
+        reasons = "; ".join(line.strip() for line in answer.stderr.splitlines() if line.strip())
+        raise SlurmError(reasons or f"{command[0]}: exit code {answer.returncode}")
+    return answer.stdout
 
 
 def minutes(text: str) -> float | None:
@@ -230,15 +233,3 @@ def minutes(text: str) -> float | None:
         return None
     days, hours, minute, seconds = (int(part or 0) for part in found.groups())
     return days * 1440 + hours * 60 + minute + seconds / 60
-
-
-_slurm = Slurm()
-find = _slurm.find
-why_ended = _slurm.why_ended
-why_stopped = _slurm.why_stopped
-own_jobs = _slurm.own_jobs
-cancel = _slurm.cancel
-is_installed = _slurm.is_installed
-partitions = _slurm.partitions
-refusal = _slurm.refusal
-hosts = _slurm.hosts

@@ -176,7 +176,10 @@ def _start(
     stream = log.open("wb", buffering=0)  # before the job: on a full disk it must not start
     process = subprocess.Popen(
         launch.command,
-        env={**launch.environment, variables.SUPERVISOR_PID: processes.this_process()},
+        env={
+            **launch.environment,
+            variables.SUPERVISOR_PID: f"{os.getpid()}@{socket.gethostname()}",
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

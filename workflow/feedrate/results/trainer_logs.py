@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from feedrate.config.values import Strict, about
-from feedrate.core.scrub import hide_secrets
+from feedrate.core.errors import hide_secrets
 
 LIMIT_BYTES = 8 * 2**20
 """Of a longer log, the first and the last half of this are read."""
