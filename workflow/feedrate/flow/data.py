@@ -43,7 +43,7 @@ class Data:
         key = f"raw {dataset}"
         if key not in self._identities:
             entry = workflow.find_dataset(self._project.config, dataset)
-            source = plugin_file("feedrate.data.sources", entry.__struct_config__.tag)
+            source = plugin_file("feedrate.data.sources", str(entry.__struct_config__.tag))
             self._identities[key] = self._fetched(entry, "data/fetch.py", source)
         return self._identities[key]
 

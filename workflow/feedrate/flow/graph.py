@@ -275,5 +275,7 @@ class Graph:
 
     def captions(self) -> list[str]:
         """The captions of all tables and figures."""
-        pages = (page for s in self.project.studies.values() for page in (*s.tables, *s.figures))
-        return [f"report/captions/{name}.rst" for name in dict.fromkeys(p.caption for p in pages)]
+        studies = self.project.studies.values()
+        names = [table.caption for study in studies for table in study.tables]
+        names += [figure.caption for study in studies for figure in study.figures]
+        return [f"report/captions/{name}.rst" for name in dict.fromkeys(names)]
