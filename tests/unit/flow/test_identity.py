@@ -16,7 +16,6 @@ from feedrate.flow.identity import (
     edited,
     folder_state,
     measured_code,
-    weights_state,
 )
 
 QUALITY, INFERENCE = "bridgetower-quality", "bridgetower-inference"
@@ -140,41 +139,46 @@ def test_another_study_or_device_keeps_every_run(copy):
 
 
 def test_files_of_a_folder_source_are_what_its_runs_are_made_from(copy):
-    table = copy.write("data/contest/captions/1.csv", "caption,contest,rank,score\na,1,1,1\n")
+    copy.write("data/contest/captions/1.csv", "caption,contest,rank,score\na,1,1,1\n")
     picture = copy.write("data/contest/cartoons/1.jpg", "one")
-    before = identities(copy, dataset="folder")
-    os.utime(table)
-    assert identities(copy, dataset="folder") == before
+    seen = [identities(copy, dataset="folder")]
+    copy.write("data/contest/.hidden", "x")
+    os.utime(picture)
+    assert identities(copy, dataset="folder") == seen[0]
     picture.write_text("another")
-    after = identities(copy, dataset="folder")
-    assert all(before[study].items().isdisjoint(after[study].items()) for study in STUDIES)
+    seen.append(identities(copy, dataset="folder"))
+    picture.rename(picture.with_stem("2"))
+    seen.append(identities(copy, dataset="folder"))
+    for study in STUDIES:
+        of_run = zip(*(runs[study].values() for runs in seen), strict=True)
+        assert all(len({*found}) == 3 for found in of_run)
 
 
 def test_a_picture_that_was_fetched_and_edited_makes_other_runs_until_it_is_put_back(copy):
     graph = copy.graph(studies=[LOADING])
     run = pick(graph)
     index = copy.root / graph.data.raw_index(run.dataset)
-    make_index(index)
     before, prepared = graph.identity(run), graph.data.manifest(run.dataset)
+    make_index(index)
+    assert copy.graph(studies=[LOADING]).identity(run) == before, "fetched, and not edited"
     picture = index.parent / "images/1.jpg"
     picture.write_bytes(b"another")
     graph = copy.graph(studies=[LOADING])
     assert graph.identity(run) != before
     assert graph.data.manifest(run.dataset) != prepared
-    assert graph.data.raw_index(run.dataset) == str(index.relative_to(copy.root)), (
-        "nothing is fetched"
-    )
+    assert copy.root / graph.data.raw_index(run.dataset) == index, "nothing is fetched"
     picture.write_bytes(b"one")
     assert copy.graph(studies=[LOADING]).identity(run) == before
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "vocab.txt"])
 def test_other_weights_in_a_users_folder_make_the_runs_others_that_start_from_them(copy, name):
-    for file in ("model.safetensors", "config.json"):
+    for file in ("model.safetensors", "config.json", "vocab.txt"):
         copy.write(f"mine/{file}", "{}")
     own = {"checkpoint": "mine", "checkpoint_model": "flava"}
     before = identities(copy, **own)
-    copy.write("mine/README.md", "a card")
+    for file in ("README.md", "optimizer.pt", "checkpoint-5/model.safetensors"):
+        copy.write(f"mine/{file}", "beside")
     assert identities(copy, **own) == before
     copy.write(f"mine/{name}", "other")
     after = identities(copy, **own)
@@ -307,25 +311,6 @@ def make_index(path):
     return index
 
 
-def test_edits_are_told_apart_and_can_be_undone(tmp_path, cache):
-    index = tmp_path / "raw/index.json"
-    make_index(index)
-    image, seen = index.parent / "images/1.jpg", [edited(index, cache)]
-    os.utime(image, (1, 1))
-    assert seen == [{}] == [edited(index, cache)]
-    for content in (b"another", b"a third one"):
-        image.write_bytes(content)
-        seen.append(edited(index, cache))
-    image.unlink()
-    seen.append(edited(index, cache))
-    (index.parent / "rows.parquet").write_bytes(b"other rows")
-    seen.append(edited(index, cache))
-    assert len({json.dumps(state) for state in seen}) == 5
-    image.write_bytes(b"one")
-    (index.parent / "rows.parquet").write_bytes(b"rows")
-    assert edited(index, cache) == {}
-
-
 def test_without_an_index_or_with_a_folder_source_there_is_no_edit(tmp_path, cache):
     index = tmp_path / "raw/index.json"
     assert edited(index, cache) == {}
@@ -335,40 +320,6 @@ def test_without_an_index_or_with_a_folder_source_there_is_no_edit(tmp_path, cac
     assert edited(index, cache) == {}
     index.write_text("{")
     assert edited(index, cache) == {}
-
-
-def test_a_folders_state_follows_names_and_contents_only(tmp_path, cache):
-    folder = tmp_path / "mine"
-    assert folder_state(folder, cache) == "absent"
-    (folder / "a").mkdir(parents=True)
-    (folder / "a/1.jpg").write_bytes(b"one")
-    state = folder_state(folder, cache)
-    (folder / ".hidden").write_bytes(b"x")
-    os.utime(folder / "a/1.jpg", (5, 5))
-    assert folder_state(folder, cache) == state
-    (folder / "a/1.jpg").rename(folder / "a/2.jpg")
-    renamed = folder_state(folder, cache)
-    (folder / "a/2.jpg").write_bytes(b"twice")
-    assert len({state, renamed, folder_state(folder, cache)}) == 3
-
-
-def test_weights_are_what_a_model_is_read_from_and_nothing_else(tmp_path, cache):
-    folder = tmp_path / "model"
-    assert weights_state(folder, cache) == "absent"
-    (folder / "checkpoint-5").mkdir(parents=True)
-    for name in ("model.safetensors", "config.json", "vocab.txt"):
-        (folder / name).write_text("1")
-    state = weights_state(folder, cache)
-    for name in ("README.md", "optimizer.pt", "checkpoint-5/model.safetensors"):
-        (folder / name).write_text("beside")
-    assert weights_state(folder, cache) == state
-    seen = {state}
-    for name in ("model.safetensors", "config.json", "vocab.txt"):
-        (folder / name).write_text("other")
-        seen.add(weights_state(folder, cache))
-    (folder / "vocab.txt").unlink()
-    seen.add(weights_state(folder, cache))
-    assert len(seen) == 5
 
 
 def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):
