@@ -144,11 +144,15 @@ def rows(studies, name):
         return {row["cell"]: row for row in csv.DictReader(stream)}
 
 
-def test_a_trace_lies_beside_its_record_and_the_page_links_it(studies):
-    run = "results/vit-profile/cpu/precision=fp32/rep1"
+def run_of(studies, name, cell):
+    (run,) = (studies.root / f"runs/{name}/cpu/{cell}").glob("rep1-*/")
+    return run
+
+
+def test_a_trace_lies_in_its_folder_and_the_page_links_it(studies):
+    run = str(run_of(studies, "vit-profile", "precision=fp32").relative_to(studies.root))
     with gzip.open(studies.root / run / TRACE_NAME) as stream:
         assert json.load(stream)["traceEvents"]
-    assert (studies.root / run / "record.json").is_file()
     page = (studies.root / "results/vit-profile/tables/cells.html").read_text()
     assert f'href="../../../{run.replace("=", "%3D")}/{TRACE_NAME}">{TRACE_NAME}</a>' in page
 
@@ -156,6 +160,8 @@ def test_a_trace_lies_beside_its_record_and_the_page_links_it(studies):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_cell_ends_as_it_should(studies, name):
     found = rows(studies, name)
+    lines = (studies.root / f"results/{name}/cpu/records.jsonl").read_text().splitlines()
+    records = {record["spec"]["cell"]: record for record in map(json.loads, lines)}
     assert {cell: row["status"] for cell, row in found.items()} == STUDIES[name].cells, [
         row["cause"] for row in found.values()
     ]
@@ -164,8 +170,7 @@ def test_every_cell_ends_as_it_should(studies, name):
             continue
         assert float(row["samples_per_s"]) > 0
         assert float(row["loss_last"]) > 0
-        path = studies.root / f"results/{name}/cpu/{cell}/rep1/record.json"
-        record = json.loads(path.read_text())
+        record = records[cell]
         assert record["measurement"]["steps"] == PROTOCOL["steps"] - PROTOCOL["warmup_steps"]
         assert all(check["passed"] for check in record["checks"])
 
@@ -199,7 +204,7 @@ def test_its_other_pages_can_be_made_of_them_too(studies, whole, monkeypatch, na
 
 def test_what_ran_was_what_was_asked_for(studies):
     """Sharding in one process, its states on the host, told by the wrapped model itself."""
-    run = studies.root / "results/flava-scaling/cpu/size=tiny~strategy=ac-offload/rep1"
+    run = run_of(studies, "flava-scaling", "size=tiny~strategy=ac-offload")
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     (told,) = [event for event in events if event["event"] == "strategy"]
     assert told["name"] == "fsdp"
