@@ -22,6 +22,8 @@ class DriverCall(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     since: str
     """When it began, in its own clock's seconds since 1970: it tells calls apart."""
+    is_local: bool = True
+    """Whether its jobs run on its host, and end with it."""
     retries: int = 0
     """How often Snakemake tries a failed job again."""
     quiet: bool = False

@@ -59,6 +59,7 @@ def start(graph: Graph, layers: Layers) -> None:
         pid=os.getpid(),
         host=socket.gethostname(),
         since=f"{time.time():.3f}",
+        is_local=call.is_local,
         retries=call.retries,
         quiet=call.is_quiet,
     )

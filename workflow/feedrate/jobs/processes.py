@@ -18,7 +18,7 @@ from typing import IO
 import psutil
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import processes, slurm, variables
+from feedrate.core import processes, variables
 from feedrate.core.errors import ExpectedError, Masker, print_error
 from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import descendants
@@ -73,9 +73,9 @@ class StopRequests:
 
 
 def _open_driver(call: DriverCall | None) -> int | None:
-    """A descriptor that shows the driver's death; None if it is on another host, and under Slurm,
-    which ends the job itself. Raises Interrupted if it has died already."""
-    if call is None or call.host != socket.gethostname() or os.environ.get(slurm.JOB_ID):
+    """A descriptor that shows the driver's death; None if its jobs outlive it, as on Slurm. Raises
+    Interrupted if it has died already."""
+    if call is None or not call.is_local or call.host != socket.gethostname():
         return None
     try:
         return os.pidfd_open(call.pid)
