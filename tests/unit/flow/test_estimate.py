@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
@@ -99,52 +100,26 @@ def by_rate(spec, samples_per_s):
     return pytest.approx(START_S + samples / samples_per_s + 3 * spec.protocol.ceiling_s)
 
 
-def lowest(project, device, count):
-    return min(
-        row.value
-        for row in project.published["bridgetower-dataloading"]
-        if (row.device, row.count, row.metric) == (device, count, "samples_per_s")
-    )
-
-
-def test_published_rates_where_nothing_was_run(project, runs):
-    spec = pick(runs, "gaudi2", workers=2, decode="reference", strategy="ddp")
-    assert Estimator(project).of(spec) == (by_rate(spec, 768.7), "published rates")
-
-
-def test_a_cell_that_nobody_published_is_taken_at_the_lowest_rate(project, runs):
-    spec = pick(runs, "gaudi2", workers=16)
-    assert Estimator(project).of(spec) == (
-        by_rate(spec, lowest(project, "gaudi2", 8)),
-        "published rates",
-    )
-
-
-@pytest.fixture
-def with_variants(project):
-    """The project with the registry that a server with fewer cards gets."""
-    devices = {
-        f"{name}-x{count}": msgspec.structs.replace(
-            project.devices[name], count=count, variant_of=name
-        )
-        for name, count in (("gaudi2", 1), ("h100", 2))
-    }
-    return msgspec.structs.replace(project, devices=project.devices | devices)
-
-
-def test_rates_of_another_number_of_devices_are_scaled(with_variants, runs):
-    spec = msgspec.structs.replace(
-        pick(runs, "gaudi2", workers=2, decode="reference", strategy="ddp"),
-        device="h100-x2",
-        count=2,
-    )
-    assert Estimator(with_variants).of(spec) == (by_rate(spec, 602.1 / 4), "published rates")
-
-
-def test_rates_of_the_same_number_go_before_scaled_ones(with_variants, runs):
-    spec = msgspec.structs.replace(
-        pick(runs, "gaudi2", workers=2, decode="reference", strategy="ddp"),
-        device="gaudi2-x1",
-        count=1,
-    )
-    assert Estimator(with_variants).of(spec) == (by_rate(spec, 58.05), "published rates")
+@pytest.mark.parametrize(
+    ("device", "count", "workers", "samples_per_s"),
+    [
+        ("gaudi2", 8, 2, 768.7),
+        ("gaudi2", 8, 16, None),  # nobody has published this cell
+        ("gaudi2", 1, 2, 58.05),  # goes before a rate of eight
+        ("h100", 2, 2, 602.1 / 4),  # from eight
+    ],
+)
+def test_published_rates_where_nothing_was_run(
+    project, runs, device, count, workers, samples_per_s
+):
+    """Also on a server with fewer devices than the source had."""
+    own = f"{device}-x{count}"
+    entry = replace(project.devices[device], count=count, variant_of=device)
+    project = replace(project, devices=project.devices | {own: entry})
+    spec = pick(runs, "gaudi2", workers=workers, decode="reference", strategy="ddp")
+    spec = replace(spec, device=own, count=count)
+    if samples_per_s is None:
+        published = project.published["bridgetower-dataloading"]
+        rates = [row for row in published if row.metric == "samples_per_s"]
+        samples_per_s = min(r.value for r in rates if (r.device, r.count) == (device, count))
+    assert Estimator(project).of(spec) == (by_rate(spec, samples_per_s), "published rates")
