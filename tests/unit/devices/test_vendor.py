@@ -10,7 +10,7 @@ import pytest
 from job_specs import make_job
 
 from feedrate.core import plugins, variables
-from feedrate.devices import vendor
+from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.kinds import hpu
 from feedrate.devices.launch import interpreter, launch_environment, prepare
@@ -49,7 +49,7 @@ def python(path: Path, *, has: bool = True) -> str:
 
 
 def chosen(**environment: str) -> str:
-    return interpreter(vendor.with_interpreter(JOB, {**os.environ, **environment}).software)
+    return interpreter(launch.with_interpreter(JOB, {**os.environ, **environment}).software)
 
 
 def test_the_search_follows_the_users_choice_the_systems_and_the_usual_environments(places):
@@ -82,7 +82,7 @@ def test_a_real_interpreter_is_searched_for_the_module(places, monkeypatch):
         "declared",
         lambda package, name: {"hpu": "json"} if name == "VENDOR_MODULE" else real(package, name),
     )
-    monkeypatch.setattr(vendor.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda _: None)
     assert chosen(**{variables.PYTHON: sys.executable}) == sys.executable
 
 
@@ -95,15 +95,15 @@ def test_without_one_the_line_to_add_is_told_before_anything_is_started(places):
 def test_an_entry_that_names_its_software_is_left_alone(places):
     for named in ({"python": "/x/python"}, {"modules": ["m"]}, {"container": "x.sif"}):
         job = make_job(kind="hpu", **named)
-        assert vendor.with_interpreter(job, os.environ) is job
+        assert launch.with_interpreter(job, os.environ) is job
 
 
 def test_other_kinds_and_an_interpreter_that_has_it_need_no_search(places, monkeypatch, tmp_path):
     job = make_job()
-    assert vendor.with_interpreter(job, os.environ) is job
+    assert launch.with_interpreter(job, os.environ) is job
     (tmp_path / "habana_frameworks").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert vendor.with_interpreter(JOB, os.environ) is JOB
+    assert launch.with_interpreter(JOB, os.environ) is JOB
     own = python(places / "own/python")
     assert chosen(**{variables.PYTHON: own}) == own, "the user's choice comes first"
 

@@ -16,7 +16,7 @@ CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
 RECORDED_VARIABLES   prefixes of environment variables that a run records
 RECORDED_PACKAGES    packages whose versions a run records
 FIRMWARE             kernel files with the versions of firmware, by their names there
-VENDOR_…             where a vendor's software is found (see vendor.py)
+VENDOR_…             where a vendor's software is found (see launch.py)
 
 No module in this folder imports torch before a rank's device is made: planning and launching call
 class methods only, and a rank must set its environment variables first.
@@ -25,8 +25,7 @@ class methods only, and a rank must set its environment variables first.
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""
-DDP_BUCKET_MB = 25
-"""Default `bucket_cap_mb` of DistributedDataParallel."""
+DDP_BUCKET_MB = 25  # the default of DistributedDataParallel
 BF16_AUTOCAST = ("bf16", "fp8")
 """Precisions that run operations in bf16 by autocast."""
 AUTOCAST = {**dict.fromkeys(BF16_AUTOCAST, "bfloat16"), "fp16": "float16"}
@@ -101,26 +99,23 @@ def counter(package: str, find: Callable[[Any], Any]) -> Counter:
     except (ImportError, OSError):
         return lambda: None
     error: type[Exception] = getattr(library, f"{prefix.upper()}Error")
-
-    def joules(handle: Any) -> float | None:
-        try:
-            total_mj = getattr(library, f"{prefix}DeviceGetTotalEnergyConsumption")(handle)
-        except error:
-            return None
-        return float(total_mj) / 1000
-
-    try:
+    handle = None
+    with suppress(error):
         getattr(library, f"{prefix}Init")()
         handle = find(library)
-    except error:
-        return lambda: None
-    known = handle is not None and joules(handle) is not None
-    return partial(joules, handle) if known else lambda: None
+
+    def joules() -> float | None:
+        with suppress(error):
+            return float(getattr(library, f"{prefix}DeviceGetTotalEnergyConsumption")(handle)) / 1e3
+        return None
+
+    return joules if handle is not None and joules() is not None else lambda: None
 
 
 class Adapter(ABC):
     """One rank's device, which the instance takes; raises DeviceError if it is absent. The class
-    methods need no device and no torch."""
+    methods need no device and no torch. Methods that do nothing here are for kinds that need them.
+    """
 
     device: "torch.device"
     """The device of this rank's tensors."""
@@ -156,7 +151,6 @@ class Adapter(ABC):
         """A sentence for each contradiction between settings that NEEDS cannot express."""
         yield from ()
 
-    # Empty on purpose: the models of most kinds can do the same.
     def check(self, settings: Settings) -> None:  # noqa: B027
         """Raise UnsupportedError for settings that this model of the kind cannot do."""
 
@@ -170,7 +164,7 @@ class Adapter(ABC):
         """Variables that the job's processes need, given the launcher's `environment`."""
         return {}
 
-    @classmethod  # noqa: B027  # most kinds are ready when torch is imported
+    @classmethod  # noqa: B027
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
         """Set up this process before torch is imported; files for the software go to `folder`."""
 
@@ -183,7 +177,7 @@ class Adapter(ABC):
         return perf_counter()
 
     def seconds(self, start: Any, end: Any) -> float:
-        """The time from one mark to a later one, s, once the device has reached both."""
+        """The time between two marks, s, once the device has reached both."""
         return float(end - start)
 
     @abstractmethod
@@ -194,7 +188,6 @@ class Adapter(ABC):
     def reset_peak(self) -> None:
         """Restart the peak."""
 
-    # Empty on purpose: the allocators of most kinds have no figure of what they keep.
     def release(self) -> None:  # noqa: B027
         """Give back to the device what its allocator keeps without using it."""
 
@@ -204,7 +197,7 @@ class Adapter(ABC):
 
     def allocator_retries(self) -> int | None:
         """How often the allocator freed its cache and tried again since `reset_peak`, which costs
-        time near the limit of memory; None if it does not count this."""
+        time; None if it does not count this."""
         return None
 
     @abstractmethod
@@ -250,7 +243,7 @@ class Adapter(ABC):
         )
 
     def trainer_class(self) -> type[Any]:
-        """The Trainer for this kind."""
+        """The class of its Trainer."""
         from transformers import Trainer
 
         return Trainer
@@ -285,9 +278,8 @@ class Adapter(ABC):
 
         self.hold_fp32(settings.train.precision)
         placed = model.to(self.device)
-        if settings.train.execution == "eager":
-            return placed
-        return torch.compile(placed, mode=COMPILE_MODES[settings.train.execution])
+        mode = COMPILE_MODES.get(settings.train.execution)
+        return torch.compile(placed, mode=mode) if mode else placed
 
     def exchanged(
         self, settings: Settings, gradients: "torch.dtype"
@@ -295,7 +287,6 @@ class Adapter(ABC):
         """The type in which ranks exchange `gradients`, and the buckets in MiB (None: one)."""
         return gradients, settings.train.ddp_bucket_mb or DDP_BUCKET_MB
 
-    # Empty on purpose: other kinds have one fp32.
     def hold_fp32(self, precision: str) -> None:  # noqa: B027
         """Compute fp32 operations as `train.precision` says, whatever a library has chosen."""
 
@@ -303,15 +294,13 @@ class Adapter(ABC):
         """How fp32 is computed: `ieee` (single precision) or `tf32`; None: there is no choice."""
         return None
 
-    # Empty on purpose: most devices start work at once.
     def end_of_step(self) -> None:  # noqa: B027
         """Submit the step's work, if the device collects work before it starts."""
 
 
 def adapter_class(kind: Kind) -> type[Adapter]:
     """The adapter class of a kind; imports no other kind, and not torch."""
-    found: type[Adapter] = plugins.load(KINDS, kind).DeviceAdapter
-    return found
+    return plugins.load(KINDS, kind).DeviceAdapter  # type: ignore[no-any-return]
 
 
 def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
@@ -329,14 +318,13 @@ def refusals(spec: RunSpec) -> Iterator[str]:
             use = f"; use {instead[setting]}" if setting in instead else ""
             yield f"{setting}: {value} is not available on {spec.kind} (allowed: {choices}){use}"
     for setting, value, needed, right in plugins.declared(KINDS, "NEEDS").get(spec.kind, ()):
-        asked, found = attrgetter(setting, needed)(spec.settings)
-        if asked == value and found != right:
-            yield f"{setting}: {level_text(value)} needs {needed}: {right}, not {found}"
+        given, other = attrgetter(setting, needed)(spec.settings)
+        if given == value and other != right:
+            yield f"{setting}: {level_text(value)} needs {needed}: {right}, not {other}"
     yield from adapter_class(spec.kind).refusals(spec)
 
 
 def check_settings(spec: RunSpec) -> None:
-    """Raise UnsupportedError for the first of `refusals`. Draining need not call it: it follows a
-    training job with the same settings."""
+    """Raise UnsupportedError for the first of `refusals`."""
     for sentence in refusals(spec):
         raise UnsupportedError(sentence)

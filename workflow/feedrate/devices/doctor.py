@@ -18,7 +18,7 @@ from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.config.workflow import Hub
 from feedrate.core import paths, plugins, processes, slurm
-from feedrate.devices import host, launch, vendor
+from feedrate.devices import host, launch
 from feedrate.devices.base import DeviceError
 
 Outlook = Literal["fine", "will fail", "will be slow", "unknown"]
@@ -27,8 +27,7 @@ FAILS: Outlook = "will fail"
 SLOW: Outlook = "will be slow"
 UNKNOWN: Outlook = "unknown"
 
-ANSWER_S = 15
-"""Time limit of the questions to an interpreter, s. torch, from a cold disk, takes most of it."""
+ANSWER_S = 15  # for all questions to an interpreter; torch takes most of it
 RESULTS_GIB, FETCHED_GIB = 0.2, 5.0
 """Least disk space for a call's logs and results, and for the published weights (866.6 M parameters
 in fp32: 3.2 GiB) with the pictures, raw and prepared."""
@@ -206,9 +205,9 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
             fetched.append(paths.CHECKPOINT.format(checkpoint=key))
     is_here = all(any(Path().glob(pattern)) for pattern in fetched)
     needed_gib = RESULTS_GIB if is_here else RESULTS_GIB + FETCHED_GIB
+    outlook = FAILS if free_gib < needed_gib else FINE
     text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
-    remedy = "free some space, or clone the project elsewhere"
-    return Finding(FAILS if free_gib < needed_gib else FINE, "disk", text, remedy)
+    return Finding(outlook, "disk", text, "free some space, or clone the project elsewhere")
 
 
 def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
@@ -245,7 +244,7 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     try:
         if spec.nodes > 1 and slurm.JOB_ID not in os.environ:
             raise DeviceError(f"a job on {spec.nodes} nodes must run inside a Slurm job")
-        spec = vendor.with_interpreter(spec, os.environ)
+        spec = launch.with_interpreter(spec, os.environ)
         environment = launch.launch_environment(spec, os.environ)
         for launcher in {each.launcher for each in specs}:
             launch.check_programs(msgspec.structs.replace(spec, launcher=launcher), environment)
@@ -254,9 +253,14 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         return
     checks = []
     for check in CHECKS.get(spec.kind, CHECKS["cpu"]):
-        studies = _studies_with(specs, check.needs)
+        studies = {
+            each.study
+            for each in specs
+            for setting, values in check.needs.items()
+            if attrgetter(setting)(each.settings) in values
+        }
         if studies or not check.needs:
-            checks.append((check, studies))
+            checks.append((check, sorted(studies)))
     python = launch.interpreter(spec.software)
     codes = json.dumps([check.code for check, _ in checks]).replace("PYTHON", python)
     try:
@@ -274,12 +278,6 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         outlook = FINE if is_good else check.outlook
         remedy = check.remedy.replace("PYTHON", python)
         yield Finding(outlook, check.subject, text or "it works", remedy, studies)
-
-
-def _studies_with(specs: Sequence[RunSpec], needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """The studies with a run in which one of these settings has one of these values."""
-    values = [(attrgetter(f"settings.{setting}"), known) for setting, known in needs.items()]
-    return sorted({s.study for s in specs for value, known in values if value(s) in known})
 
 
 def _cards(device: Device, spec: RunSpec) -> Finding:

@@ -23,9 +23,8 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
-from feedrate.core.processes import NO_ANSWER, ask
+from feedrate.core.processes import NO_ANSWER, ask, listed_descendants
 from feedrate.devices.base import adapter_class
-from feedrate.devices.cpu_time import core_wait_s, cpu_time_s
 
 GIB = 2**30
 
@@ -36,19 +35,13 @@ PACKAGES = (
 """Packages whose version may change a measurement on any kind of device."""
 
 WORKERS = (("feedrate", "worker"), ("feedrate_loaders", "worker"))
-"""Neighbouring words in the command line of each process that trains, and of those that feed
-emulated accelerators (extras/loaders)."""
-
-BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
-"""Flags of processors that multiply in bf16 directly, with tiles or with vectors."""
+"""Neighbouring words in the command line of each process that trains or feeds."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
 AMD = (("0x1002", "0x1200"), ("0x1002", "0x0380"))
 """PCI vendor and class of AMD's accelerators, which no kind drives. Its other GPUs draw screens."""
-TICKS = os.sysconf("SC_CLK_TCK")
-"""Units of /proc/stat in a second."""
-TOOL_S = 60.0
-"""Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
+TICKS = os.sysconf("SC_CLK_TCK")  # of /proc/stat in a second
+TOOL_S = 60.0  # nvidia-smi wakes every GPU if no persistence daemon runs
 
 
 def kernel_text(path: Path) -> str:
@@ -60,7 +53,7 @@ def kernel_text(path: Path) -> str:
 
 
 def kernel_number(path: Path, default: int) -> int:
-    """The number in a kernel file, or `default`."""
+    """The number in a kernel file."""
     try:
         return int(kernel_text(path))
     except ValueError:
@@ -114,19 +107,11 @@ def memory_gib() -> float:
     return min([psutil.virtual_memory().total, *limits]) / GIB
 
 
-def cpu_mhz() -> float | None:
-    """Mean clock of the cores now, MHz; None if the kernel does not report it."""
-    try:
-        clock = psutil.cpu_freq()
-    except (NotImplementedError, OSError):
-        return None
-    return round(clock.current, 1) if clock else None
-
-
 def bf16_instructions() -> list[str]:
-    """The processor's flags among `BF16_INSTRUCTIONS`; without any it computes bf16 in fp32."""
+    """The flags for multiplying in bf16; a processor without any computes bf16 in fp32."""
     flags = re.search(r"^flags.*", kernel_text(PROC / "cpuinfo"), re.M)
-    return [name for name in BF16_INSTRUCTIONS if flags and name in flags[0].split()]
+    words = flags[0].split() if flags else []
+    return [name for name in ("amx_bf16", "avx512_bf16") if name in words]
 
 
 def other_training_jobs() -> int:
@@ -149,14 +134,39 @@ def oom_kills() -> int:
     return int(found[1]) if found else 0
 
 
+def core_wait_s() -> float | None:
+    """Seconds in which living threads of this process and its descendants waited for a core
+    (schedstat, docs.kernel.org/scheduler/sched-stats.html); None where they are not counted."""
+    root, waits_ns = psutil.Process(), []
+    for process in (root, *listed_descendants(root)):
+        for file in Path("/proc", str(process.pid), "task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                waits_ns.append(int(file.read_text().split()[1]))
+    return sum(waits_ns) / 1e9 if waits_ns else None
+
+
+def cpu_time_s(root: int | None = None) -> float:
+    """CPU seconds of `root` (default: this process) and its living descendants."""
+    parent, total_s = psutil.Process(root), 0.0
+    for process in (parent, *listed_descendants(parent)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total_s += times.user + times.system
+    return total_s
+
+
 def machine_state() -> dict[str, Any]:
     """The part of the machine's state before a run that may disturb the run."""
-    load_1min, load_5min, _ = os.getloadavg()
+    load = os.getloadavg()
+    try:
+        clock = psutil.cpu_freq()
+    except (NotImplementedError, OSError):
+        clock = None
     return {
-        "load_1min": round(load_1min, 2),
-        "load_5min": round(load_5min, 2),
+        "load_1min": round(load[0], 2),
+        "load_5min": round(load[1], 2),
         "other_training_jobs": other_training_jobs(),
-        "cpu_mhz": cpu_mhz(),
+        "cpu_mhz": round(clock.current, 1) if clock else None,
         "cpu_governor": kernel_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
 
@@ -165,16 +175,20 @@ def host_load() -> dict[str, float]:
     """`host` of the `machine` event (docs/run-files.md), s since the host's start, as far as the
     kernel counts them: proc_stat(5), schedstat and PSI."""
     found: dict[str, float] = {}
+
+    def wanted_s(times_s: list[float]) -> float:
+        return sum(times_s) - times_s[3] - times_s[4]  # all but the two idle times
+
     # Eight times, user to steal. Those of guests follow, which user includes.
     lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", kernel_text(PROC / "stat"), re.M)
     times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
     if whole := times_s.get("cpu"):
-        found = {"cpu_wanted_s": _wanted_s(whole), "cpu_stolen_s": whole[-1]}
+        found = {"cpu_wanted_s": wanted_s(whole), "cpu_stolen_s": whole[-1]}
         mine = [times_s[name] for n in os.sched_getaffinity(0) if (name := f"cpu{n}") in times_s]
         ended = os.times()  # workers of earlier epochs have ended
         found |= {
             "cores_s": sum(map(sum, mine)),
-            "cores_busy_s": sum(_wanted_s(core) - core[-1] for core in mine),
+            "cores_busy_s": sum(wanted_s(core) - core[-1] for core in mine),
             "job_cpu_s": cpu_time_s() + ended.children_user + ended.children_system,
         }
         if (waited_s := core_wait_s()) is not None:
@@ -185,15 +199,11 @@ def host_load() -> dict[str, float]:
     return found
 
 
-def _wanted_s(times_s: list[float]) -> float:
-    return sum(times_s) - times_s[3] - times_s[4]  # all but the two idle times
-
-
 def host_facts() -> dict[str, Any]:
     """The host's part of the `start` event, without the cores granted to the job."""
+    packages = {}
     of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
     of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
-    packages = {}
     for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             packages[name] = importlib.metadata.version(name)
@@ -213,13 +223,14 @@ def firmware() -> dict[str, str]:
     """Version by name of the firmware of all processors and cards; where they differ, all. It is in
     a line that begins with its name, or in a file of its name; "?" is one that is not yet known."""
     found: dict[str, str] = {}
-    declared = plugins.declared(KINDS, "FIRMWARE").values()
-    for name, place in (item for places in declared for item in places.items()):
-        files = PROC.parent.glob(place)
-        text = "\n".join(f"{file.name}:\n{kernel_text(file)}" for file in files)
-        versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
-        found[name] = ", ".join(sorted({one for one in versions if "?" not in one}))
-    return {name: versions for name, versions in found.items() if versions}
+    for places in plugins.declared(KINDS, "FIRMWARE").values():
+        for name, place in places.items():
+            files = PROC.parent.glob(place)
+            text = "\n".join(f"{file.name}:\n{kernel_text(file)}" for file in files)
+            versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
+            if known := sorted({version for version in versions if "?" not in version}):
+                found[name] = ", ".join(known)
+    return found
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
@@ -247,8 +258,7 @@ def _quota(folder: Path) -> float:
 
 
 def machine() -> Machine:
-    """The accelerators of this machine. The main process looks for them once, and passes them to
-    its jobs in an environment variable."""
+    """The accelerators of this machine. The main process looks for them once, for its jobs too."""
     known = os.environ.get(variables.DETECTED)
     if known is None:
         known = msgspec.json.encode(look()).decode()
@@ -279,7 +289,7 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
 
 
 def _nothing(name: str) -> str:
-    """The reason why `name` has no accelerator: no hardware, or hardware without a driver."""
+    """Why `name` has no accelerator: no hardware, or hardware without a driver."""
     vendors = plugins.declared(KINDS, "PCI_VENDOR")
     present = {
         (kernel_text(device / "vendor"), kernel_text(device / "class")[:6])
@@ -295,8 +305,7 @@ def _nothing(name: str) -> str:
     return f"no accelerator was found on {name}"
 
 
-POLL_S = 0.5
-"""How often a job tries to take the lock, s."""
+POLL_S = 0.5  # between tries to take the host's lock
 
 
 @contextlib.contextmanager
@@ -304,33 +313,31 @@ def host_lock(
     tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[list[int]]:
     """Hold the lock of this host, because two jobs that measure at once would disturb each other.
-    If another job holds it, say so once with `tell` and wait; `check` is called at every attempt,
-    and may raise an error to give up. Yields file descriptors: processes that inherit them hold the
-    lock too, until the last of them ends.
+    If another job holds it, say so once with `tell` and wait; `check` may raise an error to give
+    up. Processes that inherit the file descriptors that it yields hold the lock too.
 
-    The lock is two files, because neither alone is seen by all jobs: one in the project, for jobs
-    with their own folder for temporary files and for containers, and one in that folder, for this
-    user's other projects. The kernel's boot id tells hosts that share a folder apart."""
+    It is two files: one in the project, for containers and jobs with a folder of their own for
+    temporary files, and one in that folder, for this user's other projects. The kernel's boot id
+    tells hosts that share a folder apart."""
     boot = kernel_text(PROC / "sys/kernel/random/boot_id")
     project = Path(".snakemake") / f"feedrate.host.{boot}"
     project.parent.mkdir(exist_ok=True)
     temporary = Path(tempfile.gettempdir()) / f"feedrate.{os.getuid()}.{boot}"
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(path.open("ab")) for path in (project, temporary)]
-        told = False
+        waits = False
         for stream in streams:
             while not _take(stream):
-                if not told:
+                if not waits:
                     tell(f"waiting: another job of feedrate runs on this host ({stream.name})")
-                told = True
+                waits = True
                 check()
                 time.sleep(POLL_S)
         yield [stream.fileno() for stream in streams]
 
 
 def _take(stream: IO[bytes]) -> bool:
-    """Whether the file was free, or is on a file system without locks, where the other one counts;
-    it is held until the last copy of its descriptor is closed."""
+    """Whether the file was free, or is on a file system without locks, where the other counts."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

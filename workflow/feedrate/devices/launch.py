@@ -1,4 +1,4 @@
-"""How the processes of a job are started: launcher, variables, modules and container.
+"""How the processes of a job are started: launcher, variables, interpreter, modules, container.
 
 A launcher is one file in `devices/launchers/`: a function `command`, which returns the launcher's
 own words and those that the device's modules and container are put around; a function `variables`
@@ -15,41 +15,51 @@ HIDES            variables that must not reach the launcher itself
 PROGRAM          the program that must be installed
 MISSING          what to do if PROGRAM is missing, for the error message
 
+A device whose entry names no software gets its vendor's, if its kind (devices/base.py) declares
+VENDOR_MODULE        module that the vendor's software brings; its jobs cannot run without it
+VENDOR_INTERPRETERS  interpreters that usually have it, in the order of search
+VENDOR_PROFILE       shell file that sets the software's environment variables in login shells
+
 The software wraps a command, from outside in: a login bash that loads the modules, the container,
 the command. Modules and images may set variables of their own. The variables that a job needs are
 therefore set again inside them, from copies. No value appears in the list of processes.
 """
 
+import importlib.util
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
 from feedrate.core import paths, plugins, variables
 from feedrate.core.processes import NO_ANSWER, ask
-from feedrate.devices import vendor
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.host import cores_granted
 
 RECORDED_PREFIXES = (
-    *("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_"),
-    *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_"),
-)
+    "OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_",
+)  # fmt: skip
 """Environment variables that change how fast a job runs; device kinds add their own prefixes."""
 
 SOURCES = Path(__file__).resolve().parents[2]
 """The folder that holds the package, which need not be installed where processes run."""
-
 INSTALLED = SOURCES.name in ("site-packages", "dist-packages")
-"""Whether that folder also holds other packages, which processes must not import."""
+"""Whether it also holds other packages, which processes must not import."""
 
-PROBE_S = 1800
-"""Time limit of the test run, s; an image may have to be fetched first."""
+PROBE_S, ASK_S = 1800, 30
+"""Time limits of the test run, s (an image may have to be fetched first), and of a question."""
+_HAS = """
+import importlib.util, sys
+sys.exit(sys.version_info < (3, 11) or importlib.util.find_spec(sys.argv[1]) is None)
+"""
 
 _SET_AGAIN = f'for n in ${variables.SET}; do eval "export $n=\\"\\${variables.SET}_$n\\""; done'
 _OURS_FIRST = (
@@ -76,7 +86,7 @@ def prepare(
 ) -> Launch:
     """How to run `module` (its name and arguments), which reads and writes `folders`, in each of
     the job's processes. Raises DeviceError if something needed is missing."""
-    spec = vendor.with_interpreter(spec, environment)
+    spec = with_interpreter(spec, environment)
     made = launch_environment(spec, environment)
     check_software(spec, made)
     return Launch(launch_command(spec, module, folders), made)
@@ -97,7 +107,7 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
     hidden += plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())
     hide = [name for name in environment if any(fnmatchcase(name, p) for p in hidden)]
     kept = {name: value for name, value in environment.items() if name not in hide}
-    kept = vendor.with_profile(spec, kept)
+    kept = with_profile(spec, kept)
     ours = {
         "OMP_NUM_THREADS": str(max(1, cores_granted() // (spec.count // spec.nodes))),
         "TOKENIZERS_PARALLELISM": "false",
@@ -119,6 +129,59 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
     elif software.python and not INSTALLED:
         made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), made.get("PYTHONPATH")]))
     return made
+
+
+def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
+    """The spec with an interpreter that has the vendor's software: the user's choice, or the first
+    of the usual ones with a Python that is new enough. Unchanged if the kind needs none, if the
+    device's entry names its software, or if the user names no interpreter and this one has it.
+    Raises DeviceError if no interpreter here has it."""
+    module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
+    chosen = environment.get(variables.PYTHON)
+    if module is None or spec.software != Software(environment=spec.software.environment):
+        return spec
+    if not chosen and importlib.util.find_spec(module):
+        return spec
+    tried = [chosen] if chosen else []
+    usual = () if chosen else plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(spec.kind, ())
+    for place in usual:
+        folder, _, rest = place.partition("/")
+        start = environment.get(folder[1:], "") if folder.startswith("$") else folder
+        path = os.path.expanduser(f"{start}/{rest}")  # noqa: PTH111  # keeps a leading `/`
+        if (start or not folder) and os.access(path, os.X_OK):
+            tried.append(path)
+    for python in tried:
+        with suppress(*NO_ANSWER):
+            if ask([python, "-c", _HAS, module], ASK_S, environment).returncode == 0:
+                software = msgspec.structs.replace(spec.software, python=python)
+                return msgspec.structs.replace(spec, software=software)
+    raise DeviceError(
+        f"no Python of at least 3.11 here has {module} (tried: {', '.join(tried) or 'none'}); name "
+        f"one in config/devices.yaml, under {spec.device}: `software: {{python: /path/to/python}}`,"
+        f" or in the environment variable {variables.PYTHON}"
+    )
+
+
+def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` with what the vendor's profile file adds. It takes no variable away, and of
+    those that are set it only extends lists such as PATH. A container and a login shell, which
+    loads modules, bring these variables themselves."""
+    extended = dict(environment)
+    file = plugins.declared(KINDS, "VENDOR_PROFILE").get(spec.kind, "")
+    if not Path(file).is_file() or spec.software.container or spec.software.modules:
+        return extended
+    command = ["bash", "-c", '. "$0" >/dev/null 2>&1; exec env -0', file]
+    try:
+        printed = ask(command, ASK_S, environment).stdout
+    except NO_ANSWER:
+        return extended
+    for entry in printed.split("\0"):
+        name, _, value = entry.partition("=")
+        if name in ("", "_", "SHLVL", "PWD", "OLDPWD"):
+            continue
+        if name not in environment or environment[name] in value:
+            extended[name] = value
+    return extended
 
 
 def recorded_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

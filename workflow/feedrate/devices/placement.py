@@ -2,10 +2,8 @@
 
 Processes that move between cores disturb each other's caches, and read another socket's memory.
 A rank narrows its own affinity before any library starts threads, in the same way under every
-launcher. Data-loader workers inherit it.
-
-The kernel's files give the core, socket and NUMA node of each logical CPU. Without them, all CPUs
-count as cores of one socket and one node.
+launcher. Data-loader workers inherit it. Without the kernel's files on its topology, all CPUs count
+as cores of one socket and one node.
 """
 
 import itertools
@@ -76,8 +74,7 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
     it before torch is imported. A rank with fewer cores than the launcher's process has been bound
     by the launcher, and keeps its cores. A rank alone keeps to its device's NUMA node, if it sees
     no other device: on Gaudi it gets any of them."""
-    granted = os.sched_getaffinity(os.getppid())
-    mine = os.sched_getaffinity(0)
+    granted, mine = os.sched_getaffinity(os.getppid()), os.sched_getaffinity(0)
     if not mine < granted:
         known = adapter_class(kind).numa_nodes(os.environ)
         nodes = [*known, *[None] * local_ranks][:local_ranks]
@@ -88,9 +85,9 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
         with suppress(OSError):  # if the kernel forbids it, the `start` event lists the cores used
             os.sched_setaffinity(0, share)
         mine = os.sched_getaffinity(0)
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    threads = min(int(asked), len(mine)) if asked.isdigit() else len(mine)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    threads = int(wanted) if wanted.isdigit() else len(mine)
+    os.environ["OMP_NUM_THREADS"] = str(min(threads, len(mine)))
     return Placement(cores_granted(affinity=len(granted)), sorted(mine))
 
 

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,12 @@ NOT_STOCK = (
 FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
 """The names that drivers and tools have for it."""
 
-CARDS = 8
-"""In a node. The Gaudi software gives local rank r the module r: right if the job has them all."""
-
-INTELS_TORCH = re.compile(r".*\+(git|hpu)")
-"""Versions of Intel's builds of torch, as the bridge knows them: `2.6.0+git74cd574` up to Gaudi
-software 1.21, then `2.9.0+hpu.1.23.0.695`."""
+CARDS = 8  # in a node; local rank r gets the module r, which is right for a job with them all
 
 
 def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int) -> Any:
-    """The arguments of `hpu.trainer`, from those that all kinds share and the run's settings."""
+    """The arguments of `hpu.trainer`, from those that all kinds share and the run's settings. For
+    optimum-habana's, writes gaudi_config.json to the output folder."""
     hpu, compiled = settings.hpu, settings.hpu.mode == "compile"
     arguments = {
         **common,
@@ -69,40 +64,42 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
         return TrainingArguments(**arguments)
     from optimum.habana import GaudiTrainingArguments
 
-    of_gaudi = gaudi_arguments(settings, common["output_dir"], warmup_steps)
-    return GaudiTrainingArguments(**arguments, **of_gaudi)
-
-
-def gaudi_arguments(settings: Settings, folder: str, warmup_steps: int) -> dict[str, Any]:
-    """The arguments that only optimum-habana has. Writes gaudi_config.json to `folder`; the
-    published file would be fetched from the hub, and would set bf16 itself."""
-    hpu, train = settings.hpu, settings.train
+    # The published file would be fetched from the hub, and would set bf16 itself.
     config = {
         "use_fused_adam": hpu.fused_adam,
         "use_fused_clip_norm": hpu.fused_clip_norm,
-        "use_torch_autocast": train.precision in BF16_AUTOCAST,
+        "use_torch_autocast": arguments["bf16"],
         "use_dynamic_shapes": hpu.use_dynamic_shapes,
     }
-    write_json(Path(folder) / "gaudi_config.json", config)
-    return {
-        "use_habana": True,
-        "use_lazy_mode": hpu.mode == "lazy",
-        "fp8": train.precision == "fp8",
-        "attn_implementation": settings.model.attention,
-        "distribution_strategy": train.strategy,
-        "use_hpu_graphs_for_training": hpu.hpu_graphs_for_training,
-        "use_hpu_graphs_for_inference": graphs_for_inference(hpu),
+    write_json(Path(common["output_dir"]) / "gaudi_config.json", config)
+    return GaudiTrainingArguments(
+        **arguments,
         **{name: getattr(hpu, name) for name in SAME_NAME},
-        "gaudi_config_name": folder,
-        "throughput_warmup_steps": warmup_steps,
-    }
+        use_habana=True,
+        use_lazy_mode=hpu.mode == "lazy",
+        fp8=settings.train.precision == "fp8",
+        attn_implementation=settings.model.attention,
+        distribution_strategy=settings.train.strategy,
+        use_hpu_graphs_for_training=hpu.hpu_graphs_for_training,
+        use_hpu_graphs_for_inference=graphs_for_inference(hpu),
+        gaudi_config_name=common["output_dir"],
+        throughput_warmup_steps=warmup_steps,
+    )
 
 
 def contradictions(spec: RunSpec) -> Iterator[str]:
     """A sentence for each contradiction between settings that NEEDS cannot express."""
     hpu, train, loader = spec.settings.hpu, spec.settings.train, spec.settings.loader
     if hpu.trainer != OPTIMUM:
-        yield from stock_refusals(spec.settings)
+        values = {f"hpu.{name}": getattr(hpu, name) for name in NOT_STOCK}
+        lacking = [f"{name}: {level_text(value)}" for name, value in values.items() if value]
+        # It never marks the end of a step: in lazy mode all steps between two logs are one graph.
+        lacking += ["hpu.mode: lazy"] if hpu.mode == "lazy" else []
+        lacking += ["train.strategy: fast_ddp"] if train.strategy == "fast_ddp" else []
+        lacking += ["train.precision: fp8"] if train.precision == "fp8" else []
+        if lacking:
+            names = ", ".join(lacking)
+            yield f"hpu.trainer: transformers does not offer {names}; use {OPTIMUM}"
     if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
         needs = f"needs train.strategy: fast_ddp, not {train.strategy}"
         yield f"hpu.hpu_graphs_for_training: true on {spec.count} devices {needs}"
@@ -120,17 +117,6 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
             f"loader.start_method: fork: on {spec.nodes} Gaudi nodes forked workers hang or crash; "
             "use forkserver, spawn or thread"
         )
-
-
-def stock_refusals(settings: Settings) -> Iterator[str]:
-    """A sentence that names all that the Trainer of transformers cannot do on Gaudi. It never marks
-    the end of a step, so in lazy mode all steps between two logs would become one graph."""
-    hpu = settings.hpu
-    wanted = [f"hpu.{n}: {level_text(value)}" for n in NOT_STOCK if (value := getattr(hpu, n))]
-    lacking = {"hpu.mode": "lazy", "train.strategy": "fast_ddp", "train.precision": "fp8"}
-    wanted += [f"{n}: {value}" for n, value in lacking.items() if attrgetter(n)(settings) == value]
-    if wanted:
-        yield f"hpu.trainer: transformers does not offer {', '.join(wanted)}; use optimum-habana"
 
 
 def graphs_for_inference(hpu: HpuSettings) -> bool:

@@ -11,7 +11,7 @@ from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
 from feedrate.devices import host
 from feedrate.devices.base import Adapter, Counter, Deferred, Memory
-from feedrate.devices.host import GIB, kernel_text, memory_gib
+from feedrate.devices.host import GIB, kernel_number, kernel_text, memory_gib
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,6 @@ OFFERS = {
 }
 
 POWERCAP = Path("/sys/class/powercap")
-UJ = 1e-6
-"""A microjoule, J."""
 
 
 class DeviceAdapter(Adapter):
@@ -48,8 +46,8 @@ class DeviceAdapter(Adapter):
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
         """Let threads wait without spinning, and share one heap if memory is limited."""
-        # Data-loader workers take cores from the model's threads. A thread that spins at a barrier
-        # keeps the thread it waits for from running: on two cores a step took 25 times longer.
+        # A thread that spins at a barrier keeps the thread it waits for from running, if loader
+        # workers take cores: on two cores a step took 25 times longer.
         needed = {"OMP_WAIT_POLICY": environment.get("OMP_WAIT_POLICY", "PASSIVE")}
         if spec.settings.train.memory_gib is not None:
             # By default each thread reserves addresses for a heap of its own.
@@ -96,8 +94,8 @@ class DeviceAdapter(Adapter):
 
 class Packages:
     """Energy of the host's processor packages, without memory and boards, J. From the kernel's
-    powercap interface (RAPL: Intel, and AMD since kernel 5.11). A package's counter wraps at its
-    range after minutes under load: read it once a minute."""
+    powercap interface (RAPL: Intel, and AMD since kernel 5.11). A package's counter wraps after
+    minutes under load: read it once a minute."""
 
     def __init__(self, root: Path = POWERCAP) -> None:
         # `psys`, the whole board, would count the packages twice.
@@ -106,24 +104,19 @@ class Packages:
             for zone in sorted(root.glob("intel-rapl:*"))
             if kernel_text(zone / "name").startswith("package")
         ]
-        self._last_uj = [self._read(zone) for zone in self._zones]
+        self._last_uj = self._read()
         self._total_uj = 0
 
     def __call__(self) -> float | None:
-        """Joules since this object was made; None if a package cannot be read, for example because
-        the kernel reserves it for root."""
-        now_uj = [self._read(zone) for zone in self._zones]
+        """Joules since this object was made; None if a package cannot be read, as only by root."""
+        now_uj = self._read()
+        if not self._zones or -1 in (*now_uj, *self._last_uj):
+            return None
         for zone, last, now in zip(self._zones, self._last_uj, now_uj, strict=True):
-            if last is None or now is None:
-                return None
-            spent = now - last
-            if spent < 0:
-                spent += int(kernel_text(zone / "max_energy_range_uj") or 0)
-            self._total_uj += spent
+            wrapped = kernel_number(zone / "max_energy_range_uj", 0) if now < last else 0
+            self._total_uj += now - last + wrapped
         self._last_uj = now_uj
-        return self._total_uj * UJ if self._zones else None
+        return self._total_uj / 1e6
 
-    @staticmethod
-    def _read(zone: Path) -> int | None:
-        text = kernel_text(zone / "energy_uj")
-        return int(text) if text.isdigit() else None
+    def _read(self) -> list[int]:
+        return [kernel_number(zone / "energy_uj", -1) for zone in self._zones]

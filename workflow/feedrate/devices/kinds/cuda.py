@@ -37,11 +37,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 CONTAINER_FLAGS = ("--nv",)
 RECORDED_VARIABLES = ("CUDA_", "NCCL_")
 RECORDED_PACKAGES = (
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-)
+    "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13",
+)  # fmt: skip
 FIRMWARE = {
     "Video BIOS": "proc/driver/nvidia/gpus/*/information",
     "GPU Firmware": "proc/driver/nvidia/gpus/*/information",
@@ -51,8 +48,7 @@ SLOWED = {0x08: "its hardware", 0x40: "its hardware, for heat", 0x80: "the power
 LIMITED = {0x02: "a clock that was set", 0x20: "its driver, for heat"}
 """The causes that lower the clocks, by the bits of NVML's reasons. At full load 0x04, the power
 limit, is usual. Those of LIMITED may belong to the machine as it is."""
-FULL_POWER = 0.98
-"""Share of the usual power limit below which a limit counts as lowered."""
+FULL_POWER = 0.98  # below this share of the usual power limit, a limit counts as lowered
 
 
 class DeviceAdapter(Adapter):
@@ -67,8 +63,7 @@ class DeviceAdapter(Adapter):
         super().__init__(local_rank, local_ranks)
         if getattr(torch.version, "hip", None):
             raise DeviceError(
-                "this torch is built for ROCm (AMD GPUs), which feedrate does not measure: no AMD "
-                "GPU is registered, and energy, JPEG decoding and checks are NVIDIA's own"
+                "this torch is built for ROCm (AMD GPUs), which feedrate does not measure"
             )
         self._cuda: Any = torch.cuda
         if not torch.cuda.is_available():
@@ -78,9 +73,8 @@ class DeviceAdapter(Adapter):
             )
         found = torch.cuda.device_count()
         if found < local_ranks:
-            raise DeviceError(
-                f"the job needs {local_ranks} CUDA devices on this host, found {found}"
-            )
+            why = f"the job needs {local_ranks} CUDA devices on this host, found {found}"
+            raise DeviceError(why)
         if built_for := torch.cuda.get_arch_list():
             check_architecture(torch.cuda.get_device_capability(local_rank), built_for)
         torch.cuda.set_device(local_rank)
@@ -114,11 +108,10 @@ class DeviceAdapter(Adapter):
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
         """Found by PCI address, in the order of CUDA_VISIBLE_DEVICES."""
-        cards: list[Card] | list[Card | None] = cls.cards()
+        cards: list[Card | None] = [*cls.cards()]
         if VISIBLE in environment:
             cards = _named(cls.cards(), environment[VISIBLE])
-        folder = host.SYS / "bus/pci/devices"
-        return [card and numa_node(folder / card.address) for card in cards]
+        return [card and numa_node(host.SYS / "bus/pci/devices" / card.address) for card in cards]
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
@@ -133,21 +126,18 @@ class DeviceAdapter(Adapter):
     def check(self, settings: Settings) -> None:
         """bf16 and TF32 need a GPU of compute capability 8.0: older ones (T4, V100) emulate bf16,
         slowly, and compute fp32 instead of TF32 without a word."""
-        asked = settings.train.precision
-        newer = asked in ("bf16_full", "tf32", *BF16_AUTOCAST)
+        precision = settings.train.precision
+        newer = precision in ("bf16_full", "tf32", *BF16_AUTOCAST)
         if newer and not self._cuda.is_bf16_supported(including_emulation=False):
-            raise UnsupportedError(
-                f"train.precision: {asked}: {self.device_model()} has neither bf16 nor TF32; use "
-                "fp16 or fp32"
-            )
+            why = f"{self.device_model()} has neither bf16 nor TF32; use fp16 or fp32"
+            raise UnsupportedError(f"train.precision: {precision}: {why}")
 
     def synchronize(self) -> None:
         """Wait for all streams of the GPU."""
         self._cuda.synchronize(self.device)
 
     def mark(self) -> "torch.cuda.Event":
-        """An event on the GPU's own clock: while the GPU still computes, a host that waits costs no
-        time, and a copy that blocks the host waits for all earlier work."""
+        """An event on the GPU's own clock: a host that waits for its computation costs no time."""
         event = self._cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -159,11 +149,9 @@ class DeviceAdapter(Adapter):
 
     def memory(self) -> Memory:
         """Memory of live tensors, and what the allocator holds with its cache."""
-        return Memory(
-            self._cuda.memory_allocated(self.device) / GIB,
-            self._cuda.max_memory_allocated(self.device) / GIB,
-            self._cuda.max_memory_reserved(self.device) / GIB,
-        )
+        now = self._cuda.memory_allocated(self.device)
+        peak = self._cuda.max_memory_allocated(self.device)
+        return Memory(now / GIB, peak / GIB, self._cuda.max_memory_reserved(self.device) / GIB)
 
     def reset_peak(self) -> None:
         """Restart the allocator's peak and its counts."""
@@ -184,12 +172,16 @@ class DeviceAdapter(Adapter):
 
     def energy_counter(self) -> Counter:
         """Energy of the GPU, without its host."""
-        return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
+        return gpu_counter(self._uuid)
 
     def condition(self) -> dict[str, Any]:
         """The GPU's clock, what lowers it, and the processes of others (package nvidia-ml-py)."""
         since_s, self._asked_s = self._asked_s, time.time()
-        return gpu_condition(str(self._cuda.get_device_properties(self.device).uuid), since_s)
+        return gpu_condition(self._uuid, since_s)
+
+    @property
+    def _uuid(self) -> str:
+        return str(self._cuda.get_device_properties(self.device).uuid)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Copy the number to page-locked memory after the work that computes it."""
@@ -250,11 +242,8 @@ class DeviceAdapter(Adapter):
     ) -> Any:
         """The stock TrainingArguments. Raises DeviceError if the only process sees several GPUs,
         since the Trainer would run DataParallel on all of them."""
-        if self.local_ranks == 1 and self._cuda.device_count() > 1:
-            raise DeviceError(
-                f"one process sees {self._cuda.device_count()} CUDA devices; set "
-                "CUDA_VISIBLE_DEVICES to the one it may use"
-            )
+        if self.local_ranks == 1 and (count := self._cuda.device_count()) > 1:
+            raise DeviceError(f"one process sees {count} CUDA devices; set {VISIBLE} to its own")
         return super().training_arguments(common, settings, warmup_steps)
 
 
@@ -278,11 +267,10 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
     """The GPU of each name in a CUDA_VISIBLE_DEVICES: an index, or the start of a UUID."""
     chosen: list[Card | None] = []
     for word in filter(None, map(str.strip, wanted.split(","))):
-        matching = [
-            card
-            for number, card in enumerate(cards)
-            if word == str(number) or (word.startswith("GPU-") and card.uuid.startswith(word))
-        ]
+        if word.isdecimal():
+            matching = cards[int(word) : int(word) + 1]
+        else:
+            matching = [c for c in cards if word.startswith("GPU-") and c.uuid.startswith(word)]
         chosen.append(matching[0] if len(matching) == 1 else None)
     return chosen
 
@@ -312,6 +300,7 @@ def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
     pids, since_us = {process.pid for process in processes or ()}, int(since_s * 1e6)
     others = {pid for pid in pids if not host.is_of_this_job(pid)}
     used = ask("ProcessUtilization", since_us) or ()
+    others_busy, sees_us = (u.smUtil / 100 for u in used if u.pid in others), os.getpid() in pids
     _, samples = ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, since_us) or (0, ())
     busy = [sample.sampleValue.uiVal / 100 for sample in samples]
     return {
@@ -321,9 +310,8 @@ def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
         "slowed_by": [text for bit, text in SLOWED.items() if reasons & bit],
         "limited_by": limited,
         # In a container the numbers are the host's, and one of them is this process's.
-        "others": max(0, len(others) - (os.getpid() not in pids)),
-        "others_busy": max((one.smUtil / 100 for one in used if one.pid in others), default=0.0)
-        * (os.getpid() in pids),
+        "others": max(0, len(others) if sees_us else len(others) - 1),
+        "others_busy": max(others_busy, default=0.0) if sees_us else 0.0,
     }
 
 

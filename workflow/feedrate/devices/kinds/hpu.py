@@ -7,6 +7,7 @@
 import atexit
 import importlib
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -72,38 +73,28 @@ MODULE = "HLS_MODULE_ID"
 """The module of this process, which the Gaudi software sets when ranks connect."""
 SETS = ("HLS_MODULE_ID",)
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
-RECORDED_PACKAGES = (
-    "optimum-habana",
-    "optimum",
-    "habana-torch-plugin",
-    "habana-media-loader",
-    "pillow-simd",  # in Intel's images in place of pillow
-)
+RECORDED_PACKAGES = (  # Intel's images have pillow-simd in place of pillow
+    "optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader", "pillow-simd",
+)  # fmt: skip
 FIRMWARE = {"cpucp_ver": "sys/class/accel/accel[0-9]*/device/cpucp_ver"}
 
 VENDOR_MODULE = "habana_frameworks"
 VENDOR_INTERPRETERS = (
-    "/usr/bin/python3",
-    "/usr/local/bin/python3",
-    "/usr/bin/python3.12",
-    "/usr/bin/python3.11",
-    "/usr/local/bin/python3.11",
-    "$HABANALABS_VIRTUAL_DIR/bin/python",
+    "/usr/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3.12", "/usr/bin/python3.11",
+    "/usr/local/bin/python3.11", "$HABANALABS_VIRTUAL_DIR/bin/python",
     "~/habanalabs-venv/bin/python",
-)
+)  # fmt: skip
 """Those of Intel's images, and the environment that Intel's installer makes with --venv."""
 VENDOR_PROFILE = "/etc/profile.d/habanalabs.sh"
 
 GAUDI_MODELS = {
-    **dict.fromkeys(("0x1000", "0x1010"), "GAUDI"),
-    **dict.fromkeys(("0x1020", "0x1021", "0x1030"), "GAUDI2"),
-    **dict.fromkeys(("0x1060", "0x1063"), "GAUDI3"),
-}
+    "0x1000": "GAUDI", "0x1010": "GAUDI", "0x1020": "GAUDI2", "0x1021": "GAUDI2",
+    "0x1030": "GAUDI2", "0x1060": "GAUDI3", "0x1063": "GAUDI3",
+}  # fmt: skip
 """PCI device id to model, as the kernel's driver and Intel's tools name them."""
 
 LAZY_MODE = "PT_HPU_LAZY_MODE"
-BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
-FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
+BF16_OPS, FP32_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
 
 class DeviceAdapter(Adapter):
@@ -128,11 +119,13 @@ class DeviceAdapter(Adapter):
         try:
             self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
         except (AssertionError, AttributeError, ImportError, OSError) as error:
-            known = _habana.INTELS_TORCH.match(torch.__version__)
+            # Intel's: 2.6.0+git74cd574 up to Gaudi software 1.21, then 2.9.0+hpu.1.23.0.695.
+            known = re.match(r".*\+(git|hpu)", torch.__version__)
             stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
-            tried = f"with torch {torch.__version__}{stock}"
-            why = f"habana_frameworks cannot be imported {tried} ({error})"
-            raise DeviceError(why) from error
+            raise DeviceError(
+                f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} "
+                f"({error})"
+            ) from error
         self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
@@ -148,8 +141,9 @@ class DeviceAdapter(Adapter):
             return [Card(name) for (name,) in rows]
         found = []
         for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
-            vendor, number = (kernel_text(entry / "device" / name) for name in ("vendor", "device"))
-            if vendor == PCI_VENDOR and (host.DEV / "accel" / entry.name).exists():
+            is_ours = kernel_text(entry / "device/vendor") == PCI_VENDOR
+            if is_ours and (host.DEV / "accel" / entry.name).exists():
+                number = kernel_text(entry / "device/device")
                 found.append(Card(GAUDI_MODELS.get(number, "Gaudi of an unknown generation")))
         return found
 
@@ -173,7 +167,7 @@ class DeviceAdapter(Adapter):
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
         """Contradictions, and what the Trainer of transformers lacks."""
-        yield from _habana.contradictions(spec)
+        return _habana.contradictions(spec)
 
     @classmethod
     def optimizer(cls, settings: Settings) -> str:
@@ -182,8 +176,8 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-        """Set the mode, since the software's default has changed from lazy to eager, and the
-        modules that Slurm grants. By itself the software gives a lone process any card."""
+        """Set the mode, since the software's default has changed, and the modules that Slurm
+        grants. By itself the software gives a lone process any card."""
         needed = {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
         modules = environment.get(VISIBLE, "")
         if not modules:
@@ -228,8 +222,7 @@ class DeviceAdapter(Adapter):
         self._hpu.synchronize()
 
     def memory(self) -> Memory:
-        """InUse and MaxInUse of the allocator's statistics, as optimum-habana reads them. After a
-        reset, MaxInUse is 0 until something is allocated."""
+        """The allocator's statistics. After a reset, MaxInUse is 0 until something is allocated."""
         stats = self._hpu.memory_stats()
         return Memory(stats["InUse"] / GIB, max(stats["InUse"], stats["MaxInUse"]) / GIB)
 
@@ -325,9 +318,12 @@ class DeviceAdapter(Adapter):
         """The model for inference in `hpu.mode`; in lazy mode, passes are replayed as graphs if
         `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for precisions other
         than fp32 and bf16."""
-        if (precision := settings.train.precision) not in ("fp32", "bf16"):
-            why = f"{precision} is not available on hpu in inference (allowed: fp32, bf16)"
-            raise UnsupportedError(f"train.precision: {why}")
+        precision = settings.train.precision
+        if precision not in ("fp32", "bf16"):
+            raise UnsupportedError(
+                f"train.precision: {precision} is not available on hpu in inference (allowed: "
+                "fp32, bf16)"
+            )
         placed = model.to(self.device)
         if settings.hpu.mode == "compile":
             import torch

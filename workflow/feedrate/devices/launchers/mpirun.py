@@ -13,17 +13,12 @@ MAX_NODES = 1
 PROGRAM = "mpirun"
 MISSING = "install Open MPI or load its module (software.modules), or use launcher: torchrun"
 RANK_VARIABLES = (
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-)
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+)  # fmt: skip
 SETS = ("OMPI_*", "PMI_*", "PMIX_*")
 HIDES = ("SLURM_*",)
 """In a Slurm job, Open MPI would take the step's number of tasks, which is one, as its slots."""
-
-MASTER_PORT = "29500"
-"""The port where the ranks meet: the default of optimum-habana's launcher (1.21.2)."""
 
 
 def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
@@ -34,7 +29,5 @@ def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], l
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The ranks' meeting point, which Open MPI does not set."""
-    return {
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": environment.get("MASTER_PORT", MASTER_PORT),
-    }
+    port = environment.get("MASTER_PORT", "29500")  # the default of optimum-habana 1.21.2
+    return {"MASTER_ADDR": "localhost", "MASTER_PORT": port}

@@ -14,10 +14,8 @@ from feedrate.devices.base import DeviceError
 
 DEFAULT_FOR = "nodes"
 
-FIRST_PORT, PORTS = 20_000, 10_000
-"""Below the ports that Linux gives to clients (32768 and up)."""
-WAIT_S = 600
-"""How long a node waits for the others, s; they may have to fetch an image first."""
+FIRST_PORT, PORTS = 20_000, 10_000  # below those that Linux gives to clients
+WAIT_S = 600  # for the other nodes, which may have to fetch an image
 
 
 def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
@@ -39,7 +37,7 @@ def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], l
 def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
     """The number of this Slurm job, and host and port on its first node where the nodes meet.
     Raises DeviceError without a job of so many nodes."""
-    # Of Slurm's variables, Snakemake's job step keeps only this one; scontrol gives the rest.
+    # Snakemake's job step keeps only this one of Slurm's variables.
     job = environment.get(slurm.JOB_ID, "")
     if not job.isdigit():
         raise DeviceError(
