@@ -1,6 +1,6 @@
 """Write when a run's steps, waits and blocks were, as a trace that https://ui.perfetto.dev opens.
 
-    .venv/bin/python examples/timeline.py results/STUDY/DEVICE/CELL/rep1 timeline.json
+    .venv/bin/python examples/timeline.py runs/STUDY/DEVICE/CELL/rep1-ab12cd34 timeline.json
 
 Each rank is a process of the trace (Chrome's Trace Event Format). Ranks are aligned by the clocks
 of their hosts. Where a device works asynchronously, steps are timed by the host.
