@@ -72,7 +72,6 @@ def test_a_ratio_has_its_remarks(root, capsys):
     assert "cpu 0 10 20 2.000 faster different code, single run" in lines
     assert any(line.endswith("no difference single run, 1 same run") for line in lines)
     assert "cpu 2 10 failed other status [why]" in lines
-    assert any(line.startswith("2 cells without a repeat anywhere") for line in lines)
 
 
 def test_the_rows_are_written(root):

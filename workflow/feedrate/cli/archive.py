@@ -11,8 +11,8 @@ from pathlib import Path
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, Masker, UsageError, hide_secrets
 from feedrate.core.files import atomic_path, digest_file
-from feedrate.jobs.workplace import is_complete
 from feedrate.report.text import counted
+from feedrate.results.record import RECORDS_NAME, read_records
 from feedrate.results.study_plan import StudyPlan, read_plan
 
 PARTS = (f"{paths.RESULTS}/**/*", "config/**/*.yaml", "config/**/*.csv", "report.html")
@@ -67,8 +67,10 @@ def _files(plans: Sequence[StudyPlan]) -> Iterator[Path]:
     for plan in plans:
         report = Path(plan.data_report)
         files |= {report, report.with_name("manifest.json")}
-        runs = (Path(run.folder) for run in plan.runs)
-        files |= {path for run in runs if is_complete(run) for path in run.rglob("*")}
+    # The report's runs; the plan may have the next attempt of a run already.
+    for file in Path(paths.RESULTS).glob(f"*/*/{RECORDS_NAME}"):
+        for record in read_records(file.parents[1], file.parent.name):
+            files |= set(Path(record.folder).rglob("*")) if record.status != "missing" else set()
     for path in sorted(files, key=lambda path: (path.name == paths.OUTCOME_NAME, path)):
         names = path.parts
         if path.is_file() and not any(fnmatch(n, out) for n in names for out in LEFT_OUT):

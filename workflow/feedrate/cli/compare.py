@@ -72,7 +72,9 @@ def compare(options: argparse.Namespace) -> int:
     named = ("Before", options.old, before), ("After", options.new, after)
     described = "\n".join(f"{word}: {place}, {_times(runs)}" for word, place, runs in named)
     parts: list[str | Table] = [described, *tables(rows, lines)]
-    summary = "\n".join(sentences(rows, lines))
+    counts = Counter(row["change"] for row in rows)
+    listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
+    summary = f"{counted(len(rows), 'cell')}: {listed}."
     if options.format == "markdown":  # the summary first
         print("\n\n".join(markdown(part) for part in (summary, *parts)))
     else:
@@ -146,19 +148,6 @@ def _values(row: Row) -> Iterator[RenderableType]:
     if row["same_runs"]:
         remarks.append(counted(row["same_runs"], "same run"))
     yield Text(", ".join(remarks))
-
-
-def sentences(rows: Sequence[Row], lines: Thresholds) -> Iterator[str]:
-    """The summary, and remarks that the reader of a ratio needs."""
-    counts = Counter(row["change"] for row in rows)
-    listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
-    yield f"{counted(len(rows), 'cell')}: {listed}."
-    if single := sum(row["ratio"] is not None and row["ratio_ci_low"] is None for row in rows):
-        share = f"{100 * lines.noise_share:.3g}%"
-        yield (
-            f"{counted(single, 'cell')} without a repeat anywhere on the device: single runs show "
-            f"no noise, so rates more than {share} apart count as different."
-        )
 
 
 def sets_table(sets: Sequence[Sequence[Run]]) -> Table:
