@@ -31,11 +31,12 @@ Changes = dict[str, tuple[str, str]]
 def compare(before: Sequence[Run], after: Sequence[Run], lines: Thresholds) -> list[Row]:
     """A row for each cell of either set, by study, device and ratio: slowest first, cells without a
     ratio last."""
-    cells: dict[tuple[str, ...], tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
-    for side, runs in enumerate((before, after)):
+    cells: dict[tuple[str, str, str], tuple[list[Run], list[Run]]] = {}
+    for number, runs in enumerate((before, after)):
         for run in runs:
-            cells[tuple(run[name] for name in KEY)][side].append(run)
-    rates = {key: tuple(map(_rates, sides)) for key, sides in cells.items()}
+            key = run["study"], run["device"], run["cell"]
+            cells.setdefault(key, ([], []))[number].append(run)
+    rates = {key: (_rates(was), _rates(now)) for key, (was, now) in cells.items()}
     compared = Counter(key[:2] for key, (old, new) in rates.items() if old and new)
     # The noise is that between repeats within either set, not between the sets.
     noise = noise_by_device(
