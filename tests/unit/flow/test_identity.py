@@ -84,6 +84,7 @@ OTHER = {
     "model": (code("models/builders/flava.py"), {SEARCH}),
     "environment": ({"envs/cpu.yaml": ("pyarrow==", "pyarrow==1")}, ALL),
     "environment variable": ({DEVICES: ("A: '1'", "A: '3'")}, ALL),
+    "campaign": ({CONFIG: ("campaign: null", "campaign: driver-570")}, ALL),
     "data": ({CONFIG: ("seed: 20", "seed: 21")}, ALL),
     "fetching": (code("data/fetch.py"), ALL),
     "source": (code("data/sources/generated.py"), ALL),

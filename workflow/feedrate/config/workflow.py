@@ -150,6 +150,10 @@ class WorkflowConfig(Strict, kw_only=True):
         about("Model of the checkpoint; only its studies use it. null: all studies do."),
     ] = None
     repeats: Annotated[Repeats | None, about("For all studies; null: as each study says.")] = None
+    campaign: Annotated[
+        Text | None,
+        about("A word, as driver-570: another one measures all again and keeps earlier runs."),
+    ] = None
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     report_to: Annotated[
         list[Integration],

@@ -87,6 +87,7 @@ class Graph:
             environment = self.root / f"envs/{self._environments[spec.kind]}.yaml"
             code = self._digests.of_code(measured_code(spec))
             made_from = {
+                "campaign": self.project.config.campaign,
                 "data": self.data.prepared(spec.dataset),
                 "code": code,
                 "environment": environment_digest(environment) if environment.is_file() else "",
