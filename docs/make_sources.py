@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 import yaml
 
+from feedrate.config.study import FIGURES, TABLES
+from feedrate.core import plugins
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "config/published/sources"
 PAGE = ROOT / "docs/sources.md"
@@ -30,12 +33,12 @@ REQUIRED = {
 FILES = {
     **dict.fromkeys(("study", "claim", "level"), "../config/studies/{}.yaml"),
     "published": "../config/published/{}.csv",
-    "table": "../workflow/feedrate/report/tables/{}.py",
-    "figure": "../workflow/feedrate/report/figures/{}.py",
     "device": "../config/devices.yaml",
     "command": "../Makefile",
 }
 """The file of a reference, from docs/."""
+PAGES = {"table": TABLES, "figure": FIGURES}
+"""The packages of the kinds that a reference names."""
 
 
 class Statement(NamedTuple):
@@ -112,6 +115,9 @@ def _cell(*texts: str) -> str:
 
 def _file(reference: str) -> str:
     kind, _, name = reference.partition(":")
+    if kind in PAGES:
+        file = plugins.file(PAGES[kind], plugins.kinds(PAGES[kind])[name].plugin)
+        return f"../{file.relative_to(ROOT)}"
     return FILES[kind].format(name.partition("/")[0])
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import html
 import json
 import math
 import re
@@ -14,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import load_project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import Protocol, RunSpec
 from feedrate.config.values import read_yaml
-from feedrate.core import paths, plugins
+from feedrate.core import paths
 from feedrate.core.files import digest_value
-from feedrate.report import markup
 from feedrate.report.answers import answer
-from feedrate.report.context import PageSettings, page_settings, study_context
+from feedrate.report.context import page_settings, study_context
 from feedrate.report.findings import findings
+from feedrate.report.pages import table_content
 from feedrate.report.rows import Inputs
+from feedrate.report.table import Table
 from feedrate.results.assemble import parse_logs
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results, merge_results
@@ -222,35 +221,6 @@ def freeze_studies() -> None:
                     shutil.copy(root / file.relative_to(kept), file)
 
 
-class Node(markup.Markup):
-    """An element with what it was made of."""
-
-    __slots__ = ("content",)
-
-
-def plain(content: str) -> str:
-    """The text of a cell."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", content)).split())
-
-
-def render_tables(kind: Any, settings: PageSettings, inputs: Inputs) -> list[tuple[list, list]]:
-    """The headings and rows of the tables that a kind of table hands to markup.py."""
-    element, tables = markup.el, []
-
-    def el(name: str, *content: str | None, **attributes: str) -> Node:
-        node = Node(element(name, *content, **attributes))
-        node.content = content
-        if name == "table":
-            head, body = content
-            tables.append((list(map(plain, head.content[0].content)), body.content))
-        return node
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(markup, "el", el)
-        kind.render(settings, inputs)
-    return tables
-
-
 def numbers(text: str) -> str:
     """The numbers in a text."""
     return " ".join(NUMBER.findall(text))
@@ -261,17 +231,19 @@ def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
     its answers and findings."""
     inputs, own = Inputs(Path(paths.RESULTS), plan.data_report), study_context(plan)
     found: dict[str, dict[str, str]] = {}
-    for table in plan.study.tables:
-        settings = page_settings(own, table)
-        kind = plugins.load("feedrate.report.tables", table.kind)
-        for number, (head, rows) in enumerate(render_tables(kind, settings, inputs)):
+    for page in plan.study.tables:
+        tables = [
+            one for one in table_content(page_settings(own, page), inputs) if isinstance(one, Table)
+        ]
+        for number, table in enumerate(tables):
             group = ""
-            for row in rows:
-                name, *cells = map(plain, row.content)
-                group = group if cells else name
-                values = {c: numbers(v) for c, v in zip(head[1:], cells, strict=False)}
-                shown = {c: v for c, v in values.items() if v}
-                key = f"{table.name}/{number}/{group}/{name}"
+            for line in table.lines:
+                name = " ".join(line.heading.plain.split())
+                group = group if line.fields else name
+                columns = zip(table.heads[1:], line.fields, strict=False)
+                values = {column: numbers(one.plain) for column, one in columns}
+                shown = {column: value for column, value in values.items() if value}
+                key = f"{page.name}/{number}/{group}/{name}"
                 while key in found:
                     key += "+"
                 if shown:

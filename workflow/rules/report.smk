@@ -86,6 +86,7 @@ rule write_report:
         data=[ancient(GRAPH.data.report(study)) for study in STUDIES],
         plans=expand(paths.STUDY_PLAN, study=STUDIES),
         captions=GRAPH.captions(),
+        templates=GRAPH.templates(),
         code=GRAPH.code("report/overview.py"),
     output:
         paths.OF_ALL_STUDIES,

@@ -45,8 +45,8 @@ def known(project):
     """Everything that a reference may name."""
     found = {f"study:{name}" for name in project.studies}
     found |= {f"device:{name}" for name in project.devices}
-    found |= {f"table:{kind}" for kind in plugins.names(TABLES)}
-    found |= {f"figure:{kind}" for kind in plugins.names(FIGURES)}
+    found |= {f"table:{kind}" for kind in plugins.kinds(TABLES)}
+    found |= {f"figure:{kind}" for kind in plugins.kinds(FIGURES)}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     found |= {f"command:{name}" for name in re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)}
     for name, study in project.studies.items():

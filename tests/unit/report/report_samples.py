@@ -43,13 +43,14 @@ from feedrate.results.record import write_records
 from feedrate.results.study_plan import study_plan
 
 
-def own_plugins(package: str) -> list[str]:
-    """The plug-ins of the project itself; other distributions test those that they add."""
-    return [name for name in plugins.names(package) if plugins.home(package, name) == package]
+def own_kinds(package: str) -> list[str]:
+    """The kinds of the project itself; other distributions test those that they add."""
+    found = plugins.kinds(package).items()
+    return sorted(name for name, kind in found if plugins.home(package, kind.plugin) == package)
 
 
-TABLES = own_plugins("feedrate.report.tables")
-FIGURES = own_plugins("feedrate.report.figures")
+TABLES = own_kinds("feedrate.report.tables")
+FIGURES = own_kinds("feedrate.report.figures")
 TIMES = "\N{MULTIPLICATION SIGN}"
 DATA_REPORT_FILE = paths.DATA_REPORT.format(dataset="generated", identity="0a1b2c3d")
 

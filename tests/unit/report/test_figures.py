@@ -36,7 +36,7 @@ def drawn(kind, project, inputs):
     """The drawing of a kind, before it becomes SVG."""
     name = kind.__name__.rpartition(".")[2]
     with canvas.theme():
-        return kind.render(settings_of(project, "figure", name), inputs)
+        return getattr(kind, name)(settings_of(project, "figure", name), inputs)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
     settings = replace(settings, factor="decode", published=[])  # a line for each number of workers
     inputs = write_results(tmp_path, project)
     with canvas.theme():
-        drawing = throughput.render(settings, inputs)
+        drawing = throughput.throughput(settings, inputs)
         drawing.draw_without_rendering()
         (axes,) = drawing.axes
         boxes = sorted((one.get_window_extent() for one in axes.texts), key=lambda box: box.y0)

@@ -36,7 +36,8 @@ def places(project, inputs):
         for one in findings(study, Results(cells, runs, records=records))
         if "memory" in one.lead
     )
-    return [provenance.provenance(study, runs, records), said, table(project, inputs, "largest")]
+    (machine,) = provenance.machines(study, runs, records)
+    return [" ".join(machine.facts.values()), said, table(project, inputs, "largest")]
 
 
 def test_a_limit_of_memory_is_said_wherever_memory_ran_out(full):
@@ -48,13 +49,16 @@ def test_a_limit_of_memory_is_said_wherever_memory_ran_out(full):
 def test_a_cell_that_a_smaller_one_decided_is_not_called_out_of_memory(full):
     project, inputs = full
     study, runs = study_of(project), inputs.runs(STUDY)
-    for page in (table(project, inputs, "cells"), provenance.provenance(study, runs, {})):
-        assert "not tried" in page
-        assert ">out of memory<" not in page
-    ran = [replace(one, cause="It ran out.") for one in runs]
-    page = provenance.provenance(study, ran, {})
-    assert "out of memory" in page
-    assert "not tried" not in page
+    page = table(project, inputs, "cells")
+    assert "not tried" in page
+    assert ">out of memory<" not in page
+
+    def shown(runs):
+        lines = provenance.packed_runs(study, runs, {})["runs"]
+        return {line.shown for line in lines if not line.valid}
+
+    assert shown(runs) == {"not tried"}
+    assert shown([replace(one, cause="It ran out.") for one in runs]) == {"out of memory"}
 
 
 def test_disturbed_cells_say_by_what(project, inputs):

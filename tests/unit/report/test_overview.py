@@ -15,7 +15,7 @@ from report_samples import (
     STUDY,
     TABLES,
     make_project,
-    overview_of,
+    plan_of,
     study_of,
     write_pages,
     write_results,
@@ -32,7 +32,8 @@ CAPTIONS = {"table_cells": to_html("Seen *here*: all cells.")}
 
 def render(project, inputs):
     write_pages(project, inputs)
-    return overview.render(overview_of(project), inputs, CAPTIONS)
+    plans = [plan_of(project, study) for study in project.studies]
+    return overview.render(plans, Path("results"), CAPTIONS)
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, proj
 
 def test_every_number_leads_to_a_record_and_a_commit(article):
     assert f"runs/{STUDY}/cpu/workers=1~decode=host/rep3-0a1b2c3d" in article
-    for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of the host&#x27;s 8"):
+    for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of the host&#39;s 8"):
         assert fact in article
     assert "python -m feedrate train --spec spec.json" in article
     assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
@@ -231,9 +232,9 @@ def test_the_code_and_the_packages_of_all_runs_are_listed(project, inputs):
     records = inputs.records(STUDY)
     changed = {"packages": {"torch": "2.14.0", "ffcv": "1.0.2"}}
     records[runs[1].folder] = with_provenance(records[runs[1].folder], changed)
-    page = provenance.provenance(study_of(project), runs, records)
-    assert "000000000000; 111111111111" in page
-    assert "ffcv 1.0.2, torch 2.13.0, torch 2.14.0, transformers 5.23.0" in page
+    facts = facts_of(project, runs, records)
+    assert facts["Source digest"] == "000000000000; 111111111111"
+    assert facts["Packages"] == "ffcv 1.0.2, torch 2.13.0, torch 2.14.0, transformers 5.23.0"
 
 
 def test_the_machines_and_variables_of_all_runs_are_listed(project, inputs):
@@ -243,7 +244,7 @@ def test_the_machines_and_variables_of_all_runs_are_listed(project, inputs):
     runs, records = inputs.runs(STUDY)[:2], inputs.records(STUDY)
     for run, changes in zip(runs, (told, told | others | {"host_memory_gib": 62.4}), strict=True):
         records[run.folder] = with_provenance(records[run.folder], changes)
-    facts = values_told(project, runs, records)
+    facts = facts_of(project, runs, records)
     assert facts["Driver"] == "535.183; 580.65"
     assert facts["Firmware"] == "microcode 0x2b; microcode 0x2c"
     assert facts["Host memory"] == "31.2 GiB; 62.4 GiB"
@@ -255,24 +256,23 @@ def with_provenance(record, changes):
     return replace(record, provenance=replace(record.provenance, **changes))
 
 
-def values_told(project, runs, records, **columns):
+def facts_of(project, runs, records, **columns):
     """The rows of facts by name, with these values in the columns of the runs, one a cell."""
     cells = list(dict.fromkeys(run.cell for run in runs))
     changed = [
         replace(run, **{k: values[cells.index(run.cell)] for k, values in columns.items()})
         for run in runs
     ]
-    page = provenance.provenance(study_of(project), changed, records)
-    found = re.findall(r'<th scope="row">([^<]*)</th><td[^>]*>([^<]*)</td></tr>', page)
-    return dict(found)
+    (machine,) = provenance.machines(study_of(project), changed, records)
+    return machine.facts
 
 
 def test_model_batch_and_precision_are_those_of_the_measured_cells(project, inputs):
     runs = [run for run in inputs.runs(STUDY) if run.repeat]
     records = inputs.records(STUDY)
-    told = values_told(project, runs, records)
+    told = facts_of(project, runs, records)
     assert (told["Model"], told["Batch"]) == ("bridgetower-tiny", "8 per device, bf16")
-    told = values_told(
+    told = facts_of(
         project,
         runs,
         records,

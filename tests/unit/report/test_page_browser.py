@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from report_samples import STUDY, make_project, overview_of, write_pages, write_results
+from report_samples import STUDY, make_project, plan_of, write_pages, write_results
 
 from feedrate.report import overview
 
@@ -31,7 +31,7 @@ def address(tmp_path_factory):
         for events in root.rglob("events.jsonl"):
             events.with_name("train.log").write_text("first line </script><b>bold</b>\nlast line\n")
         path = root / "results/overview.html"
-        path.write_text(overview.render(overview_of(project), inputs, {}))
+        path.write_text(overview.render([plan_of(project)], root / "results", {}))
     return path.as_uri()
 
 

@@ -24,22 +24,24 @@ from feedrate.report import tables as tables_package
 FIGURE = """
 from feedrate.report.figures import _canvas as canvas
 
-ORDER = 15
+KINDS = {"new_figure": 15}
 
 
-def render(settings, inputs):
+def new_figure(settings, inputs):
     figure, (axes,) = canvas.new(2)
     axes.set_title(f"{len(inputs.cells(settings.study))} cells, {len(settings.published)} numbers")
     return figure
 """
 TABLE = """
-from feedrate.report.markup import el
-
-ORDER = 5
+KINDS = {"one": 5, "other": 6}
 
 
-def render(settings, inputs):
-    return el("p", f"The factor is {settings.factor} & no other.")
+def one(settings, inputs):
+    return f"The factor is {settings.factor} & no other."
+
+
+def other(settings, inputs):
+    return [one(settings, inputs), "Once more."]
 """
 
 
@@ -95,8 +97,8 @@ def added(tmp_path, monkeypatch):
     new = {"title": "New & shiny", "caption": "figure_answer"}
     return with_study(
         project,
-        figures=[*study.figures, Figure(name="mine", kind="new_figures", **new)],
-        tables=[*study.tables, Table(name="mine", kind="new_tables", **new)],
+        figures=[*study.figures, Figure(name="mine", kind="new_figure", **new)],
+        tables=[*study.tables, Table(name="mine", kind="one", **new)],
     )
 
 

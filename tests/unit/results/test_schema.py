@@ -30,7 +30,7 @@ from docs import make_schemas as schemas
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.values import read_yaml
 from feedrate.config.project import load_project
-from feedrate.report.markup import COSTS
+from feedrate.report.table import COSTS
 from feedrate.report.rows import CellRow, RunRow
 from feedrate.results.assemble import parse_logs
 from feedrate.results.collect import collect_results
@@ -52,7 +52,7 @@ print(json.dumps({
     "parquet": [str(field.type), field.metadata[b"unit"].decode()],
     "docs": schemas.page(schemas.PAGE.read_text()).count("| step_time_range_s |"),
     "rows": ["step_time_range_s" in kind.__struct_fields__ for kind in (RunRow, CellRow)],
-    "heading": "Range of steps (s)" in COSTS,
+    "heading": "Range of steps (s)" in [column.head for column in COSTS],
 }))
 """
 

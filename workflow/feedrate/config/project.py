@@ -193,7 +193,7 @@ def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]
     ):
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
         for key, page in numbered(f"{part}[{{}}]", pages):
-            found.known(f"{key}.kind", page.kind, plugins.names(package), "allowed")
+            found.known(f"{key}.kind", page.kind, plugins.kinds(package), "allowed")
             if (factor := getattr(page, word)) is not None:
                 found.known(f"{key}.{word}", factor, study.factors, "factors")
     for key, table in numbered("tables[{}]", study.tables):

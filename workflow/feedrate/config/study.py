@@ -119,7 +119,7 @@ class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Annotated[Name, about("A file in workflow/feedrate/report/tables, without .py.")]
+    kind: Annotated[Name, about("In KINDS of a file in workflow/feedrate/report/tables.")]
     title: Text
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     columns: Annotated[list[dict[str, Level]], about("Cells to show (kind: published).")] = []
@@ -131,7 +131,7 @@ class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Annotated[Name, about("A file in workflow/feedrate/report/figures, without .py.")]
+    kind: Annotated[Name, about("In KINDS of a file in workflow/feedrate/report/figures.")]
     title: Text
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     x: Annotated[Name | None, about("The factor on the horizontal axis.")] = None

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 GROUP = "feedrate.plugins"
 
@@ -52,6 +52,27 @@ def declared(package: str, constant: str) -> dict[str, Any]:
         if constant in constants:
             found[name] = constants[constant]
     return found
+
+
+class Kind(NamedTuple):
+    """A kind of a plug-in that has several."""
+
+    plugin: str
+    place: int  # among the kinds of the package
+
+
+def kinds(package: str) -> dict[str, Kind]:
+    """The kinds that the plug-ins of a package name, with their places, in a constant KINDS."""
+    return {
+        kind: Kind(plugin, place)
+        for plugin, places in declared(package, "KINDS").items()
+        for kind, place in places.items()
+    }
+
+
+def load_kind(package: str, kind: str) -> Any:
+    """What a plug-in has for a kind, under the kind's name."""
+    return getattr(load(package, kinds(package)[kind].plugin), kind)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The workflow's graph as the rules ask for it: paths of targets and inputs, options of jobs."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from feedrate.core.errors import ExpectedError
 from feedrate.flow.data import Data, job
 from feedrate.flow.folders import RunFolders
 from feedrate.flow.identity import (
+    PACKAGE,
     DigestCache,
     environment_digest,
     identity,
@@ -253,6 +254,9 @@ class Graph:
         """The files of programs and of all modules that they import."""
         files = sorted(self._digests.sources(*programs))
         self._digests.save()
+        return self._from_root(files)
+
+    def _from_root(self, files: Iterable[Path]) -> list[str]:
         return [
             str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
             for file in files
@@ -265,14 +269,22 @@ class Graph:
             "data": lambda wildcards: self.data.report(wildcards.study),
             "plan": paths.STUDY_PLAN,
             "code": lambda wildcards: self._page_code(wildcards.study, part),
+            "templates": self.templates() if part == "tables" else [],
         }
 
     def _page_code(self, study: str, part: str) -> list[str]:
         """The code of a study's tables or figures."""
         pages: list[Any] = getattr(self.project.studies[study], part)
-        kinds = sorted({page.kind for page in pages})
-        programs = (plugin_file(f"feedrate.report.{part}", kind) for kind in kinds)
+        package = f"feedrate.report.{part}"
+        kinds = plugins.kinds(package)
+        names = sorted({kinds[page.kind].plugin for page in pages})
+        programs = (plugin_file(package, name) for name in names)
         return self.code("report/pages.py", *programs)
+
+    def templates(self) -> list[str]:
+        """The templates of pages, with their style and script; they are beside the package."""
+        folder = PACKAGE.parents[1] / "report"
+        return self._from_root(sorted([*folder.glob("templates/*"), *folder.glob("static/*")]))
 
     def captions(self) -> list[str]:
         """The captions of all tables and figures."""

@@ -8,6 +8,8 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import published_settings, study_settings
 from feedrate.config.settings import Task
 from feedrate.config.study import (
+    FIGURES,
+    TABLES,
     BenchmarkAccuracy,
     BenchmarkScore,
     Exclude,
@@ -140,12 +142,10 @@ def study_context(plan: StudyPlan) -> StudyContext:
 
 
 def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
-    """Anchors by the ORDER of their kinds; equal numbers put figures before tables."""
-    of_figure, of_table = (
-        plugins.declared(f"feedrate.report.{part}", "ORDER") for part in ("figures", "tables")
-    )
-    places = {f"figure-{figure.name}": of_figure[figure.kind] for figure in figures}
-    places |= {f"table-{table.name}": of_table[table.kind] for table in tables}
+    """Anchors by the places of their kinds; equal places put figures before tables."""
+    of_figure, of_table = map(plugins.kinds, (FIGURES, TABLES))
+    places = {f"figure-{figure.name}": of_figure[figure.kind].place for figure in figures}
+    places |= {f"table-{table.name}": of_table[table.kind].place for table in tables}
     return sorted(places, key=places.__getitem__)
 
 

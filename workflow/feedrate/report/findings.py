@@ -265,10 +265,19 @@ def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     found = []
     for heading, group in text.grouped(claims, lambda claim: claim.heading).items():
-        compared = [*itertools.chain(*(claim.compared for claim in group))]
+        compared = [cell for claim in group for cell in claim.compared]
         found.append(Finding(heading, f"{len(group)} in all: {outcomes(group)}.", compared))
     ratios = f"{agree} of {len(printed)} agree with the source's own table."
     return [*found, Finding("Printed ratios", ratios * bool(printed))]
+
+
+def claims_found(claims: Sequence[ClaimRow]) -> list[tuple[str, str, list[CellOf]]]:
+    """Of the source's claims and of our own questions: the heading, the outcomes, and the cells."""
+    groups = text.grouped(claims, lambda claim: claim.heading)
+    return [
+        (heading, outcomes(group), [cell for claim in group for cell in claim.compared])
+        for heading, group in groups.items()
+    ]
 
 
 def outcomes(claims: Sequence[ClaimRow]) -> str:

@@ -1,56 +1,34 @@
-"""The page for a reader with one minute: the result of each study, and what to do. Several numbers
+"""What a reader with one minute is told: the result of each device, and what to do. Several numbers
 of devices have a line of their own."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from msgspec.structs import asdict
 
 from feedrate.report import answers, text
 from feedrate.report.answers import Answer
 from feedrate.report.context import StudyContext
-from feedrate.report.findings import failed, failures, outcomes
 from feedrate.report.lines import by_device_count
-from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.rows import CellOf, CellRow, Results, rates_of
-from feedrate.results.statistics import (
-    CONFIDENCE,
-    noise_by_device,
-    ratio_interval,
-)
+from feedrate.results.statistics import CONFIDENCE, noise_by_device, ratio_interval
 
 LINEAR = 0.9
 """Share of a linear gain from which more devices are worth using."""
-RATE = attrgetter("samples_per_s")
 
 
-def minute(studies: Sequence[StudyContext], results: Mapping[str, Results]) -> Markup:
-    """A sentence for each study and device with its value, its verdict and what to do; then how
-    many cells failed, and the outcomes of the claims."""
-    items = []
-    for study in studies:
-        found = results[study.study]
-        counted = [
-            record_link(
-                f"{heading}: {outcomes(of)}", *(c for one in of for c in one.compared), at=""
-            )
-            for heading, of in text.grouped(found.claims, lambda claim: claim.heading).items()
-        ]
-        bad = failures(study, found.cells)
-        words = failed(len(bad)) * bool(bad)
-        lost = record_link(words, *(cell for one in bad for cell in one.cells), at="")
-        title = el("b", el("a", study.title, href=f"#{study.study}"))
-        lines = el("ul", *_lines(study, found))
-        items.append(el("li", title, lines, *map(small, (lost, *counted))))
-    return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
-
-
-def _line(about: str, value: str, cells: Iterable[CellOf], rest: str) -> Markup:
+class Line(NamedTuple):
     """A subject, a value with the cells that it comes from, and the rest with what to do."""
-    return el("li", f"{about}: ", record_link(value, *cells, at=""), rest)
+
+    about: str
+    value: str
+    cells: Sequence[CellOf]
+    rest: str
 
 
-def _lines(study: StudyContext, found: Results) -> Iterator[Markup]:
+def minute(study: StudyContext, found: Results) -> Iterator[Line]:
+    """A sentence for each device with its value, its verdict and what to do."""
     for device in study.measured:
         mine = [cell for cell in found.cells if cell.device == device]
         yield _of_device(study, mine, device, answers.answer(study, found, device))
@@ -58,7 +36,7 @@ def _lines(study: StudyContext, found: Results) -> Iterator[Markup]:
         yield _scaling(study, found)
 
 
-def _of_device(study: StudyContext, mine: Sequence[CellRow], device: str, answer: Answer) -> Markup:
+def _of_device(study: StudyContext, mine: Sequence[CellRow], device: str, answer: Answer) -> Line:
     """The answer for a device in one sentence; where the study asks for speed, with the rate."""
     label = study.label(device)
     good = [c for c in mine if c.status == "ok" and c.samples_per_s and not c.measured_as]
@@ -72,24 +50,25 @@ def _of_device(study: StudyContext, mine: Sequence[CellRow], device: str, answer
             limit = best.verdict if best.verdict in answers.TO_DO else "its limit undecided"
             where = f"{answers.name_of(study, best)}{best.basis}"
             rest = f" with {where}, {limit}: use it, and {_lower(answers.next_step(best))}"
-            return _line(label, _with_interval(best), [best], rest)
+            rate = text.with_interval(best.samples_per_s, best.ci_low, best.ci_high, "samples/s")
+            return Line(label, rate, [best], rest)
         if undecided := answers.left_open(good, device):
             between = list(undecided.values())[-1]  # the ones in the answer
-            slow, fast = (pick(between, key=RATE) for pick in (min, max))
+            slow, fast = (pick(between, key=attrgetter("samples_per_s")) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
             rest = f"{fast.basis}, {words.rstrip('.')}: {_lower(answer.to_do)}"
-            return _line(label, value, [slow, fast], rest)
+            return Line(label, value, [slow, fast], rest)
     detail = "" if answer.found else f" {answer.detail}"
-    return _line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")
+    return Line(label, words.rstrip("."), answer.cells, f".{detail} {answer.to_do}")
 
 
-def _scaling(study: StudyContext, found: Results) -> Markup:
+def _scaling(study: StudyContext, found: Results) -> Line:
     """The gain from the fewest to the most devices: at the baseline, else at the first cell that
     was measured on several numbers of devices. The noise is the larger one of both devices."""
     groups = [one for one in by_device_count(study, found.cells).values() if len(one) > 1]
     if not groups:
         why = "no setting has results on several numbers of devices. Measure one on more devices."
-        return _line("Scaling", "", (), why)
+        return Line("Scaling", "", (), why)
     group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
     few, many = min(group), max(group)
     pair = [group[many], group[few]]
@@ -105,12 +84,7 @@ def _scaling(study: StudyContext, found: Results) -> Markup:
         to_do = f"Look for what limits {text.counted(many, 'device')} in the table of scaling."
     where = f"from {few} to {many} devices with {answers.name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
-    value = text.with_remark(text.ratio(gain), interval)
-    return _line("Scaling", value, [group[few], group[many]], rest)
-
-
-def _with_interval(cell: CellRow) -> str:
-    return text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high, "samples/s")
+    return Line("Scaling", text.with_remark(text.ratio(gain), interval), pair[::-1], rest)
 
 
 def _lower(sentence: str) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.config.study import Figure, Table
+from feedrate.config.study import FIGURES, TABLES, Figure, Table
 from feedrate.core import plugins
 from feedrate.core.files import write_text
+from feedrate.report import html
 from feedrate.report.context import PageSettings, page_settings, study_context
-from feedrate.report.page import page
 from feedrate.report.rows import Inputs
+from feedrate.report.table import Content
 from feedrate.results.study_plan import StudyPlan, read_plan
 
 
@@ -34,10 +35,16 @@ def _write(plan: StudyPlan, items: Sequence[Table | Figure], results: Path, patt
 
 
 def render(settings: PageSettings, inputs: Inputs) -> str:
-    """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
-    Raises ConfigError where an input is missing or wrong."""
-    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
+    """A table as a page, or a figure. Raises ConfigError where an input is missing or wrong."""
     if settings.part == "table":
-        return page(settings.title, kind.render(settings, inputs))
+        content = table_content(settings, inputs)
+        return html.render("table.html.j2", title=settings.title, parts=content)
     # From the figure's module: importing the canvas here would load matplotlib for each table.
-    return str(kind.canvas.as_svg(kind.render, settings, inputs))
+    module = plugins.load(FIGURES, plugins.kinds(FIGURES)[settings.kind].plugin)
+    return str(module.canvas.as_svg(getattr(module, settings.kind), settings, inputs))
+
+
+def table_content(settings: PageSettings, inputs: Inputs) -> list[Content]:
+    """The tables and sentences that the kind of a table makes of the results of a study."""
+    content = plugins.load_kind(TABLES, settings.kind)(settings, inputs)
+    return content if isinstance(content, list) else [content]

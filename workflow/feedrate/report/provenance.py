@@ -6,10 +6,9 @@ import itertools
 import json
 import zlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
@@ -17,7 +16,7 @@ from feedrate.core import paths
 from feedrate.core.errors import Masker, hide_secrets
 from feedrate.report import text
 from feedrate.report.context import StudyContext
-from feedrate.report.markup import SAFE, Markup, anchor, el, join, noted, table, wide_row, word
+from feedrate.report.html import address, anchor
 from feedrate.report.rows import RunRow
 from feedrate.results.record import Record
 from feedrate.results.schema import Provenance
@@ -28,7 +27,6 @@ PACKED = 50
 FIRST, LAST, WIDE = 8, 8, 600
 """Lines of a raw log that a page shows, from its start and its end, and their longest."""
 
-HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Folder")
 _STEPS = {"training": "optimizer step", "inference": "request"}
 
 
@@ -36,22 +34,40 @@ Records = Mapping[str, Record]
 """Records by the folders of their runs."""
 
 
-def provenance(study: StudyContext, runs: Sequence[RunRow], records: Records) -> Markup:
-    """A table of facts for each device, then every run with its throughput and its record."""
+class Machine(NamedTuple):
+    """Facts about a device's runs by name, empty where unknown; and the first run's command."""
+
+    label: str
+    facts: dict[str, str]
+    command: str
+
+
+class RunLine(NamedTuple):
+    """A row of the table of runs. `anchor` is the target of links to the run, `cell_anchor`, which
+    only a cell's first run has, that of links to the cell; `address` leads to `anchor`."""
+
+    anchor: str
+    cell_anchor: str
+    address: str
+    packed_in: str
+    name: str
+    valid: bool
+    shown: str
+    cause: str
+    facts: tuple[str, ...]
+    folder: str
+
+
+def machines(study: StudyContext, runs: Sequence[RunRow], records: Records) -> list[Machine]:
+    """The machine and software of each device that has runs."""
     made = [run for run in runs if run.repeat is not None]
-    parts: list[str] = []
-    for device, own in text.grouped(made, lambda run: run.device).items():
-        parts.append(el("h3", f"Machine and software: {study.label(device)}"))
-        parts.append(_machine(study, device, own, records))
-    if not made:
-        parts.append(el("p", "No run has a record."))
-    every = el("section", el("h3", "Every run"), *_every_run(study, made, records), class_="far")
-    return join(*parts, every)
+    by_device = text.grouped(made, lambda run: run.device)
+    return [_machine(study, device, own, records) for device, own in by_device.items()]
 
 
 def _machine(
     study: StudyContext, device: str, runs: Sequence[RunRow], known_records: Records
-) -> Markup:
+) -> Machine:
     """Machine, software, data and protocol. Facts that only records have are those of all records
     that can be read; the command and the machine before it are of the first valid run. The model,
     its batch and its precision are of the valid cells."""
@@ -86,10 +102,7 @@ def _machine(
         "Machine before the first run": _machine_before(known),
         "Measured": _times(runs),
     }
-    lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
-    if known.command:
-        lines.append(wide_row("Command of the first run", el("code", known.command), 2))
-    return table(("Property", "Value"), lines, "texts")
+    return Machine(study.label(device), facts, known.command)
 
 
 def _machine_before(known: Provenance) -> str:
@@ -100,38 +113,39 @@ def _machine_before(known: Provenance) -> str:
     )
 
 
-def _run(study: StudyContext, run: RunRow, first: bool, packed: str) -> Markup:
-    """The row of a run. Its id is the target of links to the run; the row of a cell's first run
-    also holds the target of links to the cell."""
-    name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
+def packed_runs(
+    study: StudyContext, runs: Sequence[RunRow], records: Records
+) -> dict[str, list[RunLine] | dict[str, str]]:
+    """All runs with their throughputs as `runs`; as `packed`, their documents by the name of the
+    element that holds them."""
+    made = [run for run in runs if run.repeat is not None]
+    first = {run.key: run for run in reversed(made)}
+    lines, packed = list[RunLine](), dict[str, str]()
+    for at in range(0, len(made), PACKED):
+        name, group = f"{study.study}-records-{at // PACKED}", made[at : at + PACKED]
+        lines += [_line(study, run, first[run.key] is run, name) for run in group]
+        packed[name] = pack({_anchor(r): documents(r, records.get(r.folder)) for r in group})
+    return {"runs": lines, "packed": packed}
+
+
+def _line(study: StudyContext, run: RunRow, first: bool, packed_in: str) -> RunLine:
     valid = run.status == "ok"
-    shown = text.number(run.samples_per_s) if valid else word(text.state(run.status, run.cause))
-    own = _anchor(run)
-    link = el("a", shown, href=f"#{quote(own, safe=SAFE)}", class_="record")
-    cells = (
-        link if valid else noted(link, run.cause),
-        run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
-        text.seconds(run.duration_s),
-        str(run.attempt or text.DASH),
-        el("code", run.folder) if run.folder else text.DASH,
+    return RunLine(
+        anchor=_anchor(run),
+        cell_anchor=anchor(run.study, run.device, run.cell) if first else "",
+        address=address(_anchor(run)),
+        packed_in=packed_in,
+        name=f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}",
+        valid=valid,
+        shown=text.number(run.samples_per_s) if valid else text.state(run.status, run.cause),
+        cause="" if valid else run.cause,
+        facts=(
+            run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
+            text.seconds(run.duration_s),
+            str(run.attempt or text.DASH),
+        ),
+        folder=run.folder,
     )
-    of_cell = anchor(run.study, run.device, run.cell)
-    head = el("th", el("span", name, id=of_cell) if first else name, scope="row")
-    return el("tr", head, *(el("td", cell) for cell in cells), id=own, data_in=packed)
-
-
-def _every_run(study: StudyContext, runs: Sequence[RunRow], records: Records) -> Iterator[Markup]:
-    groups = {
-        f"{study.study}-records-{at // PACKED}": runs[at : at + PACKED]
-        for at in range(0, len(runs), PACKED)
-    }
-    first = {run.key: run for run in reversed(runs)}
-    packed = ((name, run) for name, group in groups.items() for run in group)
-    rows = (_run(study, run, first[run.key] is run, name) for name, run in packed)
-    yield table(HEADS, rows, "texts")
-    for name, group in groups.items():
-        found = {_anchor(run): documents(run, records.get(run.folder)) for run in group}
-        yield el("div", id=name, data_packed=pack(found), hidden="hidden")
 
 
 def _anchor(run: RunRow) -> str:
@@ -208,7 +222,7 @@ def _protocol(setup: Setup | None, step: str) -> str:
     return (
         f"{text.counted(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
         + text.counted(setup.repeats, "repeat")
-        + ", interleaved" * (setup.repeats > 1)
+        + (", interleaved" if setup.repeats > 1 else "")
     )
 
 
@@ -226,7 +240,7 @@ def _usual(values: Iterable[Any]) -> str:
     names = [f"{v:,}" if isinstance(v, int) else str(v) for v, _ in counts.most_common()]
     if isinstance(next(iter(counts), None), int) and 2 * max(counts.values()) <= counts.total():
         return f"{min(counts):,} to {max(counts):,}"
-    others = f"{', '.join(names[1:])} in some cells" * (len(names) > 1)
+    others = f"{', '.join(names[1:])} in some cells" if len(names) > 1 else ""
     return text.with_remark(names[0], others) if names else ""
 
 

@@ -16,7 +16,7 @@ from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.statistics import Estimate
 from feedrate.results.verdicts import ratios
 
-ORDER = 10
+KINDS = {"answer": 10}
 
 Rates = dict[int, Estimate]
 """Samples/s with its interval, by the place of the level on the axis."""
@@ -26,7 +26,7 @@ LOADER: canvas.Style = {"color": canvas.RED, "marker": "v", "linestyle": (0, (5,
 MODEL: canvas.Style = {"color": canvas.GREEN, "marker": "s", "linestyle": (0, (1, 1.2))}
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def answer(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device."""
     factor = settings.factor
     cells, runs = inputs.cells(settings.study), inputs.runs(settings.study)

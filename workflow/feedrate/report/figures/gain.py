@@ -6,12 +6,12 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.rows import Inputs
 from feedrate.report.scores import MATCHING, SPLITS, cells_of, gain_text, pick
 
-ORDER = 20
+KINDS = {"gain": 20}
 
 ROW_IN = 0.62  # of the two points of a cell
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def gain(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Two points for each cell and split, before and after training."""
     found = [row for row in inputs.scores(settings.study) if row.score.metric == MATCHING]
     cells = [cell for device in settings.measured for cell in cells_of(found, device)]

@@ -10,12 +10,12 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Point, line_name, tried_lines, unsupported_note
 from feedrate.report.rows import CellRow, Inputs
 
-ORDER = 60
+KINDS = {"ladder": 60}
 
 ROW_IN = 0.34
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def ladder(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows are the levels of one factor; two panels for each device and other settings."""
     factor = settings.factor
     lines = [

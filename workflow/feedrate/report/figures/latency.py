@@ -14,14 +14,14 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, Point, at_levels, differing, tried_lines
 from feedrate.report.rows import Inputs
 
-ORDER = 70
+KINDS = {"latency": 70}
 
 ROW_IN = 2.5
 ASIDE = 0.07
 """The distance between series at one level, in levels, so that no bar hides another."""
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def latency(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows in the order of the configuration; a series has the same style in all rows."""
     factor = settings.factor
     tried = tried_lines(settings, inputs.cells(settings.study), factor)

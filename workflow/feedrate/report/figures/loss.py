@@ -10,13 +10,13 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.rows import Inputs, Trace, traces
 
-ORDER = 210
+KINDS = {"loss": 210}
 
 HALF = 28
 """Letters of a name that fit into half of the legend's width."""
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def loss(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One curve for each ok run; repeats of a cell share a style, only the first has markers."""
     found = [
         trace

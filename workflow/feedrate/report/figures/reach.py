@@ -10,7 +10,7 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, ladder_lines
 from feedrate.report.rows import Inputs
 
-ORDER = 80
+KINDS = {"reach": 80}
 
 WIDE = 20
 """The ratio of the largest to the smallest value from which the scale is logarithmic."""
@@ -18,7 +18,7 @@ WIDE = 20
 Height = Callable[[Line], float | None]
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def reach(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Three panels for each device, with marks in groups by the first of the other factors. A
     missing mark is a setting that could not be trained."""
     factor = settings.factor

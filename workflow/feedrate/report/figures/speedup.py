@@ -13,7 +13,7 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Speedup, baseline_speedups, unsupported_note
 from feedrate.report.rows import Inputs
 
-ORDER = 140
+KINDS = {"speedup": 140}
 
 COLORS = LinearSegmentedColormap.from_list("speedup", [canvas.ORANGE, "#ffffff", canvas.SKY])
 """Orange is slower, blue is faster; readers with any colour vision can distinguish them."""
@@ -22,7 +22,7 @@ TOO_SMALL = 5.0
 """Font size in points; below it a field shows only its colour, and the table has the numbers."""
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def speedup(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows are devices with their other settings, columns are the levels of the factor."""
     lines = baseline_speedups(settings, inputs.cells(settings.study), settings.factor)
     values = [ratio.value for line in lines.values() for ratio in line if ratio.value is not None]

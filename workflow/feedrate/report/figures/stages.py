@@ -14,7 +14,7 @@ from feedrate.report.lines import short_names
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.schema import FEEDING
 
-ORDER = 126
+KINDS = {"stages": 126}
 
 COLORS = (
     *(canvas.PURPLE, canvas.RED, canvas.BLUE, canvas.SKY),
@@ -27,7 +27,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def stages(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device; a bar is the time of all the processes of a rank."""
     cells = [cell for cell in inputs.cells(settings.study) if any(_times(cell).values())]
     if not cells:

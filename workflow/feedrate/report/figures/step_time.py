@@ -12,13 +12,13 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.rows import CellRow, Inputs, Key, RunRow
 
-ORDER = 120
+KINDS = {"step_time": 120}
 
 LETTER_IN, LABEL_IN = 0.08, 1.3
 """The width of a letter of a cell's name, and of the label behind a bar."""
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def step_time(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device and one bar for each cell that was tried."""
     cells = inputs.cells(settings.study)
     good = {cell.device for cell in cells if cell.status == "ok"}

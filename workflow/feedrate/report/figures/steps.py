@@ -9,13 +9,13 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.rows import Inputs, Key, Trace, traces
 
-ORDER = 220
+KINDS = {"steps": 220}
 
 PANELS = 8
 """The number of cells shown; the axis label gives the number of all cells."""
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def steps(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each cell: its first valid run."""
     first: dict[Key, Trace] = {}
     for trace in traces(inputs, settings.study):

@@ -18,10 +18,10 @@ from feedrate.report.lines import (
 )
 from feedrate.report.rows import Inputs, RunRow
 
-ORDER = 110
+KINDS = {"throughput": 110}
 
 
-def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def throughput(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Each panel has its own scale: a published eight-card server is not a laptop."""
     factor = settings.factor
     runs = inputs.runs(settings.study)

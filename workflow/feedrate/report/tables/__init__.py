@@ -1,2 +1,3 @@
-"""Kinds of tables, a file each: `ORDER` is its place in the overview, a literal, because it is read
-without importing the file. `render` turns settings and result rows into HTML."""
+"""Kinds of tables. A file declares `KINDS`: the names of its kinds with their places in the
+overview, a literal, because it is read without importing the file. A function of that name turns
+settings and result rows into tables (`report/table.py`) and sentences."""

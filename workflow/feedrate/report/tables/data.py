@@ -1,14 +1,16 @@
 """The training data: counts, sizes, and the files left out with the reason."""
 
+from functools import partial
+
 import msgspec
 
 from feedrate.data.manifest import LeftOut
 from feedrate.report import text
 from feedrate.report.context import PageSettings
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row
 from feedrate.report.rows import Inputs
+from feedrate.report.table import Column, Field, Row, Table, listed
 
-ORDER = 240
+KINDS = {"data": 240}
 
 LISTED = 50
 """Left-out files that the table names; the last row refers to data_report.json for the others."""
@@ -19,7 +21,10 @@ _MEASURES = {
     "kilobytes": "File size (kB)",
     "caption_words": "Words in a caption",
 }
-_MARKS = ("min", "p5", "median", "mean", "p95", "max")
+_MARKS = {
+    "min": "smallest", "p5": "5%", "median": "median", "mean": "mean", "p95": "95%",
+    "max": "largest",
+}  # fmt: skip
 
 
 class DataReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,47 +49,56 @@ class DataReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[LeftOut] = []
 
 
-def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
+def data(settings: PageSettings, inputs: Inputs) -> list[Table | str]:  # noqa: ARG001 (of all studies)
     """Counts, sizes and the list of left-out files."""
     report = inputs.data_report(DataReport)
+    kind = f" ({report.source})" if report.source != report.dataset else ""
     revision = f"revision {report.revision}" if report.revision else ""
-    kind = f" ({report.source})" * (report.source != report.dataset)
-    changed = text.listed(report.changed_since_fetch) or "none" * (report.source == "hub")
     splits = (
         f"{name}: {text.counted(count['rows'], 'row')}, {text.counted(count['images'], 'image')}"
         for name, count in report.splits.items()
     )
-    facts = [
-        wide_row("Source", join(report.dataset, kind, small(revision)), 2),
-        wide_row("Samples", f"{report.samples:,} with {text.counted(report.images, 'image')}", 2),
-        wide_row("Splits", ", ".join(splits), 2),
-        wide_row("Colour modes as found", _counts(report.modes), 2),
-        wide_row("Formats as found", _counts(report.formats), 2),
-        wide_row("Converted", _counts(report.converted) or "nothing", 2),
-    ]
-    facts += [wide_row("Changed since they were fetched", changed, 2)] * bool(changed)
+    facts = {
+        "Source": Field(report.dataset + kind, [revision]),
+        "Samples": f"{report.samples:,} with {text.counted(report.images, 'image')}",
+        "Splits": ", ".join(splits),
+        "Colour modes as found": _counts(report.modes),
+        "Formats as found": _counts(report.formats),
+        "Converted": _counts(report.converted) or "nothing",
+    }
+    if report.changed_since_fetch or report.source == "hub":
+        changed = text.listed(report.changed_since_fetch) or "none"
+        facts["Changed since they were fetched"] = changed
     sizes = [
-        row(name, *(text.number(values.get(mark), 3) for mark in _MARKS))
-        for field, name in _MEASURES.items()
-        if (values := getattr(report, field))
+        Row(name, values) for field, name in _MEASURES.items() if (values := getattr(report, field))
     ]
-    heads = ["Property", "smallest", "5%", "median", "mean", "95%", "largest"]
-    return join(
-        table(["Property", "Value"], facts, "texts"), table(heads, sizes), _left_out(report)
-    )
+    columns = [
+        Column(name, partial(_quantile, mark), partial(text.number, digits=3))
+        for mark, name in _MARKS.items()
+    ]
+    return [
+        Table("Property", listed("Value"), [Row(k, wide=v) for k, v in facts.items()], "texts"),
+        Table("Property", columns, sizes),
+        *_left_out(report),
+    ]
 
 
-def _left_out(report: DataReport) -> Markup:
+def _quantile(mark: str, values: dict[str, float]) -> float | None:
+    return values.get(mark)
+
+
+def _left_out(report: DataReport) -> list[Table | str]:
     if not report.left_out:
-        return el("p", "Nothing was left out.")
-    lines = [row(entry.path, entry.reason, f"{entry.rows:,}") for entry in report.left_out]
-    more = len(lines) - LISTED
-    rest = [group_row(f"and {more:,} more, in data_report.json", 3)] if more > 0 else []
-    lost = f"{text.counted(len(lines), 'file')}, {text.counted(report.rows_left_out, 'row')}"
-    return join(
-        el("p", f"Left out: {lost}."),
-        table(["File", "Reason", "Rows lost"], [*lines[:LISTED], *rest], "texts"),
-    )
+        return ["Nothing was left out."]
+    rows: list[Row | str] = [Row(entry.path, entry) for entry in report.left_out[:LISTED]]
+    if (more := len(report.left_out) - LISTED) > 0:
+        rows.append(f"and {more:,} more, in data_report.json")
+    lost = text.counted(report.rows_left_out, "row")
+    columns = [Column("Reason", "reason"), Column("Rows lost", "rows", text.integer)]
+    return [
+        f"Left out: {text.counted(len(report.left_out), 'file')}, {lost}.",
+        Table("File", columns, rows, "texts"),
+    ]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -1,51 +1,63 @@
 """The audit of the source: each published number by edition, with its time and its MFU."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from feedrate.config.study import Published, Sources
 from feedrate.config.values import cell_name
 from feedrate.report import text
 from feedrate.report.context import PageSettings
-from feedrate.report.markup import Markup, el, group_row, noted, row, table
 from feedrate.report.rows import ClaimRow, Inputs
+from feedrate.report.table import Column, Field, Row, Table
 from feedrate.results.comparability import stated
 
+KINDS = {"editions": 200}
+
 RATE = "samples_per_s"
-ORDER = 200
-
-HEADS = (
-    *("Edition", "Value", "Ratio to previous", "Timed", "MFU", "Batch", "Software"),
-    "Source and protocol",
-)
 
 
-def render(settings: PageSettings, inputs: Inputs) -> Markup:
+class Number(NamedTuple):
+    """A published number with what its row says of it."""
+
+    entry: Published
+    precision: str
+    peak: float | None  # of its device in this precision, TFLOP/s
+    mark: str
+    previous: float | None = None  # the value of the edition before
+
+
+def editions(settings: PageSettings, inputs: Inputs) -> Table | str:
     """A group of rows for each device and cell, with the oldest edition first."""
-    published = settings.published
-    if not published:
-        return el("p", "The study has no published numbers.")
-
-    def name(entry: Published) -> str:
-        """The device, the cell and, unless it is the throughput, the metric of a number."""
-        levels = text.levels_text(entry.levels) or "settings not stated"
-        metric = f", {entry.metric}" if entry.metric != RATE else ""
-        device = f"{settings.label(entry.device)}, {text.counted(entry.count, 'device')}"
-        return f"{text.with_remark(device, _assumed(entry, settings.sources))}: {levels}{metric}"
-
+    if not settings.published:
+        return "The study has no published numbers."
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
-    marks = {entry.id: _mark(entry, settings, claims) for entry in published}
+    numbers = [
+        Number(
+            entry,
+            precision,
+            settings.peaks[entry.device].get(precision),
+            _mark(entry, settings, claims),
+        )
+        for entry, precision in zip(settings.published, settings.precisions, strict=True)
+    ]
     order = {edition: place for place, edition in enumerate(settings.origin.editions)}
-    rows: list[Markup] = []
-    numbers = list(zip(published, settings.precisions, strict=True))
-    for heading, group in text.grouped(numbers, lambda pair: name(pair[0])).items():
-        rows.append(group_row(heading, len(HEADS)))
-        group.sort(key=lambda pair: order.get(pair[0].edition, len(order)))
-        previous = None
-        for entry, precision in group:
-            peak = settings.peaks[entry.device].get(precision)
-            rows.append(_row(entry, previous, precision, peak, marks[entry.id]))
-            previous = entry.value
-    return table(HEADS, rows, "texts")
+    rows: list[Row | str] = []
+    for heading, group in text.grouped(numbers, lambda one: _name(one.entry, settings)).items():
+        rows.append(heading)
+        group.sort(key=lambda one: order.get(one.entry.edition, len(order)))
+        values = [None, *(one.entry.value for one in group)]
+        for one, previous in zip(group, values, strict=False):
+            edition = Field(one.entry.edition, [one.mark])
+            rows.append(Row(edition, one._replace(previous=previous)))
+    return Table("Edition", COLUMNS, rows, "texts")
+
+
+def _name(entry: Published, settings: PageSettings) -> str:
+    """The device, the cell and, unless it is the throughput, the metric of a number."""
+    levels = text.levels_text(entry.levels) or "settings not stated"
+    metric = f", {entry.metric}" if entry.metric != RATE else ""
+    device = f"{settings.label(entry.device)}, {text.counted(entry.count, 'device')}"
+    return f"{text.with_remark(device, _assumed(entry, settings.sources))}: {levels}{metric}"
 
 
 def _assumed(entry: Published, sources: Sources) -> str:
@@ -53,8 +65,9 @@ def _assumed(entry: Published, sources: Sources) -> str:
     clear = {item for item, fact in stated(entry, sources).items() if len(fact.values) == 1}
     items = {"device": "the device", "devices": "the number of devices"}
     unsaid = [words for item, words in items.items() if item not in clear]
-    words = f"assumed: the source does not state {' or '.join(unsaid)}"
-    return words * bool(entry.sheet and unsaid)
+    if not (entry.sheet and unsaid):
+        return ""
+    return f"assumed: the source does not state {' or '.join(unsaid)}"
 
 
 def _mark(entry: Published, settings: PageSettings, claims: Iterable[ClaimRow]) -> str:
@@ -72,21 +85,28 @@ def _mark(entry: Published, settings: PageSettings, claims: Iterable[ClaimRow]) 
     return "used for comparisons" if entry.headline and entry.metric == RATE else ""
 
 
-def _row(
-    entry: Published, previous: float | None, precision: str, peak: float | None, mark: str
-) -> Markup:
-    """A number's row; `previous` is the one before, `peak` its device's in `precision`, TFLOP/s."""
-    timed_s = entry.timed_samples / entry.value if entry.timed_samples else None
-    flops = entry.flops_per_sample
+def _timed_s(number: Number) -> float | None:
+    entry = number.entry
+    return entry.timed_samples / entry.value if entry.timed_samples else None
+
+
+def _mfu(number: Number) -> Field:
+    entry, peak, flops = number.entry, number.peak, number.entry.flops_per_sample
     mfu = flops * entry.value / entry.count / 1e12 / peak if flops and peak else None
     above = ", above the peak" if mfu and mfu > 1 else ""
-    return row(
-        noted(entry.edition, mark),
-        f"{text.exact(entry.value)} {entry.unit}",
-        text.ratio(entry.value / previous if previous else None),
-        text.seconds(timed_s),
-        noted(text.share(mfu), f"in {precision}{above}" if mfu else ""),
-        str(entry.batch_size or text.DASH),
-        entry.software or text.DASH,
-        noted(entry.source, entry.protocol),
-    )
+    return Field(text.share(mfu), [f"in {number.precision}{above}" if mfu else ""])
+
+
+COLUMNS = [
+    Column("Value", lambda one: f"{text.exact(one.entry.value)} {one.entry.unit}"),
+    Column(
+        "Ratio to previous",
+        lambda one: one.entry.value / one.previous if one.previous else None,
+        text.ratio,
+    ),
+    Column("Timed", _timed_s, text.seconds),
+    Column("MFU", _mfu),
+    Column("Batch", lambda one: str(one.entry.batch_size or text.DASH)),
+    Column("Software", lambda one: one.entry.software or text.DASH),
+    Column("Source and protocol", lambda one: Field(one.entry.source, [one.entry.protocol])),
+]

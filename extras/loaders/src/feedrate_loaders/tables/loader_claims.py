@@ -6,10 +6,10 @@ from typing import Annotated, Literal, get_args
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, read_rows
 from feedrate.report import text
 from feedrate.report.context import PageSettings
-from feedrate.report.markup import Markup, group_row, noted, row, table
 from feedrate.report.rows import CellRow, Inputs, RunRow
+from feedrate.report.table import Field, Row, Table, listed
 
-ORDER = 45
+KINDS = {"loader_claims": 45}
 
 CLAIMS = Path(__file__).parents[1] / "loader-claims.csv"
 NotStated = Literal["not stated"]
@@ -47,24 +47,24 @@ def claims() -> list[LoaderClaim]:
     return read_rows(CLAIMS, LoaderClaim, CLAIMS.name)
 
 
-def render(settings: PageSettings, inputs: Inputs) -> Markup:
+def loader_claims(settings: PageSettings, inputs: Inputs) -> Table:
     """By device, a row for each statement: its regime, our ratios, and where it holds."""
     runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
     cells = inputs.cells(settings.study)
-    heads = ["Statement", "Claimed", "Measured here, by workers", "Does it hold here?"]
-    rows: list[Markup] = []
+    rows: list[Row | str] = []
     for device in settings.measured:
-        rows.append(group_row(settings.label(device), len(heads)))
+        rows.append(settings.label(device))
         mine = [run for run in runs if run.device == device]
         own = [cell for cell in cells if cell.device == device]
         rows += [_statement(claim, mine, own) for claim in claims()]
-    return table(heads, rows, "texts")
+    heads = ("Claimed", "Measured here, by workers", "Does it hold here?")
+    return Table("Statement", listed(*heads), rows, "texts")
 
 
-def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> Markup:
+def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> Row:
     found = measured_ratios(claim, runs)
     shown = [
-        f"{workers}: {text.ratio(low)}" + f" to {text.ratio(high)}" * (high > low)
+        f"{workers}: {text.ratio(low)}" + (f" to {text.ratio(high)}" if high > low else "")
         for workers, (low, high) in found.items()
     ]
     regime = [
@@ -73,13 +73,14 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     ]
     regime.append(f"storage {NOT_STATED}" if claim.storage == NOT_STATED else claim.storage)
     regime += filter(None, (claim.picture_px, claim.pixels))
-    about = noted(claim.text, f"{claim.source}, {claim.edition}", ", ".join(regime))
-    rates = f"{claim.loader} / {claim.over}" + ", in training" * (claim.rates == "training")
-    here = noted("; ".join(shown) or text.DASH, rates)
-    behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
-    claimed = noted(text.ratio(claim.ratio), claim.note)
-    said = outcome(claim, runs, cells)
-    return row(about, claimed, here, said, of=behind if found else [])
+    behind = [c for c in cells if found and c.levels["loader"] in (claim.loader, claim.over)]
+    about = Field(claim.text, [f"{claim.source}, {claim.edition}", ", ".join(regime)], behind)
+    rates = f"{claim.loader} / {claim.over}"
+    if claim.rates == "training":
+        rates += ", in training"
+    here = Field("; ".join(shown) or text.DASH, [rates])
+    claimed = Field(text.ratio(claim.ratio), [claim.note])
+    return Row(about, [claimed, here, outcome(claim, runs, cells)])
 
 
 def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
