@@ -4,16 +4,13 @@ from record_builder import make_plan
 
 from feedrate.config.plan import Shared
 from feedrate.results.collect import cell_rows, run_table
-from feedrate.results.columns import RUNS, for_studies
-from feedrate.results.files import frame_of
-from feedrate.results.files import rows_of as plain
 
 W0, W1, W2 = (f"workers={w}~decode=host" for w in range(3))
 
 
 def rows_of(records, **changes):
     plan = make_plan(**changes)
-    return plain(run_table(records, plan)), plan
+    return run_table(records, plan), plan
 
 
 def cells_of(records, **changes):
@@ -22,7 +19,7 @@ def cells_of(records, **changes):
 
 
 def cells_from(rows, plan):
-    return cell_rows(frame_of(rows, for_studies(RUNS, plan.project.studies)), plan)
+    return cell_rows(rows, plan)
 
 
 def shared(device="cpu"):

@@ -20,7 +20,6 @@ from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
 from feedrate.results.files import read_csv, write_csv
-from feedrate.results.files import rows_of as plain
 from feedrate.results.statistics import Estimate
 from feedrate.results.study_plan import write_plan
 
@@ -34,7 +33,7 @@ def claim(expression, **changes):
 
 
 def rows_of(records, *claims, **changes):
-    runs = plain(run_table(records, make_plan()))
+    runs = run_table(records, make_plan())
     study = claim_plan(*claims, **changes)
     return claim_rows(runs, study)
 
@@ -90,7 +89,7 @@ def test_a_claim_about_a_cell_that_shares_a_run_is_checked():
     two = Shared(study="loading", device="cpu", cell=cell_name(levels), levels=levels,
                  measured_as="workers=1~decode=host")  # fmt: skip
     records = [*runs_of(0, [10.0, 10.0]), *runs_of(1, [20.0, 20.0])]
-    runs = plain(run_table(records, make_plan(shared=[two])))
+    runs = run_table(records, make_plan(shared=[two]))
     study = claim_plan(claim("cpu[workers=2] / cpu"))
     (row,) = claim_rows(runs, study)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
@@ -238,7 +237,7 @@ def test_the_star_gives_a_row_for_each_measured_device():
 def test_the_job_reads_results_and_writes_claims(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = claim_plan(claim("cpu[workers=2] / cpu"))
-    runs = plain(run_table([*runs_of(0, [10.0, 10.0]), *runs_of(2, [20.0, 20.0])], plan))
+    runs = run_table([*runs_of(0, [10.0, 10.0]), *runs_of(2, [20.0, 20.0])], plan)
     write_csv(tmp_path / "results.csv", for_studies(RUNS, plan.project.studies), runs)
     assert run("check-claims", ["--plan", str(write_plan(plan)), "--results", "."]) == 0
     (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)

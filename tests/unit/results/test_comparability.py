@@ -12,7 +12,6 @@ from feedrate.config.values import read_yaml
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.comparability import NEEDS, compare, obstacles, short_epochs
-from feedrate.results.files import rows_of as plain
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -164,7 +163,7 @@ def verdict_of(known, dataset="hub", spec=None, **said):
         for workers, rates in ((0, (10.0, 10.05)), (2, (20.0, 20.1)))
         for k, rate in enumerate(rates, start=1)
     ]
-    runs = plain(run_table(records, make_plan()))
+    runs = run_table(records, make_plan())
     claim = Claim(
         id="c", text="t", expression="cpu[workers=2] / cpu", **({"published": 2.0} | said)
     )
@@ -201,7 +200,7 @@ def test_only_claims_about_its_own_experiment_need_the_sheet(of, verdict):
 
 def test_a_statement_about_cells_without_a_number_uses_the_studys_sheet():
     records = [*runs_of(1, [10.0, 10.05]), *runs_of(2, [20.0, 20.05])]
-    runs = plain(run_table(records, make_plan()))
+    runs = run_table(records, make_plan())
     faster = Claim(id="c", text="t", expression="cpu[workers=2] / cpu[workers=1]", more_than=1)
     told = sources(TINY | {"data": "generated", "device": "cpu"})
     for default, verdict in (("", "not comparable"), ("post", "holds")):
@@ -215,7 +214,7 @@ def test_whether_a_cell_fits_needs_the_same_model_and_parallelism():
     told = {"devices": 1, "model": "bridgetower-tiny", "precision": "fp32"}
     fits = {"published": None, "fits": True}
     records = runs_of(2, [20.0])
-    runs = plain(run_table(records, make_plan()))
+    runs = run_table(records, make_plan())
     claim = Claim(id="c", text="t", expression="cpu[workers=2]", **fits)
     table = [published("cpu", 2, workers=2, sheet="post")]
     for strategy, verdict in ((["ddp", "fsdp1"], "holds"), ("fsdp1", "not comparable")):

@@ -1,11 +1,8 @@
 """When a loss departs by more than seeds do."""
 
-import pandas as pd
 import pytest
 
-from feedrate.results.collect import KEY, loss_shifts
-from feedrate.results.columns import RUNS, with_factors
-from feedrate.results.files import frame_of, rows_of
+from feedrate.results.collect import KEY, add_losses
 
 A, B, C = ("s", "cpu", "a"), ("s", "cpu", "b"), ("s", "cpu", "c")
 
@@ -18,21 +15,21 @@ def runs(*losses, status="ok", **changes):
         "batch_size": 4,
         "gradient_accumulation": 1,
         "world_size": 1,
+        "losses": "own",
+        "model": "flava-tiny",
+        "keeps_last_batch": False,
+        "loss_digest": "",
     }
     return [
         {**common, "repeat": k, "loss_end": loss, **changes} for k, loss in enumerate(losses, 1)
     ]
 
 
-def departed(cells):
+def departed(runs):
     """The losses of cells, by cell; A is the baseline of all."""
-    rows = [dict(zip(KEY, key, strict=True)) | run for key, runs in cells.items() for run in runs]
-    baselines = pd.Series("a", pd.MultiIndex.from_tuples(cells, names=KEY))
-    return dict(zip(cells, rows_of(loss_shifts(table(rows), baselines)), strict=True))
-
-
-def table(rows):
-    return frame_of(rows, with_factors(RUNS, {}))
+    cells = {key: dict(zip(KEY, key, strict=True)) for key in runs}
+    add_losses(list(cells.values()), A, runs)
+    return cells
 
 
 def test_a_loss_beyond_what_seeds_do_departs():

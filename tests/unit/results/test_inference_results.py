@@ -4,7 +4,6 @@ from msgspec.structs import replace
 from record_builder import make_plan, make_record, make_spec
 
 from feedrate.results.collect import cell_rows, run_table
-from feedrate.results.files import rows_of as plain
 
 
 def rows_of(task, **measured):
@@ -18,7 +17,7 @@ def rows_of(task, **measured):
             records.append(replace(record, provenance=told))
     settings = make_plan(unsupported=[])
     runs = run_table(records, settings)
-    return plain(runs), cell_rows(runs, settings)
+    return runs, cell_rows(runs, settings)
 
 
 def test_percentiles_task_and_instructions_have_columns():

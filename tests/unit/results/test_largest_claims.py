@@ -6,7 +6,6 @@ from record_builder import claim_plan, make_plan, make_record, make_spec
 from feedrate.config.study import Claim
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
-from feedrate.results.files import rows_of
 
 
 def verdict(statuses, *, metric="batch_size"):
@@ -24,7 +23,7 @@ def verdict(statuses, *, metric="batch_size"):
         published=2.0,
         metric=metric,
     )
-    runs = rows_of(run_table(records, make_plan()))
+    runs = run_table(records, make_plan())
     (row,) = claim_rows(runs, claim_plan(claim))
     return row
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.core.files import write_text
-from feedrate.results.columns import CELLS, FACTORS, FILES, RUNS, with_factors
-from feedrate.results.schema import VALUES
+from feedrate.results.columns import FACTORS, FILES, RUNS, with_factors
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden"
@@ -103,24 +102,6 @@ def test_names_are_unique_and_every_column_is_described(columns):
     assert len(set(names)) == len(names)
     assert all(column.description.endswith(".") for column in columns)
     assert all(column.unit for column in columns if column.name.endswith(("_s", "_gib", "_share")))
-
-
-RECORD_ONLY = {
-    *("step_time_min_s", "step_time_max_s", "data_wait_s", "data_wait_p95_s"),
-    *("memory_gib", "rank_wall_s", "copy_wait_s", "pixel_worst_abs_diff"),
-}
-"""Values that records keep and tables of results leave out."""
-
-
-def test_every_other_value_has_a_column():
-    """RUNS names ranges of fields, so a field outside them would have none without an error."""
-    assert VALUES.keys() - {column.name for column in RUNS} == RECORD_ONLY
-
-
-def test_every_value_that_repeats_combine_is_in_both_files():
-    shown = {column.name for column in RUNS} & VALUES.keys()
-    combined = {name for name in shown if VALUES[name].repeats}
-    assert combined == {column.name for column in CELLS} & VALUES.keys()
 
 
 def test_factors_replace_their_placeholder():

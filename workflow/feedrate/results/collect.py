@@ -1,27 +1,27 @@
 """Makes the tables of a study from the documents of its runs: results.csv and results.parquet have
 a row per run, cells.csv a row per cell."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import pandas as pd
 from msgspec.structs import replace
 
 from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import Study
-from feedrate.config.values import cell_name
+from feedrate.config.study import Thresholds
+from feedrate.config.values import Level, cell_name
 from feedrate.results.assemble import parse_logs
 from feedrate.results.columns import CELLS, FILES, RUNS, for_studies, with_factors
-from feedrate.results.files import Row, frame_of, read_csv, rows_of, write_csv, write_parquet
-from feedrate.results.parts import PARTS, names_of, over_runs
+from feedrate.results.files import Row, read_csv, write_csv, write_parquet
+from feedrate.results.parts import PARTS, of_known, over_runs
 from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.record import Record, RecordError, read_records
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
+    Noise,
     Noises,
     median_interval,
     noise_by_device,
@@ -31,22 +31,14 @@ from feedrate.results.statistics import (
 from feedrate.results.study_plan import StudyPlan, read_plan
 from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
-MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
-"""The measured values in a row of results.csv."""
-KEY = ["study", "device", "cell"]
-BASELINE = ["study", "device", "baseline"]
-"""The columns that identify a cell, and its baseline."""
-OVER_REPEATS: dict[str, Any] = {
-    "median": "median",
-    "largest": "max",
-    "smallest": "min",
-    "pooled": "median",  # until `add_parts`
-    "same": lambda values: values.iloc[0] if values.nunique(dropna=False) == 1 else None,
+KEY = ("study", "device", "cell")
+"""The columns that identify a cell."""
+OVER_REPEATS: dict[str, Callable[[list[Any]], Any]] = {
+    "median": median,
+    "largest": max,
+    "smallest": min,
 }
-"""How the values of a cell's ok runs combine: the aggregation in pandas by the schema's word."""
-COMBINED = {c.name: VALUES[c.name].repeats for c in CELLS if c.name in VALUES}
-PART_COLUMNS = ["rounds", *(name for part in PARTS for name in names_of(part))]
-INTERVALS = ("ci_low", "ci_high", "spread", "speedup", "speedup_ci_low", "speedup_ci_high")
+"""How the known values of a cell's ok runs combine, by the schema's word."""
 FEWEST = 2
 """Number of repeats that a range over seeds needs at least."""
 
@@ -63,7 +55,7 @@ def collect_results(plan: Path, results: Path) -> None:
             records += read_records(results, device)
     runs = run_table(records, study)
     columns = for_studies(RUNS, study.project.studies)
-    write_csv(results / "results.csv", columns, rows_of(runs))
+    write_csv(results / "results.csv", columns, runs)
     write_parquet(results / "results.parquet", columns, runs)
     columns = for_studies(CELLS, study.project.studies)
     write_csv(results / "cells.csv", columns, cell_rows(runs, study))
@@ -73,27 +65,29 @@ def merge_results(studies: Sequence[Path], out: Path) -> None:
     """Merge the result files in the folders of all studies, each kind into a file of its name in
     the folder `out`."""
     for name in ("results.csv", "cells.csv", "claims.csv"):
-        known = FILES[name]
-        tables = [pd.DataFrame(read_csv(one / name, known), dtype=object) for one in studies]
-        table = pd.concat(tables, ignore_index=True)
-        factors = table.columns.drop([column.name for column in known], errors="ignore")
-        columns = with_factors(known, {factor: table[factor].dropna() for factor in factors})
-        rows = rows_of(table)
+        rows = [row for study in studies for row in read_csv(study / name, FILES[name])]
+        known = {column.name for column in FILES[name]}
+        levels: dict[str, list[Level]] = {}
+        for row in rows:
+            for factor, level in row.items():
+                if factor not in known:
+                    levels.setdefault(factor, []).extend([] if level is None else [level])
+        columns = with_factors(FILES[name], levels)
         write_csv(out / name, columns, rows)
         if name == "results.csv":
-            write_parquet(out / "results.parquet", columns, frame_of(rows, columns))
+            write_parquet(out / "results.parquet", columns, rows)
 
 
-def run_table(records: Sequence[Record], plan: StudyPlan) -> pd.DataFrame:
+def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     """A row for each record and each unsupported cell, with the columns of results.csv, in the
     order of the configuration. A cell that shares another's runs has a copy of its rows."""
-    measured = list(map(_run_row, of_one_spec(records)))
+    measured = [_run_row(record) for record in of_one_spec(records)]
     rows = measured + [unsupported_row(cell) for cell in plan.unsupported]
-    for one in plan.shared:
-        key = [one.study, one.device, one.measured_as]
-        own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
-        rows += [row | own for row in measured if [row[name] for name in KEY] == key]
-    rows = [{**row, "site": plan.project.sites.get(row["device"], "")} for row in rows]
+    for shared in plan.shared:
+        own = {"cell": shared.cell, "measured_as": shared.measured_as, **shared.levels}
+        for row in measured:
+            if (row["device"], row["cell"]) == (shared.device, shared.measured_as):
+                rows.append(row | own)
     orders: dict[str, list[Any]] = {"device": plan.measured}
     orders |= {name: factor.levels for name, factor in plan.study.factors.items()}
 
@@ -102,7 +96,9 @@ def run_table(records: Sequence[Record], plan: StudyPlan) -> pd.DataFrame:
         places = [order.index(value) if value in order else len(order) for value, order in values]
         return [*places, row["repeat"]]
 
-    return frame_of(sorted(rows, key=place), for_studies(RUNS, plan.project.studies))
+    rows = [{**row, "site": plan.project.sites.get(row["device"], "")} for row in rows]
+    names = [column.name for column in for_studies(RUNS, plan.project.studies)]
+    return [{name: row.get(name) for name in names} for row in sorted(rows, key=place)]
 
 
 def of_one_spec(records: Collection[Record]) -> Iterator[Record]:
@@ -135,7 +131,7 @@ def _run_row(record: Record) -> Row:
         "disturbed": " ".join(record.disturbances),
         "folder": record.folder,
     }
-    for value in MEASURED:
+    for value in VALUES.values():
         if part := getattr(record, value.part):
             found = getattr(part, value.field)
             row[value.column] = ";".join(found) if isinstance(found, list) else found
@@ -184,140 +180,144 @@ def unsupported_row(cell: Unsupported) -> Row:
     }
 
 
-def cell_rows(runs: pd.DataFrame, plan: StudyPlan) -> list[Row]:
+def cell_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
     """A row for each cell of `run_table`, with its verdict and a recommendation per device."""
-    study, noise = plan.study, noise_by_device(rows_of(runs))
-    cells = rows_of(combine(runs, plan).reset_index())
-    add_intervals(cells, study, noise)
-    for cell in cells:
-        cell["below_rate"] = below_rate(cell, faster_cells(cell, cells, study, noise))
+    study, noise = plan.study, noise_by_device(runs)
+    part_noise = {part: noise_by_device(runs, f"{part}_ratio", floor="") for part in PARTS}
+    of_cells: dict[tuple[str, ...], list[Row]] = {}
+    for run in runs:
+        of_cells.setdefault(itemgetter(*KEY)(run), []).append(run)
+    cells = {key: _combine(of_cell, part_noise) for key, of_cell in of_cells.items()}
+    compared: dict[tuple[str, ...], list[Row]] = {}
+    for (name, device, _), cell in cells.items():
+        price = plan.project.devices[device].price_usd_per_hour
+        if price is not None and cell["samples_per_s"]:
+            cell["usd_per_million_samples"] = price / 3600 / cell["samples_per_s"] * 1e6
+        baseline = name, device, cell_name(study.baseline_of(cell))
+        compared.setdefault(baseline, []).append(cell)
+    for baseline, alike in compared.items():
+        add_intervals(alike, cells.get(baseline), study.thresholds, noise.get(baseline[:2]))
+        add_losses(alike, baseline, of_cells)
+    rows = list(cells.values())
+    for cell in rows:
+        cell["below_rate"] = below_rate(cell, faster_cells(cell, rows, study, noise))
         memory_gib = plan.project.devices[cell["device"]].memory_gib
         verdict = cell_verdict(cell, study.thresholds, memory_gib)
         cell |= {"verdict": verdict.name, "why": verdict.why}
-    recommend(cells, study, noise)
-    return cells
+    recommend(rows, study, noise)
+    return rows
 
 
-def combine(runs: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
-    """The cells of a study by KEY, in the order in which they first appear among `runs`. Columns
-    not combined over the repeats have the values of the first run whose spec could be read;
-    OK_RATES has all ok runs'."""
-    order = pd.MultiIndex.from_frame(runs[KEY].drop_duplicates())
-    known_first = runs.sort_values("world_size", key=pd.Series.isna, kind="stable")
-    cells = known_first.drop_duplicates(KEY).set_index(KEY).loc[order]
-    states = outcomes(runs)
-    # Rows in the cells' order first: or pandas orders each column by itself.
-    cells[states.columns] = states.reindex(cells.index)
-    ok = runs[runs["status"] == "ok"].groupby(KEY)
-    for word, function in OVER_REPEATS.items():
-        names = [name for name, how in COMBINED.items() if how == word]
-        cells[names] = ok[names].agg(function).reindex(cells.index)
-    add_parts(cells, ok)
-    cells = cells.copy()  # in few blocks again
-    names = [cell_name(plan.study.baseline_of(row)) for row in rows_of(cells)]
-    baselines = pd.Series(names, cells.index, dtype=object)
-    cells[OK_RATES] = ok["samples_per_s"].agg(list)
-    cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
-    cells["short_epochs"] = ok["short_epochs"].any()
-    prices = {name: device.price_usd_per_hour for name, device in plan.project.devices.items()}
-    usd_per_hour = cells.index.get_level_values("device").map(prices.get)
-    usd_per_s = usd_per_hour.astype(float) / 3600
-    cells["usd_per_million_samples"] = usd_per_s / cells["samples_per_s"] * 1e6
-    return cells.join(loss_shifts(runs, baselines))
+def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
+    """The row of a cell with these runs. Columns that are not combined have the values of the first
+    run whose spec could be read. The cause is that of the first run with the cell's status; if only
+    some runs are ok, that of the first run that is not."""
+    first = next((run for run in runs if run["world_size"] is not None), runs[0])
+    counts = {status: [run["status"] for run in runs].count(status) for status in STATUSES}
+    status = next(status for status in STATUSES if counts[status])
+    ok = [run for run in runs if run["status"] == "ok"]
+    others = [run for run in runs if run["status"] != "ok"]
+    telling = others if ok and others else [run for run in runs if run["status"] == status]
+    cell = first | {f"{name}_runs": counts[name] for name in STATUSES if name != "unsupported"}
+    cell |= {
+        "status": status,
+        "cause": next((run["cause"] for run in telling if run["cause"]), ""),
+        "runs": len(runs) - counts["unsupported"],
+        "disturbed": max((run["disturbed"] for run in ok), default=""),
+        "short_epochs": any(run["short_epochs"] for run in ok) if ok else None,
+        "usd_per_million_samples": None,
+        OK_RATES: [run["samples_per_s"] for run in ok],
+    }
+    for value in VALUES.values():
+        values = [run[value.column] for run in ok]
+        if value.repeats == "same":
+            cell[value.column] = values[0] if len(set(values)) == 1 else None
+        elif value.repeats in OVER_REPEATS:
+            cell[value.column] = of_known(OVER_REPEATS[value.repeats], values)
+    for part in PARTS:
+        cell |= over_runs(ok, part, part_noise[part].get((cell["study"], cell["device"])))
+    return cell
 
 
-def add_parts(cells: pd.DataFrame, ok: Any) -> None:
-    """Add the ratios of the parts alone to training; `ok` are the ok runs by KEY. Cells of a study
-    on a device share the noise between runs."""
-    rows = rows_of(ok.obj[[*KEY, "status", "measured_as", *PART_COLUMNS]])
-    noises = {part: noise_by_device(rows, f"{part}_ratio", floor="") for part in PARTS}
-    ratios: dict[Any, Row] = {}
-    for key, of_cell in ok[PART_COLUMNS]:
-        ratios[key] = {}
-        for part, noise in noises.items():
-            ratios[key] |= over_runs(rows_of(of_cell), part, noise.get(key[:2]))
-    if ratios:
-        added = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
-        cells[added.columns] = added.reindex(cells.index)
+def add_intervals(
+    cells: Sequence[Row], baseline: Row | None, thresholds: Thresholds, noise: Noise | None
+) -> None:
+    """Add intervals, spread and speed-up to the rows of cells with one baseline. The intervals of
+    the speed-ups hold together: there are as many comparisons as other cells with own runs."""
+    comparisons = sum(bool(c[OK_RATES]) and not c["measured_as"] for c in cells) - 1
+    for cell in cells:
+        rates, confidence = cell[OK_RATES], thresholds.confidence
+        low = high = speedup = speedup_low = speedup_high = None
+        if rates:
+            _, low, high = median_interval(rates, confidence, noise)
+        if rates and cell is baseline:
+            speedup = speedup_low = speedup_high = 1.0
+        elif rates and baseline and baseline[OK_RATES]:
+            base = baseline[OK_RATES]
+            ratio = ratio_interval(rates, base, confidence, noise, comparisons)
+            speedup, speedup_low, speedup_high = ratio
+        cell |= {
+            "ci_low": low,
+            "ci_high": high,
+            "spread": spread(rates),
+            "speedup": speedup,
+            "speedup_ci_low": speedup_low,
+            "speedup_ci_high": speedup_high,
+        }
+        is_spread = (cell["spread"] or 0.0) > thresholds.noise_share
+        cell["noisy"] = is_spread or cell["disturbed"] != ""
 
 
-def add_intervals(cells: Sequence[Row], study: Study, noise: Noises) -> None:
-    """Add intervals, spread and speed-up to the rows of a study. The intervals of the speed-ups
-    over one baseline hold together: there are as many comparisons as other cells with own runs."""
-    lines = study.thresholds
-    known = {(cell["device"], cell["cell"]): cell[OK_RATES] for cell in cells}
-    bases = [(cell["device"], cell_name(study.baseline_of(cell))) for cell in cells]
-    own = zip(bases, cells, strict=True)
-    among = Counter(base for base, c in own if c[OK_RATES] and not c["measured_as"])
-    for cell, base in zip(cells, bases, strict=True):
-        rates, baseline = cell[OK_RATES], known.get(base)
-        options = lines.confidence, noise.get((cell["study"], cell["device"]))
-        interval = median_interval(rates, *options)[1:] if rates else (None, None)
-        speedup: Sequence[float | None] = (None, None, None)
-        if rates and cell["cell"] == base[1]:
-            speedup = (1.0, 1.0, 1.0)
-        elif rates and baseline:
-            speedup = ratio_interval(rates, baseline, *options, among[base] - 1)
-        values = (*interval, spread(rates or []), *speedup)
-        cell |= dict(zip(INTERVALS, values, strict=True))
-        cell["noisy"] = (cell["spread"] or 0.0) > lines.noise_share or cell["disturbed"] != ""
-
-
-def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
-    """Status, cause and numbers of runs of each cell, by KEY. The cause is that of the first run
-    with the cell's status; if only some runs are ok, that of the first run that is not."""
-    counts = pd.crosstab([runs[name] for name in KEY], runs["status"])
-    counts = counts.reindex(columns=list(STATUSES), fill_value=0)
-    cells = counts.drop(columns="unsupported").add_suffix("_runs")
-    cells["runs"] = cells.sum(axis="columns")
-    cells["status"] = counts.gt(0).idxmax(axis="columns")
-    cells["partly"] = cells["ok_runs"].between(1, cells["runs"] - 1)
-    of_cell = cells.reindex(pd.MultiIndex.from_frame(runs[KEY])).set_index(runs.index)
-    tells = (runs["status"] == of_cell["status"]) != of_cell["partly"]
-    causes = runs[tells & (runs["cause"] != "")].drop_duplicates(KEY).set_index(KEY)
-    cells["cause"] = causes["cause"]
-    return cells.drop(columns="partly").fillna({"cause": ""})
-
-
-def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
-    """The difference of each cell's final loss from that of its baseline; missing where unknown.
-    `baselines` has the names of the baseline cells by KEY, the index of the result too.
+def add_losses(
+    cells: Sequence[Row],
+    baseline: tuple[str, ...],
+    runs: Mapping[tuple[str, ...], Sequence[Row]],
+) -> None:
+    """Add the difference of each cell's final loss from that of their baseline; None where unknown.
+    `runs` has the runs of cells by KEY.
 
     `loss_shift` is the mean difference over common repeats, which share a seed and so see the same
     samples in the same order. `loss_seeds` is the effect of seeds: the range of the baseline's
     repeats or, where that is larger, the median range of the cells that are compared with it; so
     two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. A
-    shift needs two common repeats of equal length. Cells that keep an epoch's smaller last
-    batch see an unknown number of samples and are not compared, nor are cells that train another
-    model or other losses. `loss_identical`: all losses of all common repeats are equal bit by bit,
-    because the batches are."""
-    known = (runs["status"] == "ok") & runs["loss_end"].notna()
-    ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
-    per_step = ends["batch_size"] * ends["gradient_accumulation"] * ends["world_size"]
-    ends = ends.assign(trained=(ends["steps"] + ends["warmup_steps"]) * per_step)
-    seen = ["repeat", "trained", "losses", "model"]
-    ends = ends[[*KEY, *seen, "loss_end", "loss_digest"]]
-    losses = ends.groupby(KEY)["loss_end"]
-    ranges = (losses.max() - losses.min())[losses.size() >= FEWEST]
-    cells = baselines.rename("baseline").reset_index()
-    cells = cells.join(ranges.rename("range"), on=KEY)
-    cells = cells.join(ranges.rename("range_of_baseline"), on=BASELINE)
-    is_baseline = cells["cell"] == cells["baseline"]
-    of_baseline = ends.set_axis([*BASELINE, *seen, "loss_of_baseline", "series"], axis=1)
-    pairs = ends.merge(cells[~is_baseline]).merge(of_baseline)
-    compared = pd.MultiIndex.from_frame(cells[KEY]).isin(pairs.set_index(KEY).index)
-    cells["range"] = cells["range"].where(compared | is_baseline)
-    typical = cells.groupby(BASELINE)["range"].transform("median")
-    seeds = cells["range_of_baseline"].clip(lower=typical)
-    pairs["shift"] = pairs["loss_end"] - pairs["loss_of_baseline"]
-    # Not agg("mean"), which rounds differently from numpy's mean.
-    shifts = pairs.groupby(KEY)["shift"].agg(lambda v: v.mean() if len(v) >= FEWEST else None)
-    equal = (pairs["loss_digest"] == pairs["series"]) & (pairs["series"] != "")
-    same = equal.groupby([pairs[name] for name in KEY]).all().rename("same")
-    cells = cells.join(shifts, on=KEY).join(same, on=KEY)
-    shift = cells["shift"].astype(float).where(seeds.notna())
-    departs = (shift.abs() > seeds).astype("boolean").where(shift.notna())
-    seeds = seeds.where(shift.notna() | is_baseline)
-    identical = cells["same"].astype("boolean").where(shift.notna())
-    table = cells[KEY].assign(loss_shift=shift, loss_seeds=seeds, loss_departs=departs)
-    return table.assign(loss_identical=identical).set_index(KEY)
+    shift needs two common repeats of equal length. `loss_identical`: all losses of all common
+    repeats are equal bit by bit, because the batches are."""
+    of_baseline = _trained(runs.get(baseline, ()))
+    seeds, ranges, pairs = _range(of_baseline), [], []
+    for cell in cells:
+        own = _trained(runs[itemgetter(*KEY)(cell)])
+        is_baseline = cell["cell"] == baseline[-1]
+        common = [] if is_baseline else [what for what in own if what in of_baseline]
+        pairs.append([(own[what], of_baseline[what]) for what in common])
+        if common or is_baseline:
+            ranges.append(_range(own))
+    if seeds is not None:
+        seeds = max(seeds, of_known(median, ranges))
+    for cell, of_cell in zip(cells, pairs, strict=True):
+        cell |= dict.fromkeys(("loss_shift", "loss_seeds", "loss_departs", "loss_identical"))
+        if seeds is not None and len(of_cell) >= FEWEST:
+            shifts = [run["loss_end"] - other["loss_end"] for run, other in of_cell]
+            cell["loss_shift"] = sum(shifts) / len(shifts)
+            cell["loss_departs"] = abs(cell["loss_shift"]) > seeds
+            digests = [(run["loss_digest"], other["loss_digest"]) for run, other in of_cell]
+            cell["loss_identical"] = all(one == other != "" for one, other in digests)
+        if cell["loss_shift"] is not None or cell["cell"] == baseline[-1]:
+            cell["loss_seeds"] = seeds
+
+
+def _trained(runs: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
+    """The ok runs with a final loss, by what they trained: those with the same key can be compared.
+    Runs that keep an epoch's smaller last batch saw an unknown number of samples."""
+    found = {}
+    for run in runs:
+        if run["status"] == "ok" and run["loss_end"] is not None and not run["keeps_last_batch"]:
+            steps = run["steps"] + run["warmup_steps"]
+            samples = steps * run["batch_size"] * run["gradient_accumulation"] * run["world_size"]
+            found[run["repeat"], samples, run["losses"], run["model"]] = run
+    return found
+
+
+def _range(runs: Mapping[tuple[Any, ...], Row]) -> float | None:
+    """The range of final losses; None for fewer than two runs."""
+    losses = [run["loss_end"] for run in runs.values()]
+    return max(losses) - min(losses) if len(losses) >= FEWEST else None

@@ -1,6 +1,6 @@
 """The columns of the result files: name, kind, unit and meaning, also for docs/results.md."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError
@@ -20,30 +20,20 @@ class Column(NamedTuple):
     description: str
 
 
-class FactorColumn(Column):
-    """A column of a factor's levels, which keep the types that the study gives them."""
+def _text(name: str, description: str) -> Column:
+    return Column(name, "text", "", description)
 
 
-def _of(kind: Kind) -> Callable[..., Column]:
-    """Makes columns of a kind from name, unit (omitted where there is none) and description."""
-    return lambda name, *rest: Column(name, kind, *("", *rest)[-2:])
+def _flag(name: str, description: str) -> Column:
+    return Column(name, "flag", "", description)
 
 
-_text, _integer = _of("text"), _of("integer")
-_number, _flag = _of("number"), _of("flag")
+def _integer(name: str, description: str, unit: str = "") -> Column:
+    return Column(name, "integer", unit, description)
 
 
-def _of_runs(first: str, last: str) -> Iterator[Column]:
-    """The measured values from one field of the schema to another."""
-    names = list(VALUES)
-    for name in names[names.index(first) : names.index(last) + 1]:
-        found = VALUES[name]
-        yield Column(name, found.kind, found.unit, found.meaning)
-
-
-def _of_cells(first: str, last: str) -> Iterator[Column]:
-    """Those among them that have a value for a cell."""
-    return (column for column in _of_runs(first, last) if VALUES[column.name].repeats)
+def _number(name: str, description: str, unit: str = "") -> Column:
+    return Column(name, "number", unit, description)
 
 
 _CELL = (
@@ -52,98 +42,79 @@ _CELL = (
     _text("cell", "The cell's name, made of its levels: `workers=2~decode=host`."),
     _text(FACTORS, "One column per factor of the studies, with the cell's level."),
 )
-_SITE = _text("site", "In a report of several sites: the site of the run.")
-_MEASURED_AS = _text(
-    "measured_as", "The cell whose runs this cell shares, if it has none of its own."
+_MEASURED_CELL = (
+    *_CELL,
+    _text("site", "In a report of several sites: the site of the run."),
+    _text("measured_as", "The cell whose runs this cell shares, if it has none of its own."),
+    _text("task", "training or inference; in inference a step is a forward pass."),
+    _integer("world_size", "Devices in the job, which is the number of ranks."),
+    _integer("nodes", "Hosts that share the ranks evenly."),
+    _integer("batch_size", "Samples per device and micro-step.", "samples"),
+    _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
 )
 
 RUNS = (
-    *_CELL,
-    _SITE,
-    _MEASURED_AS,
+    *_MEASURED_CELL,
     _integer("repeat", "Number of the repeat, from 1."),
     _text("status", "ok, out_of_memory, failed, invalid, missing or unsupported."),
     _text("cause", "Why the status is not ok; for an ok run, a fault after its results."),
-    _text("task", "training or inference; in inference a step is a forward pass."),
+    *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values()),
     _text("device_kind", "Kind of the device: cpu, cuda or hpu."),
-    *_of_runs("samples_per_s", "tflops_per_device"),
-    *_of_runs("trainer_samples_per_s", "pixel_psnr_db"),
-    *_of_runs("loss_first", "skipped_updates"),
-    _integer("batch_size", "samples", "Samples per device and micro-step."),
     _integer("gradient_accumulation", "Micro-steps per optimizer step."),
-    _integer("world_size", "Devices in the job, which is the number of ranks."),
-    _integer("nodes", "Hosts that share the ranks evenly."),
     _integer("loader_workers", "Loader processes per rank."),
     _flag("decodes_on_device", "Whether the device decodes (threads then load in parallel)."),
     _flag("oversubscribed", "Whether the ranks of a host have more loader processes than cores."),
     _flag("keeps_last_batch", "Whether an epoch's incomplete last step is used."),
-    _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
     _text("precision", "fp32, tf32, bf16, fp16, fp8, bf16_full or fp16_full."),
     _text("parallelism", "ddp, fast_ddp, fsdp1 or fsdp2 (PyTorch's first or second FSDP)."),
-    *_of_runs("steps", "evaluation_s"),
     _text("model", "Model and size, for example `bridgetower-tiny`."),
     _text("losses", "own, or all: masked images and texts alone count too (flava)."),
     _text("checkpoint", "Weights that training started from; none: random weights."),
     _integer("model_parameters", "Parameters of the model as built."),
-    _number("model_size_gib", "GiB", "Size of the parameters in fp32."),
+    _number("model_size_gib", "Size of the parameters in fp32.", "GiB"),
     _number(
-        "flops_per_sample", "FLOP", "Forward and backward (inference: forward), 2 per multiply-add."
+        "flops_per_sample", "Forward and backward (inference: forward), 2 per multiply-add.", "FLOP"
     ),
-    *_of_runs("cores_granted", "host"),
     _text("library", "Library that trained, with its version."),
     _text("dataset", "The dataset, an entry of config/config.yaml."),
-    *_of_runs("commit", "attempt"),
     _text("failed_checks", "Names of the checks that the run failed, separated by `;`."),
     _text("disturbed", "What may have disturbed the run, in sentences."),
     _text("folder", "The run's folder, from the project's root."),
 )
 
 CELLS = (
-    *_CELL,
-    _SITE,
-    _MEASURED_AS,
+    *_MEASURED_CELL,
     _text("status", "ok if any run is ok, else the first other status that a run has."),
     _text(
         "cause", "Of the first run with that status; for an ok cell, of a run that does not count."
     ),
-    _text("task", "training or inference; in inference a step is a forward pass."),
-    _integer("runs", "Planned runs."),
-    _integer("ok_runs", "Runs that count; all medians are over these."),
-    _integer("out_of_memory_runs", "Runs that ran out of memory."),
-    _integer("failed_runs", "Runs that failed."),
-    _integer("invalid_runs", "Runs whose numbers a check rejected."),
-    _integer("missing_runs", "Runs that have no folder."),
-    *_of_cells("samples_per_s", "samples_per_s"),
-    _number("ci_low", "samples/s", "Lower end of the median's interval."),
-    _number("ci_high", "samples/s", "Upper end of the interval."),
-    _number("spread", "share", "Difference that two runs of the cell exceed in 5% of all cases."),
-    _flag("noisy", "Whether the spread is above the study's noise_share, or a run was disturbed."),
-    _text("disturbed", "What may have disturbed an ok run, in sentences."),
-    *_of_cells("step_time_median_s", "power_w"),
-    _number("usd_per_million_samples", "USD", "Cost at the device's price_usd_per_hour."),
-    *_of_cells("mfu", "skipped_updates"),
-    _number("loss_shift", "loss_end minus the baseline cell's, mean over common repeats."),
-    _number("loss_seeds", "Effect of the seed on loss_end: the range over repeats."),
-    _flag("loss_departs", "Whether loss_shift exceeds loss_seeds: a warning, not a test."),
-    _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
-    *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
-    _text("below_rate", "Parts slower alone than training, so not ceilings; separated by `;`."),
-    *_of_cells("device_busy_share", "evaluation_s"),
-    *_of_cells("steps_per_epoch", "steps_per_epoch"),
-    _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
-    _integer("world_size", "Devices in the job."),
-    _integer("nodes", "Hosts that share the ranks evenly."),
-    _integer("batch_size", "samples", "Samples per device and micro-step."),
-    *_of_cells("cores_granted", "trace"),
-    _number("speedup", "Throughput over the baseline cell's on the same device."),
-    _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
-    _number("speedup_ci_high", "Upper end of the interval."),
     _text("verdict", "What limits the cell: one of the names under Verdicts below."),
     _text("why", "The figures behind the verdict, in a sentence."),
     _flag("recommended", "Whether this is the simplest cell that no other clearly beats."),
     _text("recommendation", "The recommendation in a sentence, in the rows of recommended cells."),
     _text("open", "What the runs do not decide yet about this cell."),
     _integer("repeats_to_decide", "Approximate number of further repeats that would decide it."),
+    _integer("runs", "Planned runs."),
+    _integer("ok_runs", "Runs that count; all medians are over these."),
+    _integer("out_of_memory_runs", "Runs that ran out of memory."),
+    _integer("failed_runs", "Runs that failed."),
+    _integer("invalid_runs", "Runs whose numbers a check rejected."),
+    _integer("missing_runs", "Runs that have no folder."),
+    _number("speedup", "Throughput over the baseline cell's on the same device."),
+    _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
+    _number("speedup_ci_high", "Upper end of the interval."),
+    *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values() if v.repeats),
+    _number("ci_low", "Lower end of the interval of samples_per_s.", "samples/s"),
+    _number("ci_high", "Upper end of the interval.", "samples/s"),
+    _number("spread", "Difference that two runs of the cell exceed in 5% of all cases.", "share"),
+    _flag("noisy", "Whether the spread is above the study's noise_share, or a run was disturbed."),
+    _text("disturbed", "What may have disturbed an ok run, in sentences."),
+    _number("usd_per_million_samples", "Cost at the device's price_usd_per_hour.", "USD"),
+    _number("loss_shift", "loss_end minus the baseline cell's, mean over common repeats."),
+    _number("loss_seeds", "Effect of the seed on loss_end: the range over repeats."),
+    _flag("loss_departs", "Whether loss_shift exceeds loss_seeds: a warning, not a test."),
+    _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
+    _text("below_rate", "Parts slower alone than training, so not ceilings; separated by `;`."),
 )
 
 CLAIMS = (
@@ -180,8 +151,8 @@ COMPARISON = (
     _integer("ok_runs_before", "Runs of OLD that count."),
     _integer("ok_runs_after", "Runs of NEW that count."),
     _integer("same_runs", "Runs of NEW that OLD also has: they were not repeated."),
-    _number("samples_per_s_before", "samples/s", "Median over the ok runs of OLD."),
-    _number("samples_per_s_after", "samples/s", "Median over the ok runs of NEW."),
+    _number("samples_per_s_before", "Median over the ok runs of OLD.", "samples/s"),
+    _number("samples_per_s_after", "Median over the ok runs of NEW.", "samples/s"),
     _number("ratio", "samples_per_s_after over samples_per_s_before: below 1 means slower."),
     _number("ratio_ci_low", "Lower end of the ratio's interval."),
     _number("ratio_ci_high", "Upper end of the interval."),
@@ -214,7 +185,7 @@ def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]
     name of another column."""
     fixed = {column.name for column in columns}
     own = [
-        FactorColumn(name, level_kind(found), "", f"Level of {name}.")
+        Column(name, level_kind(found), "", f"Level of {name}.")
         for name, found in levels.items()
         if name not in fixed
     ]

@@ -1,25 +1,18 @@
-"""Result files: CSV with typed rows, Parquet, and whether all runs in them ended well.
-
-Rows are read and written without pandas: its import takes about 0.7 s, more than most jobs need for
-their few rows, and its reader accepts lines that were cut off. Computing needs DataFrames.
-"""
+"""Result files: CSV with typed rows, Parquet, and whether all runs in them ended well."""
 
 import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import atomic_path, write_text
-from feedrate.results.columns import RUNS, Column, FactorColumn
+from feedrate.results.columns import RUNS, Column
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
-from feedrate.results.schema import BAD, DTYPES, Kind
-
-if TYPE_CHECKING:
-    import pandas as pd
+from feedrate.results.schema import BAD, Kind
 
 Row = dict[str, Any]
 LISTED = 20
@@ -65,36 +58,22 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
             raise TableError(f"{path}, line {reader.line_num}: {error}") from None
 
 
-def frame_of(rows: Sequence[Row], columns: Sequence[Column]) -> "pd.DataFrame":
-    """A DataFrame of rows with exactly these columns, each with the dtype of its kind."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
-    known = (column for column in columns if not isinstance(column, FactorColumn))
-    # A copy has few blocks; pandas warns of a frame of more than a hundred.
-    return frame.astype({column.name: DTYPES[column.kind] for column in known}).copy()
-
-
-def rows_of(frame: "pd.DataFrame") -> list[Row]:
-    """The rows of a DataFrame as plain Python values; a missing value is None."""
-    plain = frame.astype(object)
-    rows: list[Row] = plain.where(plain.notna(), None).to_dict("records")
-    return rows
-
-
-def write_parquet(path: Path, columns: Sequence[Column], frame: "pd.DataFrame") -> None:
-    """Write a DataFrame as Parquet, atomically; each column has a type, a unit and a meaning."""
+def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    """Write rows as Parquet, atomically; each column has a type, a unit and a meaning."""
     import pyarrow as pa
+    from pyarrow import parquet
 
     types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
-    fields = [
-        pa.field(c.name, types[c.kind], metadata={"unit": c.unit, "description": c.description})
-        for c in columns
-    ]
-    texts = [c.name for c in columns if c.kind == "text"]
-    written = frame.assign(**frame[texts].map(level_text, na_action="ignore"))
+    fields, arrays = [], []
+    for column in columns:
+        about = {"unit": column.unit, "description": column.description}
+        fields.append(pa.field(column.name, types[column.kind], metadata=about))
+        values = [row.get(column.name) for row in rows]
+        if column.kind == "text":
+            values = [None if value is None else level_text(value) for value in values]
+        arrays.append(pa.array(values, types[column.kind]))
     with atomic_path(path) as temporary:
-        written.to_parquet(temporary, index=False, schema=pa.schema(fields))
+        parquet.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), temporary)
 
 
 def _written(value: Any) -> str:

@@ -2,8 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -14,7 +13,7 @@ from feedrate.jobs import events
 from feedrate.jobs.events import Evaluation, Step, Window
 from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
 from feedrate.results.record import Score
-from feedrate.results.schema import VALUES, Measurement
+from feedrate.results.schema import Measurement
 from feedrate.results.statistics import block_noise, paired_interval
 
 ACCURACIES = ("matching_accuracy", "accuracy")
@@ -36,16 +35,21 @@ def measure(
     windows = list(windows_of(ranks).values())
     if min((w.wall_s for w in windows), default=0) <= 0:
         return None
-    first, events, combined = windows[0], ranks.values(), _over_ranks(windows)
+    first, events = windows[0], ranks.values()
     inside = [_steps_in(e.steps, first) for e in events]
-    samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
+    samples, wall_s = sum(w.samples for w in windows), max(w.wall_s for w in windows)
+    # A sum needs the energy of all ranks, and a counter that never moves counts nothing.
+    energies = [w.energy_j for w in windows]
+    energy_j = None if None in energies else sum(energies) or None
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
     quantiles: dict[str, Any] = {name: quantile(times, share) for name, share in QUANTILES.items()}
     waits = [step.data_wait_s for steps in inside for step in steps]
     copies = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
     steps = [step for e in events for step in e.steps]
     return Measurement(
-        **combined,
+        samples=samples,
+        wall_s=wall_s,
+        paused_s=max(w.paused_s for w in windows),
         samples_per_s=samples / wall_s,
         steps=first.steps,
         warmup_steps=first.first_step - 1,
@@ -53,12 +57,19 @@ def measure(
         first_step_s=max((s.step_s for s in steps if s.step == 1), default=None),
         **quantiles,
         block_noise=block_noise(times),
+        data_wait_s=fmean(w.data_wait_s for w in windows),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
+        copy_wait_s=of_known(fmean, (w.copy_wait_s for w in windows)),
         copy_wait_share=of_known(fmean, copies),
         data_wait_p95_s=quantile(waits, 0.95) if waits else None,
         epoch_start_share=of_known(max, map(_epoch_starts, inside)),
+        memory_gib=of_known(max, (w.memory_gib for w in windows)),
+        peak_memory_gib=of_known(max, (w.peak_memory_gib for w in windows)),
+        reserved_memory_gib=of_known(max, (w.reserved_memory_gib for w in windows)),
+        allocator_retries=of_known(sum, (w.allocator_retries for w in windows)),
         forward_memory_gib=of_known(max, (e.stages.forward_memory_gib for e in events if e.stages)),
         host_peak_memory_gib=host_peak_gib,
+        energy_j=energy_j,
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,
         rank_wall_s=[w.wall_s for w in windows],
@@ -69,12 +80,6 @@ def measure(
         **_accuracy(ranks),
         **_utilisation(ranks, samples, wall_s, spec, peaks),
     )
-
-
-def _over_ranks(windows: Sequence[Window]) -> dict[str, Any]:
-    """The values that the `window` events hold, combined as the schema says."""
-    values = [value for value in VALUES.values() if value.ranks]
-    return {v.field: OVER_RANKS[v.ranks]([getattr(w, v.field) for w in windows]) for v in values}
 
 
 def windows_of(ranks: Ranks) -> dict[int, Window]:
@@ -232,13 +237,3 @@ def _utilisation(
     if real and "mfu" in shares:
         shares["mfu_real_tokens"] = shares["mfu"] * real / flops
     return {"tflops_per_device": per_s / 1e12, **shares}
-
-
-OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "sum": partial(of_known, sum),
-    "complete sum": lambda values: None if None in values else sum(values) or None,
-    "mean": partial(of_known, fmean),
-    "largest": partial(of_known, max),
-}
-"""How the values of the ranks combine, by the words of the schema. A complete sum needs all values,
-and a counter that never moves counts nothing."""

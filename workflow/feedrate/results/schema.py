@@ -1,9 +1,8 @@
-"""Every measured value, declared once.
+"""Every measured value, declared once: a field of `Measurement`, `Ceilings`, `Stages`,
+`PixelDistance` or `Provenance` with a `value`.
 
-A measured value is a field of `Measurement`, `Ceilings`, `PixelDistance` or `Provenance`, with its
-unit, its meaning, how ranks and repeats combine, and where it is shown (`value`). The record and
-its JSON schema, the columns of the result files (`columns.py`), the rows that the report reads and
-the tables in docs/results.md follow from these fields.
+The record, the columns of the result files (`columns.py`), the rows that the report reads and the
+tables in docs/results.md follow from these fields. A field without a `value` is in the record only.
 """
 
 from collections.abc import Iterator
@@ -20,23 +19,15 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: tuple[Status, ...] = ("failed", "invalid", "missing")
 """Statuses that are faults; the others are results."""
 Kind = Literal["text", "integer", "number", "flag"]
-DTYPES = {"text": "object", "integer": "Int64", "number": "float64", "flag": "boolean"}
-"""How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
 Repeats = Literal["median", "largest", "smallest", "same", "pooled", ""]
-Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
 
 
-def value(
-    unit: str, meaning: str, repeats: Repeats = "median", ranks: Ranks = "", extra: str = ""
-) -> Meta:
+def value(unit: str, meaning: str, repeats: Repeats = "median", extra: str = "") -> Meta:
     """The annotation of a measured value. `repeats`: how the ok runs of a cell combine in
     cells.csv; `same`: a value only where they have the same; `pooled`: an end of an interval
-    (`add_parts`); empty: they do not. `ranks`: how the values of this name in the ranks' `window`
-    events combine; empty: `measure` computes it. `extra`: heading of a column of tables of
-    cells."""
-    told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
-    return Meta(description=meaning, extra=told, extra_json_schema={"unit": unit} if unit else None)
+    (`over_runs`); empty: they do not. `extra`: heading of a column of tables of cells."""
+    return Meta(extra={"unit": unit, "meaning": meaning, "repeats": repeats, "extra": extra})
 
 
 class Measurement(Strict, kw_only=True):
@@ -66,7 +57,7 @@ class Measurement(Strict, kw_only=True):
         value("share", "Extra time of epochs' first steps; empty: no epoch starts in the window."),
     ] = None
     peak_memory_gib: Annotated[
-        Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest", "largest")
+        Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest")
     ] = None
     forward_memory_gib: Annotated[
         Number,
@@ -83,15 +74,15 @@ class Measurement(Strict, kw_only=True):
     ] = None
     reserved_memory_gib: Annotated[
         Number,
-        value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest", "largest"),
+        value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest"),
     ] = None
     allocator_retries: Annotated[
         int | None,
-        value("", "Times that CUDA's allocator freed its cache and tried again.", "largest", "sum"),
+        value("", "Times that CUDA's allocator freed its cache and tried again.", "largest"),
     ] = None
     energy_j: Annotated[
         Number,
-        value("J", "Energy of all devices in the window, from their counters.", "", "complete sum"),
+        value("J", "Energy of all devices in the window, from their counters.", ""),
     ] = None
     energy_j_per_sample: Annotated[
         Number, value("J", "energy_j divided by samples.", extra="Energy (J/sample)")
@@ -119,10 +110,10 @@ class Measurement(Strict, kw_only=True):
     steps_per_epoch: Annotated[
         int | None, value("", "Optimizer steps in one epoch.", "smallest")
     ] = None
-    samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "", "sum")]
-    wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "", "largest")]
+    samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "")]
+    wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "")]
     paused_s: Annotated[
-        float, value("s", "Checkpoints (inference: between passes), not in wall_s.", "", "largest")
+        float, value("s", "Checkpoints (inference: between passes), not in wall_s.", "")
     ] = 0.0
     device_busy_share: Annotated[
         Number,
@@ -152,16 +143,14 @@ class Measurement(Strict, kw_only=True):
     evaluation_s: Annotated[
         Number, value("s", "Time of the evaluations before and after training, not in wall_s.")
     ] = None
-    # The following values are in the record only; no result file has a column for them.
-    step_time_min_s: Annotated[float, value("s", "The fastest step.")]
-    step_time_max_s: Annotated[float, value("s", "The slowest step.")]
-    data_wait_s: Annotated[float, value("s", "Wait for batches, mean of the ranks.", ranks="mean")]
-    data_wait_p95_s: Annotated[Number, value("s", "95th percentile of the waits.")] = None
-    copy_wait_s: Annotated[
-        Number, value("s", "Copies of batches to the device, mean of the ranks.", ranks="mean")
-    ] = None
-    memory_gib: Annotated[Number, value("GiB", "Device memory at the end.", ranks="largest")] = None
-    rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
+    # The record alone has the following.
+    step_time_min_s: float
+    step_time_max_s: float
+    data_wait_s: float
+    data_wait_p95_s: Number = None
+    copy_wait_s: Number = None
+    memory_gib: Number = None
+    rank_wall_s: list[float] = []
 
 
 Ratio = Annotated[Number, value("", "The part's rate over the live blocks' in the same rounds.")]
@@ -208,11 +197,12 @@ def with_tails(kind: type["Stages"]) -> type["Stages"]:
     """Add to the stages in FEEDING the 95th percentile for one sample or batch, and CPU time."""
     fields: list[tuple[str, Any, None]] = []
     for stage in FEEDING:
-        name, one = stage.replace("_", " "), "batch" if stage in FEEDING[-2:] else "sample"
-        tail = value("s", f"95th percentile of {name} for one {one}; empty below 20 spans.")
-        used = value("s", f"CPU time of {name} per step, mean of the ranks.")
-        fields += [(f"{stage}_p95_s", Annotated[Number, tail], None)]
-        fields += [(f"{stage}_cpu_s", Annotated[Number, used], None)] * (stage != "hand_over")
+        name, counted = stage.replace("_", " "), "batch" if stage in FEEDING[-2:] else "sample"
+        tail = value("s", f"95th percentile of {name} for one {counted}; empty below 20 spans.")
+        fields.append((f"{stage}_p95_s", Annotated[Number, tail], None))
+        if stage != "hand_over":
+            used = value("s", f"CPU time of {name} per step, mean of the ranks.")
+            fields.append((f"{stage}_cpu_s", Annotated[Number, used], None))
     return defstruct("Stages", fields, bases=(kind,), kw_only=True)  # type: ignore[return-value]
 
 
@@ -250,9 +240,7 @@ class PixelDistance(Strict, kw_only=True):
         Number, value("levels", "Mean difference from `decode: reference`, of 255.", "largest")
     ] = None
     psnr_db: Annotated[Number, value("dB", "The same as PSNR; empty: equal.", "")] = None
-    worst_abs_diff: Annotated[
-        Number, value("levels", "Of the picture that differs most; only in the record.", "")
-    ] = None
+    worst_abs_diff: Number = None  # of the picture that differs most
 
 
 class Provenance(Strict, kw_only=True):
@@ -309,7 +297,6 @@ class Value(NamedTuple):
     unit: str
     meaning: str
     repeats: Repeats
-    ranks: Ranks
     extra: str
 
 
