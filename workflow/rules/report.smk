@@ -10,7 +10,7 @@ rule parse_logs:
         plan=paths.STUDY_PLAN,
         code=GRAPH.code("results/assemble.py"),
     output:
-        paths.RECORDS,
+        [paths.RECORDS, paths.DISTURBED],
     log:
         f"{paths.LOGS}/parse_logs/{{study}}.{{device}}.log",
     localrule: SHORT_IS_LOCAL

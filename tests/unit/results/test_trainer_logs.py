@@ -38,8 +38,6 @@ GAUDI = {
         (2.5, 2.5),
         ("2.5", 2.5),
         (" 1e3 ", 1000.0),
-        ("0:01:02.50", 62.5),
-        ("2 days, 1:00:00", 176400.0),
         ("nan", None),
         (float("inf"), None),
         (True, None),
@@ -111,7 +109,7 @@ def test_evaluations_of_all_spellings(tmp_path):
         "predict_loss": 0.25,
         "predict_runtime": 2.5,
     }
-    assert evaluation_figures("test", {"test_loss": float("nan")}) == {}
+    assert evaluation_figures({"test_loss": float("nan")}) == {}
 
 
 @given(text=st.text(max_size=200))
@@ -161,8 +159,8 @@ def event_file(tmp_path):
 
 def test_scalars_of_tensorboard(event_file):
     scalars = read_scalars(event_file)
-    assert scalars["train/loss"] == [(1, 2.0)]
-    assert scalars["train/train_runtime"] == [(3, 12.5)]
+    assert scalars["train/loss"] == 2.0
+    assert scalars["train/train_runtime"] == 12.5
 
 
 def test_figures_from_events_of_tensorboard_alone(event_file):
@@ -175,7 +173,7 @@ def test_a_truncated_event_file_gives_what_is_whole(event_file):
     counts = []
     for size in range(0, len(whole), 7):
         event_file.write_bytes(whole[:size])
-        counts.append(sum(len(points) for points in read_scalars(event_file).values()))
+        counts.append(len(read_scalars(event_file)))
     assert counts == sorted(counts)
     assert counts[0] == 0
     assert counts[-1] == 3

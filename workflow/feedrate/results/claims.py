@@ -11,7 +11,7 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
-from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
+from feedrate.results.expression import ANY, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import Row, read_csv, write_csv
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
 from feedrate.results.study_plan import StudyPlan, read_plan
@@ -41,11 +41,11 @@ def recompute(
     ratio: Ratio, plan: StudyPlan, edition: str, metric: str = "samples_per_s"
 ) -> float | None:
     """The ratio of the published numbers themselves; None where a cell was not published."""
-    above, below = (
-        [row.value for row in published_of(ref, plan, edition) if row.metric == metric]
-        for ref in ratio
-    )
-    return above[0] / below[0] if above and below else None
+    values: list[float] = []
+    for ref in ratio:
+        rows = published_of(ref, plan, edition)
+        values += [row.value for row in rows if row.metric == metric][:1]
+    return values[0] / values[1] if len(values) == 2 else None
 
 
 def published_of(ref: CellRef, plan: StudyPlan, edition: str = "") -> list[Published]:
@@ -87,13 +87,12 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
     why = f"Measured ratio of {of}: {value}"
     if measured.low is None or measured.high is None:
         return CANNOT_TELL, f"{why}, from single runs, so without an interval; claimed: {claimed}."
-    why += f" ({' to '.join(ends)})"
-    verdict = CANNOT_TELL
+    why += f" ({' to '.join(ends)}); claimed: {claimed}."
     if least <= measured.low and measured.high <= most:
-        verdict = HOLDS
-    elif measured.high < least or measured.low > most:
-        verdict = REFUTED
-    return verdict, f"{why}; claimed: {claimed}."
+        return HOLDS, why
+    if measured.high < least or measured.low > most:
+        return REFUTED, why
+    return CANNOT_TELL, why
 
 
 def _shown(values: Sequence[float], *limits: float) -> list[str]:
@@ -146,16 +145,7 @@ class _Claims:
         return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
 
     def _levels(self, ref: CellRef) -> dict[str, str]:
-        """The levels of a cell; LARGEST stays until a level fits and a larger one does not."""
-        levels = cell_levels(ref, self._study.factors, self._study.baseline)
-        for factor in [name for name, level in levels.items() if level == LARGEST]:
-            known = [level_text(level) for level in self._study.factors[factor].levels]
-            cells = [(ref.device, *(levels | {factor: level}).values()) for level in known]
-            ended = [{run["status"] for run in self._cells.get(cell, [])} for cell in cells]
-            fitting = [place for place, end in enumerate(ended) if "ok" in end]
-            if fitting and any("out_of_memory" in end for end in ended[fitting[-1] + 1 :]):
-                levels[factor] = known[fitting[-1]]
-        return levels
+        return cell_levels(ref, self._study.factors, self._study.baseline)
 
     def _runs(self, ref: CellRef) -> list[Row]:
         return self._cells.get((ref.device, *self._levels(ref).values()), [])

@@ -41,6 +41,13 @@ def listed(values: object) -> str:
     return ", ".join(map(str, values))  # type: ignore[call-overload]
 
 
+def _as_asked(what: str, asked: object, used: object) -> Judgement:
+    """Whether a run used what was asked for."""
+    if used == asked:
+        return True, f"{what} is {asked}, as asked for."
+    return False, f"{what}: {asked} was asked for, {used or 'an unknown one'} was used."
+
+
 def all_ranks_reported(e: Evidence) -> Judgement:
     """Every rank closed a timed window."""
     if missing := sorted(set(range(e.spec.count)) - set(windows_of(e.ranks))):
@@ -51,10 +58,10 @@ def all_ranks_reported(e: Evidence) -> Judgement:
 def world_size(e: Evidence) -> Judgement:
     """Each rank saw as many ranks as requested."""
     seen = {events.start.world_size for events in e.ranks.values() if events.start}
-    if seen != {e.spec.count}:
-        found = listed(sorted(seen - {e.spec.count})) or "unknown"
-        return False, f"The world size is {found}, expected {e.spec.count}."
-    return True, f"The world size is {e.spec.count}, as asked for."
+    others = listed(sorted(seen - {e.spec.count})) or "unknown"
+    if seen == {e.spec.count}:
+        return True, f"The world size is {e.spec.count}, as asked for."
+    return False, f"The world size is {others}, expected {e.spec.count}."
 
 
 def device_model(e: Evidence) -> Judgement:
@@ -71,16 +78,13 @@ def device_model(e: Evidence) -> Judgement:
 
 def decode_path(e: Evidence) -> Judgement:
     """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
-    asked, data = e.spec.settings.loader.decode, e.first.data
-    used = data.decode if data else None
     if (reason := fallback_reason(e.log)) is not None:
         return False, (
             f"The log says `Using Pytorch native dataloader because: {reason}`: "
             "the host decoded instead of the device."
         )
-    if used != asked:
-        return False, f"decode: {asked} was asked for, {used or 'an unknown path'} was used."
-    return True, f"Images were decoded as asked for: {asked}."
+    used = e.first.data.decode if e.first.data else None
+    return _as_asked("decode", e.spec.settings.loader.decode, used)
 
 
 def library(e: Evidence) -> Judgement:
@@ -115,10 +119,7 @@ def pixels(e: Evidence) -> Judgement:
 def attention(e: Evidence) -> Judgement:
     """The model's layers ran the requested attention."""
     asked, model = e.spec.settings.model.attention, e.first.model
-    ran = model.attention if model else None
-    if ran not in (None, asked):
-        return False, f"attention: {asked} was asked for, {ran} was run."
-    return True, f"Attention was {asked}, as asked for."
+    return _as_asked("attention", asked, (model.attention if model else None) or asked)
 
 
 def strategy(e: Evidence) -> Judgement:
@@ -130,7 +131,7 @@ def strategy(e: Evidence) -> Judgement:
         plain = asked != "fsdp" and not model.checkpointing
         return plain, f"The strategy {asked} was asked for; the run reported none."
     if (e.spec.count > 1 or asked == "fsdp") and ran.name != asked:
-        return False, f"The strategy {asked} was asked for, {ran.name} was run."
+        return _as_asked("strategy", asked, ran.name)
     for what, wanted, count in (
         ("sharded", asked == "fsdp", ran.sharded_layers),
         ("offloaded", train.cpu_offload, ran.offloaded_layers),
@@ -142,8 +143,8 @@ def strategy(e: Evidence) -> Judgement:
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
     for name, used in (ran.ddp or {}).items():
         chosen = getattr(train, name)
-        if f"train.{name}" not in replaced and chosen is not None and used != chosen:
-            return False, f"train.{name}: {chosen} was asked for, {used} was used."
+        if f"train.{name}" not in replaced and chosen not in (None, used):
+            return _as_asked(f"train.{name}", chosen, str(used))
     sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
     return True, f"The strategy was as asked for: {ran.name}{sums}."
 
@@ -158,11 +159,11 @@ def computation(e: Evidence) -> Judgement:
     if ran is None:
         return True, "The run reported nothing of its precision and optimizer."
     if ran.precision != train.precision:
-        return False, f"precision: {train.precision} was asked for, {ran.precision} was run."
+        return _as_asked("precision", train.precision, ran.precision)
     way = train.optimizer.rpartition("_")[2]
     trains = e.spec.task == "training"
     if trains and way in WAYS and not ran.optimizer.endswith(way):
-        return False, f"optimizer: {train.optimizer} was asked for, {ran.optimizer} was run."
+        return _as_asked("optimizer", train.optimizer, ran.optimizer)
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
     mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
     if mode.startswith("compile") or mode == "cuda_graphs":
@@ -171,12 +172,10 @@ def computation(e: Evidence) -> Judgement:
         if mode == "cuda_graphs" and ran.recorded_graphs is False:
             return False, "CUDA graphs were asked for, and none was recorded."
     replayed, missed = ran.replayed_passes, ran.missed_passes
-    asked = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
-    if asked and (missed or not replayed):
-        return (
-            False,
-            f"HPU graphs were asked for: {replayed} passes were replayed, {missed} missed.",
-        )
+    graphs = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
+    if graphs and (missed or not replayed):
+        detail = f"HPU graphs were asked for: {replayed} passes were replayed, {missed} missed."
+        return False, detail
     by = f" with {ran.optimizer}" if trains else ""
     return True, f"Steps were computed in {ran.precision}{by}, as asked for."
 
@@ -195,22 +194,16 @@ def equal_weights(e: Evidence) -> Judgement:
 def fp32(e: Evidence) -> Judgement:
     """Fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else without it."""
     asked = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
-    used = e.first.strategy.fp32 if e.first.strategy else None
-    if used not in (None, asked):
-        return False, f"fp32 as {asked} was asked for, {used} was used instead."
-    return True, f"fp32 is {asked}, as asked for."
+    return _as_asked("fp32", asked, (e.first.strategy.fp32 if e.first.strategy else None) or asked)
 
 
 def data_digest(e: Evidence) -> Judgement:
     """The data that were read are the data that were prepared."""
     asked = e.outcome.data_digest if e.outcome else None
-    used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
     if not asked:
         return True, "No data digest was asked for."
-    if used != [asked]:
-        seen = listed(digest[:12] for digest in used) or "no digest"
-        return False, f"Data with digest {asked[:12]} were asked for, but {seen} was read."
-    return True, f"The data have digest {asked[:12]}, as asked for."
+    used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
+    return _as_asked("data digest", asked[:12], listed(digest[:12] for digest in used))
 
 
 def alone_on_host(e: Evidence) -> Judgement:

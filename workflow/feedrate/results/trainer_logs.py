@@ -20,8 +20,8 @@ TRAINING, STATE, EVENTS = "*_results.json", "trainer_state.json", "**/events.out
 MEMORY, PEAK_MEMORY = "memory_allocated (GB)", "max_memory_allocated (GB)"
 """optimum-habana's figures of memory. Its "(GB)" are bytes / 1024^3, so GiB."""
 
-_PREFIXES = {"validation": ("eval_", "validation_"), "test": ("test_", "predict_")}
-_DURATION = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)")
+_SPLITS = {"eval": "eval", "validation": "eval", "test": "predict", "predict": "predict"}
+"""The first words of the Trainer's figures of evaluations, and ours."""
 _FALLBACK = re.compile(r"Using Pytorch native dataloader because:[ \t]*(.{0,500})")
 
 
@@ -65,28 +65,26 @@ def read_evaluations(folder: Path) -> dict[str, float]:
     """All evaluation figures in a Trainer's JSON files, as `eval_*` and `predict_*`."""
     found: dict[str, float] = {}
     for path in sorted(folder.glob(TRAINING)):
-        values = _load(path)
-        for split in _PREFIXES:
-            found |= evaluation_figures(split, values)
+        found |= evaluation_figures(_load(path))
     return found
 
 
-def evaluation_figures(split: str, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Finite figures of one evaluation as `eval_*` (validation) or `predict_*` (test), without
+def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Finite figures of evaluations as `eval_*` (validation) or `predict_*` (test), without
     optimum-habana's `*_end_time`, which is a moment."""
-    ours = "eval_" if split == "validation" else "predict_"
-    return {
-        ours + key.partition("_")[2]: figure
-        for key, value in metrics.items()
-        if key.startswith(_PREFIXES.get(split, ())) and not key.endswith("_end_time")
-        if (figure := number(value)) is not None
-    }
+    found = {}
+    for key, value in metrics.items():
+        word, _, name = key.partition("_")
+        figure = number(value)
+        if word in _SPLITS and figure is not None and not key.endswith("_end_time"):
+            found[f"{_SPLITS[word]}_{name}"] = figure
+    return found
 
 
 def _of_json(folder: Path) -> dict[str, Any]:
     """The training's metrics in the JSON files; train_results.json takes precedence."""
     state, both = _load(folder / STATE), _load(folder / "all_results.json")
-    if any(evaluation_figures(split, both) for split in _PREFIXES):
+    if evaluation_figures(both):
         # Every split writes its memory into all_results.json, so the last one's is left.
         both = {key: value for key, value in both.items() if key not in (MEMORY, PEAK_MEMORY)}
     history = state.get("log_history")
@@ -106,46 +104,40 @@ def _load(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _of_events(folder: Path) -> dict[str, Any]:
+def _of_events(folder: Path) -> dict[str, float]:
     """The last scalars of TensorBoard's events under the Trainer's own keys; the newest file is
     last, because the files' names have their time."""
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
     for path in sorted(folder.glob(EVENTS)):
-        for tag, points in read_scalars(path).items():
+        for tag, figure in read_scalars(path).items():
             group, _, key = tag.partition("/")
             if group == "train":
-                metrics[key] = points[-1][1]
+                metrics[key] = figure
     return metrics
 
 
-def read_scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Pairs of step and finite value by tag of one file, in order, up to where it is damaged."""
+def read_scalars(path: Path) -> dict[str, float]:
+    """The last finite value by tag of one file, up to where it is damaged."""
     # tensorboard is slow to import: only when needed
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util.tensor_util import make_ndarray
 
-    scalars: dict[str, list[tuple[int, float]]] = {}
+    scalars: dict[str, float] = {}
     with suppress(DecodeError, ValueError, TypeError, OSError):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name == "scalars":
                     figure = number(float(make_ndarray(value.tensor).item()))
                     if figure is not None:
-                        scalars.setdefault(value.tag, []).append((event.step, figure))
+                        scalars[value.tag] = figure
     return scalars
 
 
 def number(value: object) -> float | None:
-    """A finite number, or None: transformers 5.x prints numbers as text, 4.x as numbers.
-
-    Durations such as `0:01:02.50` or `1 day, 0:00:00` become seconds.
-    """
+    """A finite number, or None: transformers 5.x writes numbers as text, 4.x as numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    if isinstance(value, str) and (duration := _DURATION.fullmatch(value.strip())):
-        days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
-        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     try:
         result = float(value)
     except (ValueError, OverflowError):
