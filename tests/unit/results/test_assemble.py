@@ -174,7 +174,7 @@ def test_a_folder_without_a_spec_is_one_sentence(tmp_path):
     with pytest.raises(LogError, match=r"spec\.json: no such file"):
         build_record(tmp_path, DEVICE)
     (tmp_path / "spec.json").write_text("{}")
-    with pytest.raises(LogError, match="not the spec of a run"):
+    with pytest.raises(LogError, match=r"spec\.json"):
         build_record(tmp_path, DEVICE)
 
 

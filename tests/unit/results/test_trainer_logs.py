@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedrate.jobs.events import Trainer
 from feedrate.results.trainer_logs import (
     LIMIT_BYTES,
     TrainerFigures,
@@ -52,7 +53,7 @@ def test_numbers_as_logs_write_them(value, expected):
 
 
 def test_figures_keep_the_trainers_own_words(tmp_path):
-    found = read_trainer(tmp_path, "optimum-habana 1.7", GAUDI)
+    found = read_trainer(tmp_path, Trainer(rank=0, library="optimum-habana 1.7", metrics=GAUDI))
     assert found.samples_per_s == 847.7
     assert found.steps_per_s == 2.2
     assert found.runtime_s == 294.8

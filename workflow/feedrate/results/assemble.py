@@ -39,7 +39,6 @@ from feedrate.results.trainer_logs import (
     EVENTS,
     STATE,
     TRAINING,
-    TrainerFigures,
     one_line,
     read_evaluations,
     read_log,
@@ -47,10 +46,8 @@ from feedrate.results.trainer_logs import (
 )
 
 T = TypeVar("T")
-LOGS = (
-    *(paths.SPEC_NAME, paths.LOG_NAME, paths.ANY_EVENTS),
-    *(f"{paths.TRAINER_NAME}/{name}" for name in (TRAINING, STATE, EVENTS)),
-)
+TRAINER_LOGS = [f"{paths.TRAINER_NAME}/{name}" for name in (TRAINING, STATE, EVENTS)]
+LOGS = (paths.SPEC_NAME, paths.LOG_NAME, paths.ANY_EVENTS, *TRAINER_LOGS)
 """The files of a run that its record is made from."""
 
 
@@ -63,8 +60,8 @@ def parse_logs(plan: Path, device: str, results: Path) -> None:
     write_records(results, device, records)
     disturbed = []
     for record in records:
-        wrong = {check.name for check in record.checks if not check.passed}
-        if wrong & DISTURBED and record.provenance.attempt < MOST_ATTEMPTS:
+        is_disturbed = any(c.name in DISTURBED for c in record.checks if not c.passed)
+        if is_disturbed and record.provenance.attempt < MOST_ATTEMPTS:
             disturbed.append(record.folder)
     write_json(results / device / DISTURBED_NAME, disturbed)
     print(f"parsed {len(runs)} runs")
@@ -120,7 +117,7 @@ def build_record(run: Path, device: Device) -> Record:
         pixels=PixelDistance(
             **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
         ),
-        trainer=_trainer(first, run),
+        trainer=read_trainer(run / paths.TRAINER_NAME, first.trainer),
         evaluation=read_evaluations(run / paths.TRAINER_NAME),
         scores=scores(first.evaluations),
         winoground=next((one.winoground for one in first.evaluations), ""),
@@ -132,23 +129,23 @@ def build_record(run: Path, device: Device) -> Record:
 
 def read_spec(path: Path) -> RunSpec:
     """Read spec.json. Raises LogError naming the file."""
-    return _document(path, RunSpec, "the spec of a run")
+    return _read(path, RunSpec)
 
 
-def _document(path: Path, kind: type[T], what: str) -> T:
+def _read(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.convert(json.loads(path.read_bytes()), kind)
     except FileNotFoundError:
         raise LogError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise LogError(f"{path}: not {what}: {error}") from None
+        raise LogError(f"{path}: {error}") from None
 
 
 def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
     """Outcome and events, and a failed check if one of the files is not valid."""
     outcome = None
     try:
-        outcome = _document(run / paths.OUTCOME_NAME, Outcome, "an outcome")
+        outcome = _read(run / paths.OUTCOME_NAME, Outcome)
         return outcome, read_run_events(run), []
     except LogError as error:
         detail = one_line(str(error))
@@ -183,30 +180,22 @@ def _status(
     cause = one_line(outcome.cause or "")
     if outcome.status != "ok":
         return outcome.status, cause or f"No cause was given; see {paths.LOG_NAME}."
+    if len(failed) > 1:
+        return "invalid", f"{failed[0]} (checks that failed besides: {len(failed) - 1})"
     if failed:
-        others = len(failed) - 1
-        more = f" ({others} more check{'s' * (others != 1)} failed)" * bool(others)
-        return "invalid", failed[0] + more
+        return "invalid", failed[0]
     if measurement is None:
         return "invalid", "The job ended well, but no rank closed a timed window."
     return "ok", cause
 
 
-def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
-    """The Trainer's figures from its event and its files, which alone have optimum-habana's
-    `total_flos`."""
-    library = first.trainer.library if first.trainer else ""
-    known = first.trainer.metrics if first.trainer else {}
-    return read_trainer(run / paths.TRAINER_NAME, library, known)
-
-
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     """The provenance from outcome and events; unknown fields keep their defaults."""
     known: dict[str, Any] = {}
-    for source in (outcome, first.start):
-        for name in Provenance.__struct_fields__:
-            if (value := getattr(source, name, None)) is not None:
-                known[name] = value
+    for name in Provenance.__struct_fields__:
+        values = (getattr(source, name, None) for source in (first.start, outcome))
+        if (value := next((v for v in values if v is not None), None)) is not None:
+            known[name] = value
     if isinstance(known.get("command"), list):
         known["command"] = " ".join(known["command"])
     for note in first.notes:

@@ -26,12 +26,10 @@ def window_after_warmup(e: Evidence) -> Judgement:
     first = warmup + 1
     ends = {(w.first_step, w.last_step) for w in windows_of(e.ranks).values()}
     seen = ends.pop() if len(ends) == 1 else (None, None)
-    if (*seen, e.measurement.steps) != (first, last, last - first + 1):
-        return False, (
-            f"The window is steps {seen[0]} to {seen[1]} ({e.measurement.steps} counted), "
-            f"expected {first} to {last}."
-        )
-    return True, f"The window is steps {first} to {last}, after {warmup} warm-up steps."
+    if seen == (first, last) and e.measurement.steps == last - first + 1:
+        return True, f"The window is steps {first} to {last}, after {warmup} warm-up steps."
+    counted = f"steps {seen[0]} to {seen[1]} ({e.measurement.steps} counted)"
+    return False, f"The window is {counted}, expected {first} to {last}."
 
 
 def samples_identity(e: Evidence) -> Judgement:
@@ -98,8 +96,9 @@ def answers_finite(e: Evidence) -> Judgement:
 
 def mfu_at_most_100_percent(e: Evidence) -> Judgement:
     """MFU is at most 1 (of the data sheet's peak, else of the achievable one)."""
-    known = [("data-sheet", e.measurement.mfu), ("achievable", e.measurement.mfu_achievable)]
-    name, share = next(((n, s) for n, s in known if s is not None), ("", None))
+    share, name = e.measurement.mfu, "data-sheet"
+    if share is None:
+        share, name = e.measurement.mfu_achievable, "achievable"
     if share is None:
         return True, "No peak is known for this device and precision."
     return share <= 1, f"MFU is {share:.1%} of the {name} peak."

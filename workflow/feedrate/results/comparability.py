@@ -10,17 +10,11 @@ from typing import Any, Literal, NamedTuple, get_args
 from feedrate.config.study import Fact, Factor, Item, Published, Sources
 from feedrate.config.values import Level, level_text
 
-WORKERS = "loader.workers"
-"""The setting that a recommendation is about."""
-
-DECODE = "loader.decode"
-"""The setting that chooses where and how images are decoded."""
-
-TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
-"""The settings that say what is trained. Speeds of cells that differ in one are not compared."""
-
+WORKERS, DECODE = "loader.workers", "loader.decode"
 TOKENS = "loader.max_tokens"
 """The setting of the loader that changes what a device computes."""
+TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
+"""The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
 
 def trains_the_same(
@@ -41,18 +35,13 @@ def computes_the_same(
 def _differing(
     factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
 ) -> set[str]:
-    """The settings in which cells with these levels differ."""
-    ours, theirs = (_every_setting(factors, levels) for levels in (one, other))
+    """The settings in which cells with these levels differ, without those adapted for a device."""
+    ours, theirs = dict[str, Any](), dict[str, Any]()
+    for settings, levels in ((ours, one), (theirs, other)):
+        for name, factor in factors.items():
+            bundle = factor.bundles.get(level_text(levels[name]), {})
+            settings |= {factor.sets: levels[name]} if factor.sets else bundle
     return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
-
-
-def _every_setting(factors: Mapping[str, Factor], levels: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings that a cell's levels set, without those adapted for a device."""
-    found: dict[str, Any] = {}
-    for name, factor in factors.items():
-        level = levels[name]
-        found |= {factor.sets: level} if factor.sets else factor.bundles.get(level_text(level), {})
-    return found
 
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
@@ -60,8 +49,6 @@ Kind = Literal["rate", "ratio", "memory", "loss"]
 
 RATES = ("samples_per_s", "tflops_per_device")
 """Metrics that the ends of epochs lower."""
-
-
 _RUN: frozenset[Item] = frozenset({"device", "devices", "model", "precision"})
 NEEDS: dict[Kind, tuple[frozenset[Item], set[Item]]] = {
     "rate": (_RUN | {"data", "parallelism", "batch_size", "warmup_steps"}, {"steps_per_epoch"}),
@@ -105,9 +92,11 @@ def _word(level: Level) -> str:
 
 def stated(row: Published | None, sources: Sources) -> dict[Item, Fact]:
     """The facts in a published number's row and sheet; the sheet takes precedence."""
+    facts: dict[Item, Fact] = {}
     names: tuple[Item, ...] = ("device", "batch_size", "software")
-    in_row = {name: said for name in names if (said := getattr(row, name, None))}
-    facts = {name: Fact(says=said, where="its row") for name, said in in_row.items()}
+    for name in names:
+        if said := getattr(row, name, None):
+            facts[name] = Fact(says=said, where="its row")
     return facts | sources.facts(row.sheet if row else None)
 
 
@@ -122,8 +111,11 @@ def compare(row: Published | None, run: Mapping[str, Any], sources: Sources) -> 
 
 def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
     """Why a number of this kind cannot be judged; empty if it can."""
-    texts = ((one.label, *one.texts) for one in in_the_way(compared, kind))
-    return [f"{label}: {said} in the source, {here} here" for label, said, here in texts]
+    reasons = []
+    for item in in_the_way(compared, kind):
+        said, here = item.texts
+        reasons.append(f"{item.label}: {said} in the source, {here} here")
+    return reasons
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
@@ -176,8 +168,6 @@ def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Lev
 
 def _is_near(one: Compared) -> bool:
     """Whether a batch is at most twice and at least half that of the source."""
-    here = one.here
-    return one.item == "batch_size" and any(
-        isinstance(here, int) and isinstance(said, int) and said <= 2 * here <= 4 * said
-        for said in one.says
-    )
+    if one.item != "batch_size" or not isinstance(one.here, int):
+        return False
+    return any(isinstance(said, int) and said <= 2 * one.here <= 4 * said for said in one.says)

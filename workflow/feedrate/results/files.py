@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ UNQUIET = (
 )
 _READERS: dict[Kind | None, Callable[[str], Any]] = {
     "text": str,
-    "integer": lambda text: _integer(text),
+    "integer": int,
     "number": float,
     "flag": lambda text: text == "true",
 }
@@ -34,14 +33,13 @@ class TableError(ExpectedError, ValueError):
 
 
 def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as CSV, atomically; None is an empty field, a flag is true or false, and a number
-    that is not finite is NaN, INF or -INF, as Table Schema has it."""
+    """Write rows as CSV, atomically; None is an empty field, and a flag is true or false."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([column.name for column in columns])
     for row in rows:
         values = (row.get(column.name) for column in columns)
-        writer.writerow(["" if value is None else _written(value) for value in values])
+        writer.writerow(["" if value is None else level_text(value) for value in values])
     write_text(path, stream.getvalue())
 
 
@@ -76,19 +74,6 @@ def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) ->
         parquet.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), temporary)
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
-    return level_text(value)
-
-
-def _integer(text: str) -> int:
-    """A whole number that a DataFrame can hold. Raises ValueError."""
-    if -(2**63) <= (value := int(text)) < 2**63:
-        return value
-    raise ValueError(f"{text} is too large for a whole number of 64 bits")
-
-
 def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind]) -> Row:
     if len(fields) != len(names):
         raise ValueError(f"{len(fields)} fields, expected {len(names)}")
@@ -103,23 +88,21 @@ def confirm_results(results: Path, out: Path) -> None:
     unsupported or ran out of memory are results, not failures."""
     rows = [row for row in read_csv(results, RUNS) if not row.get("measured_as")]
     tried = sum(row["status"] != "unsupported" for row in rows)
-    if lines := problems(rows):
-        more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-        first = (
-            f"{len(lines)} of {tried} runs did not end well; the report shows them, and the same "
+    problems = []
+    for row in (row for row in rows if row["status"] in BAD):
+        problem = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: "
+        problem += f"{row['status']}: {row['cause']}"
+        disturbed = not DISTURBED.isdisjoint(row.get("failed_checks", "").split(";"))
+        if disturbed and (row["attempt"] or 1) >= MOST_ATTEMPTS:
+            problem += UNQUIET
+        problems.append(problem)
+    if len(problems) > LISTED:
+        problems[LISTED:] = [f"… and {len(problems) - LISTED} more"]
+    if problems:
+        failed = sum(row["status"] in BAD for row in rows)
+        head = (
+            f"{failed} of {tried} runs did not end well; the report shows them, and the same "
             "command repeats those that failed, were disturbed or are missing:"
         )
-        raise ExpectedError("\n  ".join([first, *lines[:LISTED], *more]))
+        raise ExpectedError("\n  ".join([head, *problems]))
     write_text(out, f"{tried} runs, none failed\n")
-
-
-def problems(rows: list[Row]) -> list[str]:
-    """A line for each failed or invalid run: where, what failed and why, and whether it was
-    disturbed in so many attempts that no call repeats it by itself."""
-    lines = []
-    for row in (row for row in rows if row["status"] in BAD):
-        disturbed = DISTURBED.intersection(row.get("failed_checks", "").split(";"))
-        given_up = bool(disturbed) and (row["attempt"] or 1) >= MOST_ATTEMPTS
-        place = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}"
-        lines.append(f"{place}: {row['status']}: {row['cause']}{UNQUIET * given_up}")
-    return lines

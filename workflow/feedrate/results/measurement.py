@@ -9,7 +9,6 @@ from typing import Any
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
-from feedrate.jobs import events
 from feedrate.jobs.events import Evaluation, Step, Window
 from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
 from feedrate.results.record import Score
@@ -46,6 +45,7 @@ def measure(
     waits = [step.data_wait_s for steps in inside for step in steps]
     copies = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
     steps = [step for e in events for step in e.steps]
+    rows = next((e.data.samples for e in events if e.data and e.data.samples), None)
     return Measurement(
         samples=samples,
         wall_s=wall_s,
@@ -53,7 +53,7 @@ def measure(
         samples_per_s=samples / wall_s,
         steps=first.steps,
         warmup_steps=first.first_step - 1,
-        steps_per_epoch=_steps_per_epoch(ranks, spec),
+        steps_per_epoch=rows // spec.step_samples if rows and spec.task == "training" else None,
         first_step_s=max((s.step_s for s in steps if s.step == 1), default=None),
         **quantiles,
         block_noise=block_noise(times),
@@ -123,12 +123,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def _steps_per_epoch(ranks: Ranks, spec: RunSpec) -> int | None:
-    """Whole steps in an epoch; None where the rows are unknown, and in inference."""
-    rows = next((e.data.samples for e in ranks.values() if e.data and e.data.samples), None)
-    return rows // spec.step_samples if rows and spec.task == "training" else None
-
-
 def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
     return [s for s in steps if window.first_step <= s.step <= window.last_step]
 
@@ -185,26 +179,13 @@ def scores(evaluations: Iterable[Evaluation]) -> list[Score]:
     for on, metric in before | after:
         old, new = before.get((on, metric)), after.get((on, metric))
         low, high = paired_interval(old.right, new.right, new.of) if old and new else (None, None)
-        counted = new or old
-        assert counted
-        found.append(
-            Score(
-                on=on,
-                metric=metric,
-                before=_share(old),
-                after=_share(new),
-                gain_low=low,
-                gain_high=high,
-                n=sum(counted.of),
-                chance=counted.chance,
-            )
-        )
+        values: dict[str, Any] = {}
+        for moment, score in (("before", old), ("after", new)):
+            if score:
+                values |= {"n": sum(score.of), "chance": score.chance}
+                values[moment] = sum(score.right) / sum(score.of) if score.of else None
+        found.append(Score(on=on, metric=metric, gain_low=low, gain_high=high, **values))
     return found
-
-
-def _share(score: events.Score | None) -> float | None:
-    """The share of right answers."""
-    return sum(score.right) / sum(score.of) if score and score.of else None
 
 
 def _accuracy(ranks: Ranks) -> dict[str, Any]:
@@ -213,10 +194,10 @@ def _accuracy(ranks: Ranks) -> dict[str, Any]:
     if not evaluations:
         return {}
     found = {"evaluation_s": sum(one.seconds or 0.0 for one in evaluations)}
-    accuracies = (s for s in scores(evaluations) if s.on == "test" and s.metric in ACCURACIES)
-    if one := next(accuracies, None):
-        names = ("before", "after", "gain_low", "gain_high", "chance")
-        found |= {f"accuracy_{name}": getattr(one, name) for name in names}
+    for score in scores(evaluations):
+        if score.on == "test" and score.metric in ACCURACIES:
+            for name in ("before", "after", "gain_low", "gain_high", "chance"):
+                found.setdefault(f"accuracy_{name}", getattr(score, name))
     return found
 
 
@@ -229,11 +210,13 @@ def _utilisation(
     if flops is None:
         return {}
     per_s = flops * samples / wall_s / spec.count
+    found = {"tflops_per_device": per_s / 1e12}
     precision = spec.settings.train.precision.removesuffix("_full")
     peak = next((p for p in peaks if p.precision == precision), None)
-    known = {"mfu": peak.datasheet_tflops, "mfu_achievable": peak.achievable_tflops} if peak else {}
-    shares = {name: per_s / (tflops * 1e12) for name, tflops in known.items() if tflops}
-    real = flops_per_sample(ranks, "flops_per_real_sample")
-    if real and "mfu" in shares:
-        shares["mfu_real_tokens"] = shares["mfu"] * real / flops
-    return {"tflops_per_device": per_s / 1e12, **shares}
+    if peak and peak.achievable_tflops:
+        found["mfu_achievable"] = per_s / (peak.achievable_tflops * 1e12)
+    if peak and peak.datasheet_tflops:
+        found["mfu"] = per_s / (peak.datasheet_tflops * 1e12)
+        if real := flops_per_sample(ranks, "flops_per_real_sample"):
+            found["mfu_real_tokens"] = found["mfu"] * real / flops
+    return found

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from feedrate.config.values import Strict, about
 from feedrate.core.errors import hide_secrets
+from feedrate.jobs.events import Trainer
 
 LIMIT_BYTES = 8 * 2**20
 """Of a longer log, the first and the last half of this are read."""
@@ -38,15 +39,14 @@ class TrainerFigures(Strict, kw_only=True):
     library: Annotated[str, about("transformers or optimum-habana, with version.")] = ""
 
 
-def read_trainer(
-    folder: Path, library: str = "", known: Mapping[str, Any] | None = None
-) -> TrainerFigures:
-    """The Trainer's figures from the files in its folder; `known` metrics take precedence.
+def read_trainer(folder: Path, event: Trainer | None = None) -> TrainerFigures:
+    """The Trainer's figures from the files in its folder, which alone have optimum-habana's
+    `total_flos`, and from its event, whose metrics take precedence.
 
     Rates are taken as reported and never computed from `train_runtime`, which includes warm-up and
     graph compilation.
     """
-    metrics = {**_of_json(folder), **(known or {})}
+    metrics = {**_of_json(folder), **(event.metrics if event else {})}
     if "train_runtime" not in metrics:
         metrics = {**_of_events(folder), **metrics}
     return TrainerFigures(
@@ -57,7 +57,7 @@ def read_trainer(
         total_flos=number(metrics.get("total_flos")),
         memory_gib=number(metrics.get(MEMORY)),
         peak_memory_gib=number(metrics.get(PEAK_MEMORY)),
-        library=library,
+        library=event.library if event else "",
     )
 
 
