@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan, published_settings
@@ -22,7 +21,6 @@ from feedrate.models.flops import (
     GIB,
     AsOnDevice,
     DoesNotFitError,
-    Followed,
     check_fits,
     states_gib,
 )
@@ -308,44 +306,3 @@ def test_the_published_peak_of_one_gaudi2_is_predicted_within_the_error():
     device = msgspec.structs.replace(project.devices[row.device], count=row.count)
     found = memory.peak_gib(wanted, device, row.batch_size)
     assert found == pytest.approx(row.value, rel=memory.ERROR)
-
-
-class Runs(TorchDispatchMode):
-    """Counts the operations that reach torch's kernels."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.append(str(function))
-        return function(*args, **(kwargs or {}))
-
-
-class Results(Followed):
-    """Follows operations and changes nothing."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        return self.run(function, args, kwargs or {})
-
-
-def test_an_operation_on_the_meta_device_runs_once_for_arguments_of_equal_sizes(monkeypatch):
-    monkeypatch.setattr(Followed, "_results", {})
-    wide, same, tall = (torch.empty(size, device="meta") for size in ((2, 3), (2, 3), (3, 2)))
-    with Runs() as runs, Results():
-        one, again, other = wide + 1, same + 1, tall + 1
-        half, flipped = wide.half(), wide.T
-    assert runs.names.count("aten.add.Tensor") == 2
-    assert (one.shape, again.shape, other.shape) == (wide.shape, wide.shape, tall.shape)
-    assert (half.dtype, flipped.stride()) == (torch.half, (1, 3))
-    storages = {made.untyped_storage()._cdata for made in (wide, one, again, other, half)}
-    assert len(storages) == 5
-    assert flipped.untyped_storage()._cdata == wide.untyped_storage()._cdata
-
-
-def test_an_operation_with_values_runs_each_time():
-    with Results():
-        sums = [torch.ones(3) * factor for factor in (1, 2)] + [torch.ones(3) + torch.ones(3)]
-        assert [one.sum().item() for one in sums] == [3, 6, 6]
-        assert torch.full((2,), 7.0).tolist() == [7, 7]
-        assert torch.full((2,), 8.0).tolist() == [8, 8]

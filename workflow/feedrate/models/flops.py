@@ -1,20 +1,16 @@
-"""Models on torch's meta device, where tensors have a size and no memory.
-
-The FLOPs of one sample, the arithmetic of a device, and the memory of weights and states.
-"""
+"""Models on torch's meta device, where tensors have a size and no memory: the FLOPs of one sample,
+the arithmetic of a device, and the memory of weights and states."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
-from unittest.mock import patch
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils._pytree import tree_map_only
+from torch.utils.flop_counter import flop_registry
 
 from feedrate.config.settings import TrainSettings
 from feedrate.devices.host import GIB
@@ -22,7 +18,7 @@ from feedrate.models.build import Built
 from feedrate.models.layers import stop_exchanges
 
 ATTENTION: Any = functional.scaled_dot_product_attention
-"""torch's own, also while `fused_attention` replaces it."""
+"""torch's own, also while `attend` replaces it."""
 
 
 class NoValues(TorchFunctionMode):
@@ -57,54 +53,9 @@ class Chosen(TorchFunctionMode):
         return values.flatten(0, mask.ndim - 1)[(places, *others)]
 
 
-class Followed(TorchDispatchMode):
-    """Follows all operations. On the meta device it runs each once for arguments of the same sizes:
-    torch's kernels there are in Python and slow, and a model's layers repeat them."""
-
-    _results: ClassVar[dict[Any, Any]] = {}
-    _views: ClassVar[set[Any]] = set()
-    """Operations whose results may share the memory of their arguments."""
-
-    def run(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """The result of an operation; its tensors on the meta device may be other ones."""
-        with torch._C.DisableTorchFunction():
-            if function in self._views:
-                return function(*args, **kwargs)
-            key = function, sizes_of(args), sizes_of(tuple(kwargs.items()))
-            if key in self._results:
-                return tree_map_only(Tensor, alike, self._results[key])
-            result = function(*args, **kwargs)
-            given, made = (tensors_of(each) for each in ((args, kwargs), result))
-            storages = {one.untyped_storage()._cdata for one in given}
-            if any(one.untyped_storage()._cdata in storages for one in made):
-                self._views.add(function)
-            elif made and all(one.is_meta for one in made):
-                self._results[key] = tree_map_only(Tensor, alike, result)
-            return result
-
-
-def sizes_of(value: Any) -> Any:
-    """All that the sizes of an operation's result depend on, to be compared."""
-    if isinstance(value, Tensor):
-        return value.shape, value.stride(), value.dtype, value.device
-    if isinstance(value, (list, tuple)):
-        return tuple(map(sizes_of, value))
-    return type(value), value
-
-
-def tensors_of(values: Any) -> list[Tensor]:
-    """The tensors in nested arguments or results."""
-    return [one for one in tree_leaves(values) if isinstance(one, Tensor)]
-
-
-def alike(tensor: Tensor) -> Tensor:
-    """A new tensor of the same size, strides and type on the meta device."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-class Counter(Followed):
-    """Sums FLOPs by the formulas of FlopCounterMode, which also follows the modules and so takes
-    1.5 times as long. Each training job waits for the count before it begins."""
+class Counter(TorchDispatchMode):
+    """Sums FLOPs by torch's formulas. (Its FlopCounterMode also follows the modules, and so takes
+    1.5 times as long; each training job waits for the count.)"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +63,8 @@ class Counter(Followed):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = self.run(func, args, kwargs)
+        with torch._C.DisableTorchFunction():
+            result = func(*args, **kwargs)
         if count := flop_registry.get(func._overloadpacket):
             self.flops += count(*args, **kwargs, out_val=result)
         return result
@@ -137,10 +89,9 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
         {name: torch.empty_like(value, device="meta") for name, value in tensors.items()}
         for tensors in (state, sample)
     )
-    counter = FlopCounterMode(display=False)
-    with torch.device("meta"), torch.no_grad(), NoValues(), counter:
+    with torch.device("meta"), torch.no_grad(), NoValues(), Counter() as counter:
         torch.func.functional_call(model, empty, kwargs=inputs)
-    return float(counter.get_total_flops())
+    return float(counter.flops)
 
 
 def one_pair(side_px: int, max_tokens: int) -> dict[str, Any]:
@@ -162,11 +113,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Ten
     return fused(query, key, value, None, True)[0]
 
 
-def fused_attention() -> AbstractContextManager[Any]:
-    """In this context torch's modules call `attend`."""
-    return patch.object(functional, "scaled_dot_product_attention", attend)
-
-
 class AsOnDevice(TorchFunctionMode):
     """Autocast to `half`, fused attention and dropout, as on a GPU; the meta device has none.
     On a CPU (`cpu`) dropout is not fused, and autocast leaves the functions of `IN_FP32` alone.
@@ -175,13 +121,13 @@ class AsOnDevice(TorchFunctionMode):
     """
 
     IN_HALF = (
-        *(functional.linear, functional.conv2d, functional.multi_head_attention_forward),
-        *(torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__),
-    )
+        functional.linear, functional.conv2d, functional.multi_head_attention_forward,
+        torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__,
+    )  # fmt: skip
     IN_FP32 = (
-        *(functional.layer_norm, functional.softmax, functional.log_softmax, torch.softmax),
-        *(functional.cross_entropy, functional.normalize, Tensor.softmax, Tensor.norm),
-    )
+        functional.layer_norm, functional.softmax, functional.log_softmax, torch.softmax,
+        functional.cross_entropy, functional.normalize, Tensor.softmax, Tensor.norm,
+    )  # fmt: skip
 
     def __init__(self, half: torch.dtype | None, *, cpu: bool = False) -> None:
         super().__init__()
@@ -211,12 +157,12 @@ class AsOnDevice(TorchFunctionMode):
 
 
 OF_THE_WEIGHTS = (
-    *("adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused"),
+    "adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused",
     "adamw_apex_fused",
-)
+)  # fmt: skip
 """Variants of Adam whose states have the precision of the weights."""
 STATE_BYTES = {"adamw_torch_8bit": 1, "adamw_8bit": 1, "adamw_bnb_8bit": 1, "adamw_torch_4bit": 0.5}
-"""Bytes of each state in other variants of Adam, which keeps two states per parameter."""
+"""Bytes of each of the two states per parameter in other variants."""
 
 
 class DoesNotFitError(MemoryError):
@@ -233,9 +179,7 @@ class StateGib(NamedTuple):
 
 def states_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> StateGib:
     """Weights, gradients and optimizer states of one of `count` devices; with `cpu_offload` they
-    are in the host's memory. A lower bound: it leaves out activations, exchange buffers, cached
-    half-precision weights, fragmentation, the whole layers that sharding gathers, and the states of
-    unknown optimizers."""
+    are in the host's memory. The states of unknown optimizers are left out."""
     weight = 2 if train.precision.endswith("_full") else 4
     known = weight if train.optimizer in OF_THE_WEIGHTS else 0
     state = 2 * STATE_BYTES.get(train.optimizer, known)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -20,6 +21,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.autograd.graph import _engine_run_backward
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from feedrate.config.devices import Device
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
@@ -32,23 +36,19 @@ from feedrate.models.build import Built, build_bare
 from feedrate.models.flops import (
     AsOnDevice,
     Chosen,
-    Followed,
     NoValues,
+    attend,
     empty_batch,
-    fused_attention,
     states_gib,
-    tensors_of,
 )
 from feedrate.models.layers import cast
 
 ERROR = 0.1
 """Allowance for the error of a peak; the largest found is 5.6%, on one Gaudi2 (docs/memory.md)."""
-CONTEXT_GIB = 1.0
-"""Memory of an accelerator's context and libraries, besides tensors, GiB: an estimate."""
+CONTEXT_GIB = 1.0  # of an accelerator's context and libraries: an estimate
 ROWS = 1009
 """The batch of a trace, a prime: storages whose bytes are a multiple of it are of the samples."""
-LARGEST = 2**16
-"""No larger batch is looked for."""
+LARGEST = 2**16  # no larger batch is looked for
 Numbers = npt.NDArray[np.float64]
 
 
@@ -88,10 +88,13 @@ def needs(settings: Settings, device: Device) -> Needs:
     train, found, room = settings.train, trace_of(settings, device), room_gib(settings, device)
     parts = states_gib(found.built.model, train, device.count)
     peak = peak_gib(settings, device, train.batch_size)
-    verdict: Any = "unknown"
-    if room is not None:
-        verdict = "fits" if peak * (1 + ERROR) <= room else "close"
-        verdict = "does not fit" if peak * (1 - ERROR) > room else verdict
+    verdict: Any = "close"
+    if room is None:
+        verdict = "unknown"
+    elif peak * (1 + ERROR) <= room:
+        verdict = "fits"
+    elif peak * (1 - ERROR) > room:
+        verdict = "does not fit"
     return Needs(
         parameters=found.built.parameters,
         weights_gib=parts.weights,
@@ -174,7 +177,7 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
     if halved:
         built.model.to(half)
-    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
+    live = _follow(built, tokens, AsOnDevice(half, cpu=cpu))
     fixed, of_samples, done = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
     return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
@@ -187,13 +190,14 @@ def stand_in(folder: Path, label: str) -> Path:
     return folder
 
 
-def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
+def _follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
     """Follow the storages of a forward and a backward pass of full samples."""
     live = Live(built.model)
     for parameter in built.model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(live.take)
-    with torch.device("meta"), NoValues(), Chosen(built.model), fused_attention(), live:
+    fused = patch.object(functional, "scaled_dot_product_attention", attend)
+    with torch.device("meta"), NoValues(), Chosen(built.model), fused, live:
         batch = empty_batch(built, tokens, ROWS)
         with arithmetic:
             arithmetic.casts = {}
@@ -205,7 +209,7 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
     return live
 
 
-class Live(Followed):
+class Live(TorchDispatchMode):
     """Sums the bytes of live storages after every operation, without those of a model."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -218,9 +222,11 @@ class Live(Followed):
         self._known: dict[int, Any] = dict.fromkeys(own)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = self.run(func, args, kwargs or {})
-        for tensor in tensors_of(result):
-            self._add(tensor.untyped_storage())
+        with torch._C.DisableTorchFunction():
+            result = func(*args, **(kwargs or {}))
+        for value in tree_leaves(result):
+            if isinstance(value, Tensor):
+                self._add(value.untyped_storage())
         self.moments.append((self._bytes[0], self._bytes[1], self._finished))
         return result
 

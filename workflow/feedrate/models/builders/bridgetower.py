@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
@@ -39,12 +40,6 @@ ATTENTION = tuple(
 )
 """Attention of the text and cross-modal layers; the image tower uses torch's own fused one."""
 
-CLASSES = {
-    "contrastive": BridgeTowerForContrastiveLearning,
-    "matching": BridgeTowerForImageAndTextRetrieval,
-}
-"""The library's class for each head."""
-
 CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
 """Settings of the contrastive head that BridgeTowerConfig lacks (from large-itm-mlm-itc)."""
 
@@ -54,6 +49,9 @@ def build(
 ) -> Built:
     """Build BridgeTower with a head; see `models/build.py`."""
     fresh = settings.checkpoint is None
+    kind: Any = BridgeTowerForContrastiveLearning
+    if head == "matching":
+        kind = BridgeTowerForImageAndTextRetrieval
     config = make_config(settings.size) if fresh else load_config(BridgeTowerConfig, settings)
     tokenizer = find_tokenizer(settings, prepared, config.text_config.vocab_size)
     if fresh:
@@ -62,7 +60,7 @@ def build(
     for name, value in CONTRASTIVE.items():
         if getattr(config, name, None) is None:
             setattr(config, name, value)
-    model = CLASSES[head](config) if fresh else load_model(CLASSES[head], settings, config)
+    model = kind(config) if fresh else load_model(kind, settings, config)
     config = model.config
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
@@ -90,12 +88,13 @@ def make_config(size: str) -> BridgeTowerConfig:
     image_layers, patch_px, side_px = SIZES[size]["image"]
     text = {"vocab_size": vocabulary, **tower(hidden, heads, text_layers)}
     image = {"hidden_size": hidden, "num_hidden_layers": image_layers}
+    image |= {"patch_size": patch_px, "image_size": side_px}
     return BridgeTowerConfig(
         hidden_size=hidden,
         num_attention_heads=heads,
         num_hidden_layers=layers,
         text_config=text,
-        vision_config={**image, "patch_size": patch_px, "image_size": side_px},
+        vision_config=image,
         **{**CONTRASTIVE, "contrastive_hidden_size": contrastive},
     )
 

@@ -19,7 +19,6 @@ from transformers.models.vit.configuration_vit import ViTConfig
 from transformers.models.vit.modeling_vit import ViTForImageClassification, ViTLayer
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.core.files import write_json
 from feedrate.data.manifest import SAMPLES
 from feedrate.models.build import Built, ModelError, load_config, load_model
 from feedrate.models.flops import pair_flops
@@ -76,10 +75,6 @@ class ClassTokenizer:
         """input_ids (rows, 1): the class of each text; attention_mask (rows, 1): ones."""
         numbers = torch.tensor([[self._numbers.get(text, UNKNOWN)] for text in texts])
         return {"input_ids": numbers, "attention_mask": torch.ones_like(numbers)}
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the names as `classes.json`."""
-        write_json(Path(folder) / "classes.json", self.names)
 
 
 class PatchTokens(nn.Module):
