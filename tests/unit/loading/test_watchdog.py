@@ -11,7 +11,7 @@ import pytest
 from feedrate.config.settings import LoaderSettings
 from feedrate.jobs.worker import classify
 from feedrate.loading.path import open_path
-from feedrate.loading.watchdog import HungError, watched
+from feedrate.loading.workers import HungError, watched
 
 TOLD = (
     "loader.decode: device: the decoder on the device hangs: it made no batch within 0.2 s "
@@ -101,7 +101,7 @@ def test_a_media_pipeline_that_hangs_is_told(media, gaudi, make_pairs, raised, m
 
 HANGS = """
 import sys, threading
-from feedrate.loading.watchdog import end_process_on_hang, watched
+from feedrate.loading.workers import end_process_on_hang, watched
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import write_error
 from pathlib import Path
@@ -133,7 +133,7 @@ def test_the_process_leaves_without_waiting_and_its_events_hold_the_cause(tmp_pa
 def test_another_error_of_a_thread_does_not_end_the_process():
     script = (
         "import threading\n"
-        "from feedrate.loading.watchdog import end_process_on_hang\n"
+        "from feedrate.loading.workers import end_process_on_hang\n"
         "end_process_on_hang(print)\n"
         "thread = threading.Thread(target=lambda: 1 / 0)\n"
         "thread.start()\n"

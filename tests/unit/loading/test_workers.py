@@ -18,7 +18,7 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.worker import classify
 from feedrate.loading.path import HostPath, open_path
-from feedrate.loading.workers import check_workers, make_slots, start_worker, worker_threads
+from feedrate.loading.workers import check_workers, start_worker, worker_threads
 
 
 class Threads:
@@ -76,12 +76,6 @@ def test_workers_with_several_threads_compute_where_they_are_not_forked(monkeypa
     monkeypatch.setattr("feedrate.loading.path.collate", torch.utils.data.default_collate)
     (first, _) = equipped(Computing(), start_method="forkserver", **settings)
     assert 0.9 < first["sum"][0] < 1.1
-
-
-def test_shared_memory_that_is_not_there_is_told_before_a_worker_starts(make_pairs):
-    settings = LoaderSettings(decode="host", workers=2)
-    with pytest.raises(UnsupportedError, match=r"of 2 workers need [\d,]+ MiB of shared memory"):
-        make_slots(make_pairs(decode="host"), 10**9, settings, held=3)
 
 
 class Hanging(Threads):

@@ -10,7 +10,7 @@ that package and of those around it are imported to find the files, so they must
 """
 
 import ast
-import importlib
+import importlib.util
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
@@ -85,7 +85,8 @@ def added(package: str = "") -> tuple[str, ...]:
 def _files(package: str) -> dict[str, tuple[str, Path]]:
     """By plug-in: its package and its file. Our own precede those of other distributions."""
     found: dict[str, tuple[str, Path]] = {}
-    for one in (package, *added(package)):
+    ours = (package,) if importlib.util.find_spec(package) else ()  # no loader library is ours
+    for one in (*ours, *added(package)):
         for folder in importlib.import_module(one).__path__:
             for path in Path(folder).glob("*.py"):
                 if not path.stem.startswith("_"):

@@ -91,8 +91,7 @@ Counter = Callable[[], float | None]
 
 def counter(package: str, find: Callable[[Any], Any]) -> Counter:
     """A counter by a driver's package, `pynvml` or `pyhlml`, whose names differ only in a prefix;
-    `find` gets the device's handle. The energy stays unknown without package or handle, or if the
-    first reading fails."""
+    `find` gets the device's handle. Without package, handle or a first reading it gives None."""
     prefix = package.removeprefix("py")
     try:
         library = importlib.import_module(package)
@@ -196,8 +195,7 @@ class Adapter(ABC):
         """Memory that this rank can use on the device, GiB; None if it cannot be read."""
 
     def allocator_retries(self) -> int | None:
-        """How often the allocator freed its cache and tried again since `reset_peak`, which costs
-        time; None if it does not count this."""
+        """How often the allocator freed its cache and tried again since `reset_peak`."""
         return None
 
     @abstractmethod
@@ -300,7 +298,7 @@ class Adapter(ABC):
 
 def adapter_class(kind: Kind) -> type[Adapter]:
     """The adapter class of a kind; imports no other kind, and not torch."""
-    return plugins.load(KINDS, kind).DeviceAdapter  # type: ignore[no-any-return]
+    return plugins.load(KINDS, kind).DeviceAdapter
 
 
 def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:

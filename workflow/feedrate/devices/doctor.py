@@ -178,8 +178,7 @@ print("\\n" + json.dumps([answer(code) for code in json.loads(sys.argv[1])]))
 
 
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
-    """The findings for these runs. `here`: they run on this host, whose devices and software are
-    looked at. No network is used."""
+    """The findings for these runs. `here`: they run on this host. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
     findings = [_disk(project, runs)]
     if here and runs:
@@ -211,8 +210,7 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
 
 
 def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
-    """Whether /dev/shm holds the batches that workers have ready, and each rank has a core, on
-    accelerators each worker too."""
+    """Whether /dev/shm holds the batches that workers prepare, and there are cores enough."""
     batches_gib, processes_needed = 0.0, 0
     for spec in specs:
         ranks, loader, model = spec.count // spec.nodes, spec.settings.loader, spec.settings.model
@@ -253,14 +251,14 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         return
     checks = []
     for check in CHECKS.get(spec.kind, CHECKS["cpu"]):
-        studies = {
+        concerned = {
             each.study
             for each in specs
             for setting, values in check.needs.items()
             if attrgetter(setting)(each.settings) in values
         }
-        if studies or not check.needs:
-            checks.append((check, sorted(studies)))
+        if concerned or not check.needs:
+            checks.append((check, sorted(concerned)))
     python = launch.interpreter(spec.software)
     codes = json.dumps([check.code for check, _ in checks]).replace("PYTHON", python)
     try:

@@ -89,8 +89,7 @@ def tool_rows(command: list[str], columns: int) -> list[list[str]]:
 
 
 def cores_granted(affinity: int | None = None) -> int:
-    """Cores that this job may use: the smaller of its affinity (if given, `affinity` cores) and its
-    cgroup's CPU quota."""
+    """Cores of this job: its affinity (or `affinity`), if its cgroup's quota is not smaller."""
     quota = min(map(_quota, _cgroup_folders("cpu")), default=math.inf)
     cores = len(os.sched_getaffinity(0)) if affinity is None else affinity
     return max(1, int(min(cores, quota)))

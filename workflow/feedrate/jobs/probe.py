@@ -11,7 +11,7 @@ import msgspec
 from feedrate.core.files import write_json
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
-from feedrate.loading.watchdog import end_process_on_hang
+from feedrate.loading.workers import end_process_on_hang
 
 ANSWER = "probe.rank{}.json"
 """The file of a rank's answer."""

@@ -27,7 +27,7 @@ from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement, bind_rank
 from feedrate.jobs.events import End, Error, EventLog, Note
-from feedrate.loading.watchdog import end_process_on_hang
+from feedrate.loading.workers import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
 """The module of each task, by name: each imports libraries that the other does not need, and torch,

@@ -187,8 +187,7 @@ def without_chance(loader: LoaderSettings) -> LoaderSettings:
 
 
 def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
-    """Stack samples, unless they came as a batch; `return_loss` asks the model for its contrastive
-    loss, as in the published script."""
+    """Stack samples, unless they came as a batch; `return_loss` asks for the contrastive loss."""
     if not isinstance(samples, dict):
         with stages.span("collate", len(samples)):
             samples = {name: torch.stack([one[name] for one in samples]) for name in samples[0]}
@@ -222,8 +221,7 @@ class EpochOrder(Sampler[int]):
 
 
 def shuffled(rows: int, seed: int, epoch: int, *, numbered: bool) -> list[int]:
-    """The samples of an epoch in random order: rows or, if `numbered`, epoch * rows + row, which
-    tells a worker the epoch."""
+    """The samples of an epoch in random order: rows, or epoch * rows + row if `numbered`."""
     generator = torch.Generator().manual_seed(seed + epoch)
     order = torch.randperm(rows, generator=generator)
     return (order + epoch * rows if numbered else order).tolist()

@@ -26,8 +26,7 @@ from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders import decoders, first, transfer_of
 from feedrate.loading.pixels import LEVELS, NOTHING, Augmentation, Batch, crop, decode
-from feedrate.loading.watchdog import watched
-from feedrate.loading.workers import equip, worker_threads
+from feedrate.loading.workers import equip, watched, worker_threads
 
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the numbers of each; an order without a length has no end."""
@@ -232,8 +231,7 @@ class Undecoded(Dataset[Any]):
 
 def open_path(device: Adapter, loader: LoaderSettings) -> LoadingPath:
     """The loading path of a run; it takes resources with its first batch. Raises UnsupportedError
-    for a path that this device, or the software on this host, does not have; no other path replaces
-    it."""
+    for a path that device or software lack; no other path replaces it."""
     transfer_of(loader)
     on_device, library = loader.decode == "device", library_of(loader)
     if on_device and library and device.kind != "cuda":

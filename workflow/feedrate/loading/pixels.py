@@ -144,8 +144,7 @@ def decode(path: str | Path) -> torch.Tensor:
 
 
 def resize_to(pixels: torch.Tensor, size: list[int]) -> torch.Tensor:
-    """Antialiased bicubic resize of (c, h, w) to [height, width], as torchvision's Resize; floats
-    keep overshoot, uint8 clips it."""
+    """Antialiased bicubic resize of (c, h, w) to [height, width], as torchvision's Resize."""
     return torch.nn.functional.interpolate(
         pixels[None], size=size, mode="bicubic", align_corners=False, antialias=True
     )[0]

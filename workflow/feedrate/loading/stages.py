@@ -45,8 +45,7 @@ _own = threading.local()
 
 
 class Recorder:
-    """Memory that the processes of a rank share: their times by stage, and a switch. Workers get it
-    with their dataset."""
+    """Memory that the processes of a rank share: their times by stage, and a switch."""
 
     def __init__(self, workers: int) -> None:
         rows = workers + 1  # the first is of the process that trains
@@ -58,8 +57,7 @@ class Recorder:
         """Spans of each process before the present recording."""
 
     def attach(self, process: int, *, thread: bool = False) -> "Process":
-        """Register this process, or only this thread, under the number `process`; 0 is the process
-        that trains."""
+        """Register this process, or only this thread, as `process`; 0 is the one that trains."""
         global _here  # spans are far from whoever holds the recorder
         log, counts, switch = (memory.numpy() for memory in self._shared)
         attached = Process(log[process], counts[process:], switch, process)
@@ -113,8 +111,7 @@ class Recorder:
 
 
 def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds per sample of a process's spans, in order. A span without samples continues the span
-    before it."""
+    """Seconds per sample of spans in order; one without samples continues the one before."""
     first = np.flatnonzero(spans[:, SAMPLES])
     return np.add.reduceat(spans[:, SECONDS], first) / spans[first, SAMPLES]
 

@@ -1,8 +1,17 @@
-"""A loader's workers: how they start, and how many there may be."""
+"""A loader's workers: how they start, how many there may be, and the end of one that hangs.
 
-from collections.abc import Callable
+Python cannot interrupt a call into a driver, so a thread watches the clock. Its error reaches
+`threading.excepthook` (`end_process_on_hang`), and the process exits without waiting for threads.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from math import inf
+from time import monotonic
+from typing import Any, TypeVar
 
 import torch
 
@@ -12,6 +21,8 @@ from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.stages import Recorder
+
+Item = TypeVar("Item")
 
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
@@ -63,3 +74,47 @@ def equip(loader: Any, settings: LoaderSettings) -> Any:
         inner.timeout = settings.timeout_s
         inner.multiprocessing_context = settings.start_method
     return loader
+
+
+class HungError(Exception):
+    """A decoder hangs; the message names it and the time limit."""
+
+
+def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item]:
+    """The same items. If one takes longer than `timeout_s`, a thread raises HungError, which names
+    `what`. Only the time that the caller waits for an item counts."""
+    deadline_s, over = inf, threading.Event()
+
+    def look() -> None:
+        while not over.wait(min(1.0, timeout_s / 4)):
+            if monotonic() > deadline_s:
+                raise HungError(
+                    f"{what} hangs: it made no batch within {timeout_s:g} s (loader.timeout_s)"
+                )
+
+    threading.Thread(target=look, name="watch", daemon=True).start()
+    try:
+        deadline_s = monotonic() + timeout_s
+        for item in items:
+            deadline_s = inf
+            yield item
+            deadline_s = monotonic() + timeout_s
+    finally:
+        over.set()
+
+
+def end_process_on_hang(report: Callable[[HungError], None]) -> None:
+    """From now on a HungError in any thread is reported and ends this process with exit code 1."""
+    usual = threading.excepthook
+
+    def hook(arguments: Any) -> None:
+        if not isinstance(arguments.exc_value, HungError):
+            usual(arguments)
+            return
+        try:
+            report(arguments.exc_value)
+            sys.stderr.flush()
+        finally:
+            os._exit(1)  # an orderly exit would wait for the thread that hangs
+
+    threading.excepthook = hook

@@ -135,8 +135,7 @@ def _builder(settings: ModelSettings) -> Any:
 
 
 def is_on_hub(name: str) -> bool:
-    """Whether a checkpoint is on the hub: its name does not begin with `.`, `/` or `~`, and there
-    is no such folder."""
+    """Whether a checkpoint is on the hub: it is no path and no folder."""
     return name[:1] not in (".", "/", "~") and not Path(name).is_dir()
 
 
@@ -155,8 +154,7 @@ def fetched_index(settings: ModelSettings) -> Path | None:
 
 
 def find_checkpoint(settings: ModelSettings) -> str:
-    """The folder of `model.checkpoint`, or its hub name if the workflow has not fetched it. Raises
-    ModelError for a folder without weights."""
+    """The folder of `model.checkpoint`, or its hub name if not fetched. Raises ModelError."""
     name, fetched = settings.checkpoint or "", fetched_index(settings)
     if is_on_hub(name) and fetched is None:
         return name
@@ -237,8 +235,7 @@ def find_tokenizer(settings: ModelSettings, prepared: Path, vocabulary: int) -> 
 
 
 def prepared_tokenizer(prepared: Path, vocabulary: int, size: str) -> Any:
-    """The tokenizer of the prepared data, for room for `vocabulary` tokens. Raises ModelError if it
-    is missing, too large, or cannot pad."""
+    """The tokenizer of the prepared data, which may have `vocabulary` tokens. Raises ModelError."""
     from transformers import PreTrainedTokenizerFast
 
     folder = prepared / TOKENIZER

@@ -51,8 +51,7 @@ def _sdpa(
     encoder_hidden_states: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of `hidden_states` (batch, tokens, hidden) to themselves or to the encoder's;
-    `attention_mask` is added to the scores."""
+    """Attention of `hidden_states` (batch, tokens, hidden) to themselves or to the encoder's."""
     source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
     query, key, value = (
         linear(states).unflatten(-1, (-1, module.attention_head_size)).transpose(1, 2)
@@ -82,8 +81,7 @@ def count_checkpointed(model: Module) -> int:
 
 
 def give_shapes(model: Module) -> list[str]:
-    """Give parameters without a dimension, such as a contrastive loss's scale, the shape (1,),
-    which can be sharded; return their names."""
+    """Give parameters without a dimension the shape (1,), which shards; return their names."""
     named = [name for name, value in model.named_parameters() if value.ndim == 0]
     for name in named:
         owner, _, attribute = name.rpartition(".")
@@ -152,8 +150,7 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
 
 
 def tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
-    """A transformer's shape in the words of the library's configurations; its MLPs are four times
-    as wide as its hidden size."""
+    """A transformer's shape in the words of the library; MLPs are four times as wide."""
     return {
         "hidden_size": hidden,
         "intermediate_size": 4 * hidden,

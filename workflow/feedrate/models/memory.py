@@ -109,8 +109,7 @@ def needs(settings: Settings, device: Device) -> Needs:
 
 
 def largest_batch(settings: Settings, device: Device) -> int | None:
-    """The largest batch whose predicted peak fits, found by bisection; 0 if none fits, None if the
-    device's memory is not known."""
+    """The largest batch that is predicted to fit; None if the memory is not known."""
     room = room_gib(settings, device)
     if room is None:
         return None
@@ -177,7 +176,7 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
     if halved:
         built.model.to(half)
-    live = _follow(built, tokens, AsOnDevice(half, cpu=cpu))
+    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
     fixed, of_samples, done = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
     return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
@@ -190,7 +189,7 @@ def stand_in(folder: Path, label: str) -> Path:
     return folder
 
 
-def _follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
+def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
     """Follow the storages of a forward and a backward pass of full samples."""
     live = Live(built.model)
     for parameter in built.model.parameters():

@@ -22,7 +22,7 @@ from feedrate.core import plugins
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
 from feedrate.jobs.worker import bind_process, classify
-from feedrate.loading.watchdog import end_process_on_hang
+from feedrate.loading.workers import end_process_on_hang
 from feedrate_loaders.accelerator import BUSY, Feeding, accelerator, hear, measure, process
 
 ANSWER = "fed.json"

@@ -4,7 +4,6 @@ for the Trainer of transformers, if `hpu.trainer` names it.
 Functions import the libraries when they need them, since importing this module must not.
 """
 
-import importlib
 import importlib.util
 import os
 import re
@@ -150,8 +149,7 @@ def importable(module: str) -> bool:
 
 def adapt_models() -> None:
     """Replace parts of transformers with the library's own versions, as the published script does,
-    but for CLIP: the attention of 1.21.2 confuses heads and tokens, so that the text tower fails
-    and the image tower computes something else."""
+    but for CLIP: the attention of 1.21.2 confuses heads and tokens."""
     try:
         adapting = importlib.import_module("optimum.habana.transformers.modeling_utils")
     except IndexError:
@@ -225,22 +223,9 @@ class Corrections:
             trainer.already_wrapped_for_hpu_graphs = False
 
 
-def count_replays(model: Any) -> dict[str, int]:
-    """How many passes of training the HPU graphs of a model replayed, and how many they missed: the
-    model's own forward pass runs once all graphs are taken. Empty for graphs that do not count."""
-    cacher = getattr(vars(model).get("forward"), "__self__", None)
-    if cacher is None:
-        return {"replayed_passes": 0, "missed_passes": 0}
-    hits, missed = (getattr(cacher, n, None) for n in ("cached_hits_dict", "uncached_train_hits"))
-    if hits is None or missed is None:
-        return {}
-    return {"replayed_passes": sum(hits.values()), "missed_passes": missed}
-
-
 def gaudi_counter(module: str | None) -> Counter:
     """The energy counter of the Gaudi with this module number (package pyhlml of the Gaudi
-    software). A lone process without a number gets any card, so its energy is known only on a
-    host with one card."""
+    software). A lone process without a number gets any card: known only if there is one."""
 
     def find(hlml: Any) -> Any:
         cards = map(hlml.hlmlDeviceGetHandleByIndex, range(hlml.hlmlDeviceGetCount()))

@@ -93,9 +93,8 @@ class DeviceAdapter(Adapter):
 
 
 class Packages:
-    """Energy of the host's processor packages, without memory and boards, J. From the kernel's
-    powercap interface (RAPL: Intel, and AMD since kernel 5.11). A package's counter wraps after
-    minutes under load: read it once a minute."""
+    """Energy of the host's processor packages, J, from the kernel's powercap interface (RAPL). A
+    counter wraps after minutes under load: read it once a minute."""
 
     def __init__(self, root: Path = POWERCAP) -> None:
         # `psys`, the whole board, would count the packages twice.

@@ -249,8 +249,7 @@ class DeviceAdapter(Adapter):
 
 def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:
     """Raise DeviceError if a torch with code for these architectures has none for a GPU. A GPU runs
-    code for its own major and at most its own minor version (sm_86 on 8.9), and compiles PTX of any
-    version up to its own (compute_90)."""
+    code of its major and no later minor version, and compiles PTX (compute_90) up to its own."""
     for name in built_for:
         kind, _, digits = name.rstrip("af").rpartition("_")
         version = int(digits[:-1]), int(digits[-1])

@@ -189,8 +189,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
-        """Set the variables that the Gaudi software reads when torch loads it; write the lists of
-        operations to `folder`."""
+        """Set the variables that the Gaudi software reads when torch loads it."""
         hpu = spec.settings.hpu
         cls.trainer = hpu.trainer
         os.environ |= cls.launch_variables(spec, os.environ)
@@ -240,9 +239,8 @@ class DeviceAdapter(Adapter):
         return _habana.gaudi_counter(self._module)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """Leave the number on the device: in lazy mode every reading, of an old number too, submits
-        the collected operations and waits for the thread that launches them. Another tensor made
-        from it, as by `detach`, waits too."""
+        """Leave the number on the device: in lazy mode each reading submits collected operations
+        and waits. So does another tensor made from it, as by `detach`."""
         return Deferred(lambda: False, lambda: float(value.item()))
 
     def device_model(self) -> str:
@@ -303,8 +301,15 @@ class DeviceAdapter(Adapter):
         trainer._zero_model_grad(model)
 
     def replays(self, trainer: Any) -> dict[str, int]:
-        """What HPU graphs for training have counted."""
-        return _habana.count_replays(trainer.model)
+        """How many passes the HPU graphs of training replayed, and how many they missed: the
+        model's own pass runs once all graphs are taken. Empty for graphs that do not count."""
+        cacher = getattr(vars(trainer.model).get("forward"), "__self__", None)
+        if cacher is None:
+            return {"replayed_passes": 0, "missed_passes": 0}
+        if not (hasattr(cacher, "cached_hits_dict") and hasattr(cacher, "uncached_train_hits")):
+            return {}
+        replayed = sum(cacher.cached_hits_dict.values())
+        return {"replayed_passes": replayed, "missed_passes": cacher.uncached_train_hits}
 
     def exchange(self, settings: Settings) -> Callable[[Any], None] | None:
         """Fast DDP's, as in GaudiTrainer's loop."""
@@ -315,9 +320,8 @@ class DeviceAdapter(Adapter):
         return partial(all_reduce_gradients, use_hpu_graphs=True)
 
     def serve(self, model: Any, settings: Settings) -> Any:
-        """The model for inference in `hpu.mode`; in lazy mode, passes are replayed as graphs if
-        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for precisions other
-        than fp32 and bf16."""
+        """The model for inference in `hpu.mode`; lazy passes are replayed as graphs if asked for.
+        Raises UnsupportedError for precisions other than fp32 and bf16."""
         precision = settings.train.precision
         if precision not in ("fp32", "bf16"):
             raise UnsupportedError(

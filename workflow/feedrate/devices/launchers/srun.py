@@ -19,8 +19,7 @@ WAIT_S = 600  # for the other nodes, which may have to fetch an image
 
 
 def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
-    """One torchrun on each node. The step uses all resources that the job has on its nodes, and
-    srun binds nothing: each rank binds itself."""
+    """One torchrun on each node, with all resources of the job; each rank binds itself."""
     job, host, port = meeting(spec.nodes)
     outside = [
         *("srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"),

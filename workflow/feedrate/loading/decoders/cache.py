@@ -50,8 +50,7 @@ class Store:
             self._planes = starts // self.side_px**2 + np.arange(3) * (channels == 3)
 
     def gather(self, rows: list[int], room: torch.Tensor) -> None:
-        """Copy the crops of these rows to `room`, contiguous uint8 (rows, 3, side_px, side_px);
-        a grey one comes three times."""
+        """Copy the crops of these rows to `room`, uint8 (rows, 3, side_px, side_px)."""
         planes = self._planes[rows].ravel()
         stored = self._pixels.view(-1, room[0, 0].numel()).numpy()
         # numpy copies long rows faster than torch.index_select; "clip" has it copy them once.

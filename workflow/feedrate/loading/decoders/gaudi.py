@@ -50,8 +50,7 @@ class MediaError(Exception):
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through the media pipeline. Raises UnsupportedError on first-generation Gaudi, and
-    without the pipeline's package."""
+    """The path through the media pipeline. Raises UnsupportedError where there is none."""
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
         raise UnsupportedError(
@@ -202,8 +201,7 @@ def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, 
 
 
 def _grown(start: int, length: int, wanted: int, full: int) -> tuple[float, float]:
-    """Start and length of an interval made `wanted` long, as shares of `full` whose sum in float32
-    is at most 1."""
+    """Start and length of an interval made `wanted` long, as shares of `full` within it."""
     grown = min(wanted, full)
     start = max(0, min(start - (grown - length) // 2, full - grown))
     first, long = np.float32(start / full), np.float32(grown / full)

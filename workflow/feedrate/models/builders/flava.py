@@ -106,8 +106,7 @@ class Masking:
         return shown.masked_fill(hidden & (draw < 0.8), self.mask_id), labels
 
     def mask_patches(self, rows: int, patches: int, like: Tensor) -> Tensor:
-        """True (rows, patches) at the hidden patches, equally many in each row, on the device of
-        `like`."""
+        """True (rows, patches) at the hidden patches, equally many in each row."""
         draw = torch.rand(rows, patches, device=like.device)
         place = draw.argsort(dim=1).argsort(dim=1)
         return place < self.patch_count(patches)
@@ -184,8 +183,7 @@ class Flava(FlavaForPreTraining):
         return {"loss": loss} if self.training else {"loss": loss, **self.embeddings(output)}
 
     def unimodal_loss(self, output: Any, patch_labels: Tensor, word_labels: Tensor) -> Tensor:
-        """MIM and MLM of the pairs' images and texts, by the outputs at hand: mean cross entropies
-        over the hidden places."""
+        """MIM and MLM of the images and texts: mean cross entropies over the hidden places."""
 
         def loss(head: torch.nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
             hidden = labels != IGNORED

@@ -1,8 +1,20 @@
 """The loader libraries, one file each: they make a run's batches in place of torch's DataLoader.
 
-`feedrate.loading.libraries` lists the constants that each declares. One more is for certificates:
+feedrate reads the constants of a file without importing it; FORMS and PACKAGES are required.
 
-SILENT  the forms whose decoding records no stage
+PACKAGES         the distributions that it needs
+INSTALL          the command that installs them
+SYSTEM_PACKAGES  what their installation needs of Debian
+LOADS            by form, a package of Debian, its shared library, and the versions that may be used
+FORMS            "same" and "best", or one of them, each with its values of `loader.decode`, where
+                 "device" is an NVIDIA GPU; without "reference" it reads files in its own way
+OWN_ORDER        True: it gives each row once per epoch, but in an order of its own
+LEAST_WORKERS    the fewest `loader.workers`; missing: 0
+SILENT           the forms whose decoding records no stage, for certificates
+
+The package that holds the files has a module `_feed` with a `LibraryPath(settings, pin_memory=…)`:
+a `LoadingPath` for the library that the settings name. Raises UnsupportedError if it is not
+installed.
 
 For each of its forms a file defines a function of that name, from a `Work` (`_feed.py`) to batches:
 `same` moves the pixels that the run's own decode function makes, and `best` decodes as the
