@@ -33,8 +33,8 @@ SPEC_SCHEMA = 1
 
 KINDS, LAUNCHERS = "feedrate.devices.kinds", "feedrate.devices.launchers"
 DECODERS, LIBRARIES = "feedrate.loading.decoders", "feedrate.loading.libraries"
-"""The packages of plug-ins that planning reads without importing. Loader libraries are only in other
-distributions (extras/loaders)."""
+"""The packages of plug-ins, which planning reads without importing. Loader libraries are only in
+other distributions (extras/loaders)."""
 
 if TYPE_CHECKING:
     Kind = str

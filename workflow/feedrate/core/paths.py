@@ -12,20 +12,14 @@ LOGS = "logs"
 SELFTEST_RULE, TRAIN_RULE = "selftest_", "train_"
 """The first part of the names of rules that use a device; the device's name follows."""
 
-RAW_INDEX = f"{DATASETS}/{{dataset}}/raw-{{identity}}/index.json"
-"""The files that `fetch_dataset` has fetched, with their SHA-256, and the rows."""
+RAW_INDEX = f"{DATASETS}/{{dataset}}/raw-{{identity}}/index.json"  # files, SHA-256, rows
 PREPARED = f"{DATASETS}/{{dataset}}/prepared-{{identity}}"
 MANIFEST = f"{PREPARED}/manifest.json"
-"""Checksums and counts of the prepared data; written last, so its presence means 'complete'."""
+"""Checksums and counts; written last, like the other files here: presence means 'complete'."""
 DATA_REPORT = f"{PREPARED}/data_report.json"
-STORE = f"{PREPARED}/store-{{store}}/index.json"
-"""Pictures and captions prepared for a model (`loader.decode: cache`); written last, too."""
-
+STORE = f"{PREPARED}/store-{{store}}/index.json"  # for `loader.decode: cache`
 WINOGROUND = "resources/winoground/{winoground}-{identity}/examples.json"
-"""A copy of Winoground with its images; written last, so its presence means 'complete'."""
-
-CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
-"""The fetched files of a hub checkpoint, next to them; `checkpoint` is a `checkpoint_key`."""
+CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"  # of a `checkpoint_key`
 
 RUN = f"{RUNS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}-{{identity}}"
 """A run's folder; `identity` is that of the run, with `-2` for a second attempt, and so on."""
@@ -38,16 +32,13 @@ RUN_LOG = f"{RUN}.log"  # what its job printed, in all tries
 
 STUDY = f"{RESULTS}/{{study}}"
 """The results of one study; files of the same names in RESULTS hold all studies together."""
-RECORDS = f"{STUDY}/{{device}}/records.jsonl"
-"""The records of a device's planned runs, one a line."""
-DISTURBED = f"{STUDY}/{{device}}/disturbed.json"
-"""The run folders of a device whose measurement was disturbed and is to be repeated."""
+RECORDS = f"{STUDY}/{{device}}/records.jsonl"  # one for each planned run
+DISTURBED = f"{STUDY}/{{device}}/disturbed.json"  # the run folders to be measured again
 STUDY_PLAN = ".snakemake/feedrate/{study}.json"
 """What the report knows of a study besides its runs; the driver writes it if it changed."""
 RESULTS_CSV = f"{STUDY}/results.csv"
 RESULTS_PARQUET = f"{STUDY}/results.parquet"
 CELLS_CSV = f"{STUDY}/cells.csv"
-"""One row for each cell: median over the repeats, interval, verdict."""
 CLAIMS_CSV = f"{STUDY}/claims.csv"
 TABLES, FIGURES = f"{STUDY}/tables", f"{STUDY}/figures"
 TABLE = f"{TABLES}/{{table}}.html"

@@ -1,12 +1,9 @@
-"""Plug-ins: modules found by their file names; constants are read without importing them.
+"""Plug-ins: one file each in the package of their kind (`report/figures/`, `models/builders/`, …).
 
-A plug-in is one file in the package of its kind (`report/figures/`, `models/builders/`, …). It
-declares facts by module-level constants in capitals. Those that are Python literals are read
-without importing the module, so planning knows the sizes of a model without importing torch.
-
-Other distributions add plug-ins by entry points of the group `GROUP`: the name is one of these
-packages, and the value is a package with further files of the same kind. Only the `__init__` of
-that package and of those around it are imported to find the files, so they must import nothing.
+Their constants in capitals are read without importing the file, if they are Python literals: so
+planning knows the sizes of a model without torch. Other distributions add plug-ins by entry points
+of the group `GROUP`: the name is one of these packages, and the value is a package with files of
+the same kind, whose `__init__` must import nothing.
 """
 
 import ast
@@ -27,13 +24,12 @@ def names(package: str) -> tuple[str, ...]:
 
 
 def load(package: str, name: str) -> ModuleType:
-    """Import a plug-in. Raises KeyError, with the known names, if there is none of this name."""
+    """Import a plug-in. Raises KeyError as `home`."""
     return importlib.import_module(f"{home(package, name)}.{name}")
 
 
 def home(package: str, name: str) -> str:
-    """The package in which a plug-in is: `package` or another distribution's. Raises KeyError, with
-    the known names, if there is none of this name."""
+    """The package of a plug-in: `package` or another distribution's. Raises KeyError."""
     if name not in names(package):
         raise KeyError(f"no {name!r} in {package}; known: {', '.join(names(package))}")
     return _files(package)[name][0]

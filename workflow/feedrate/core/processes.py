@@ -83,20 +83,15 @@ def is_alive(process: psutil.Process) -> bool:
 
 def listed_descendants(root: psutil.Process) -> list[psutil.Process]:
     """The processes below `root` that main threads started, as the kernel lists them. psutil reads
-    every process of the host to find them, which takes milliseconds on a small host: too long for a
-    timed window. psutil is used only if this kernel has no such lists."""
+    every process of the host, which takes milliseconds: too long for a timed window. It is used
+    only if this kernel has no such lists."""
+    if not Path("/proc/self/task", str(os.getpid()), "children").exists():
+        return root.children(recursive=True)
     found = [root]
     for parent in found:  # grows while it is read
         pid = str(parent.pid)
-        try:
-            children = Path("/proc", pid, "task", pid, "children").read_text().split()
-        except FileNotFoundError:
-            if parent is root:
-                return list(root.children(recursive=True))
-            continue
-        except OSError:
-            continue
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                found.append(psutil.Process(int(child)))
+        with suppress(OSError):
+            for child in Path("/proc", pid, "task", pid, "children").read_text().split():
+                with suppress(psutil.NoSuchProcess):
+                    found.append(psutil.Process(int(child)))
     return found[1:]
