@@ -22,35 +22,25 @@ ATTENTION: Any = functional.scaled_dot_product_attention
 
 
 class NoValues(TorchFunctionMode):
-    """A tensor without values is false, for code that asks whether anything is masked."""
+    """Answers code that asks for the values of a mask: one is false; indexing takes, of each row,
+    as many places as the model hides (`model.hidden`), and by a mask of whole rows, all."""
+
+    model: Any = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.__bool__ and args[0].is_meta:
+        if func is Tensor.__bool__ and args[0].is_meta:
             return False
+        if func in (Tensor.__getitem__, Tensor.__setitem__):
+            values, index, *new = args
+            mask, *others = index if isinstance(index, tuple) else (index,)
+            if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.is_meta:
+                if new:
+                    return values.masked_fill_(mask, *new)
+                rows, *width = mask.shape
+                count = rows * self.model.hidden(*width) if width else rows
+                places = torch.empty(count, dtype=torch.long, device="meta")
+                return values.flatten(0, mask.ndim - 1)[(places, *others)]
         return func(*args, **(kwargs or {}))
-
-
-class Chosen(TorchFunctionMode):
-    """Indexing by a mask without values takes, of each row, as many places as the model hides
-    (`model.hidden`); a mask of whole rows takes all."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self._model = model
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in (Tensor.__getitem__, Tensor.__setitem__):
-            return func(*args, **(kwargs or {}))
-        values, index, *new = args
-        mask, *others = index if isinstance(index, tuple) else (index,)
-        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.is_meta):
-            return func(*args, **(kwargs or {}))
-        if new:
-            return values.masked_fill_(mask, *new)
-        rows, *width = mask.shape
-        count = rows * self._model.hidden(*width) if width else rows
-        places = torch.empty(count, dtype=torch.long, device="meta")
-        return values.flatten(0, mask.ndim - 1)[(places, *others)]
 
 
 class Counter(TorchDispatchMode):
@@ -73,10 +63,10 @@ class Counter(TorchDispatchMode):
 def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:
     """FLOPs of a batch of one image and its text, forward and backward, 2 per multiply-add. The
     part that depends on the batch size (the contrastive logits) is below 1e-8 of the whole."""
-    with torch.device("meta"), NoValues():
-        model = make_model().train()
+    with torch.device("meta"), NoValues() as no_values:
+        model = no_values.model = make_model().train()
         pair = one_pair(side_px, max_tokens)
-        with Chosen(model), stop_exchanges(model), Counter() as counter:
+        with stop_exchanges(model), Counter() as counter:
             model(**pair, return_loss=True)["loss"].backward()
     return float(counter.flops)
 

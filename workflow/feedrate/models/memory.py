@@ -35,7 +35,6 @@ from feedrate.devices.host import GIB
 from feedrate.models.build import Built, build_bare
 from feedrate.models.flops import (
     AsOnDevice,
-    Chosen,
     NoValues,
     attend,
     empty_batch,
@@ -196,7 +195,8 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(live.take)
     fused = patch.object(functional, "scaled_dot_product_attention", attend)
-    with torch.device("meta"), NoValues(), Chosen(built.model), fused, live:
+    with torch.device("meta"), NoValues() as no_values, fused, live:
+        no_values.model = built.model
         batch = empty_batch(built, tokens, ROWS)
         with arithmetic:
             arithmetic.casts = {}
