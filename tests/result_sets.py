@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import structs
 
 from feedrate.config.values import cell_name
+from feedrate.results.comparison import SOFTWARE
 from feedrate.results.record import Record, write_records
-from feedrate.results.result_sets import SOFTWARE
 from feedrate.results.schema import Measurement, Provenance
 
 BEFORE, AFTER = 1, 8

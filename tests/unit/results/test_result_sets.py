@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feedrate.core.errors import ExpectedError
-from feedrate.results.result_sets import read_results, read_runs, run_set, run_sets
+from feedrate.results.comparison import read_results, read_runs, run_set, run_sets
 from result_sets import AFTER, PACKAGES, runs, write_set
 
 NEW = PACKAGES | {"torch": "2.9.0"}

@@ -17,9 +17,8 @@ from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
 from feedrate.results import comparison
-from feedrate.results.comparison import differences
+from feedrate.results.comparison import Run, differences, read_results, read_runs, run_sets
 from feedrate.results.files import Row, write_csv
-from feedrate.results.result_sets import Run, read_results, read_runs, run_sets
 from feedrate.results.statistics import rate_text
 
 STYLES = {

@@ -25,8 +25,8 @@ from feedrate.report.pages import plot_figures, tabulate_results
 from feedrate.results.assemble import parse_logs, read_spec
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results
+from feedrate.results.comparison import read_runs
 from feedrate.results.files import confirm_results
-from feedrate.results.result_sets import read_runs
 from feedrate.results.study_plan import RunKey, StudyPlan, study_plan, write_plan
 
 Origins = Mapping[str, tuple[str, str]]

@@ -37,9 +37,7 @@ class Measurement(Strict, kw_only=True):
     """
 
     samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks divided by wall_s.")]
-    step_time_median_s: Annotated[
-        float, value("s", "Median time of a step (slowest rank) or pass.")
-    ]
+    step_time_median_s: Annotated[float, value("s", "Median time of a step, slowest rank.")]
     step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
     step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
     first_step_s: Annotated[Number, value("s", "The very first step, with compilation.")] = None
@@ -53,37 +51,25 @@ class Measurement(Strict, kw_only=True):
         Number, value("share", "Share of wall time spent copying batches, mean of the ranks.")
     ] = None
     epoch_start_share: Annotated[
-        Number,
-        value("share", "Extra time of epochs' first steps; empty: no epoch starts in the window."),
+        Number, value("share", "Extra time of epochs' first steps; empty: none starts in it.")
     ] = None
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest")
     ] = None
     forward_memory_gib: Annotated[
-        Number,
-        value("GiB", "Used after a forward pass, after the window; cpu: resident.", "largest"),
+        Number, value("GiB", "Used after a forward pass (cpu: resident).", "largest")
     ] = None
     host_peak_memory_gib: Annotated[
         Number,
-        value(
-            "GiB",
-            "Peak memory of all processes on the first host, sampled (PSS).",
-            "largest",
-            extra="Host memory (GiB)",
-        ),
+        value("GiB", "Peak of all processes on the first host.", "largest", "Host memory (GiB)"),
     ] = None
     reserved_memory_gib: Annotated[
-        Number,
-        value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest"),
+        Number, value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest")
     ] = None
     allocator_retries: Annotated[
-        int | None,
-        value("", "Times that CUDA's allocator freed its cache and tried again.", "largest"),
+        int | None, value("", "Times that CUDA's allocator freed its cache.", "largest")
     ] = None
-    energy_j: Annotated[
-        Number,
-        value("J", "Energy of all devices in the window, from their counters.", ""),
-    ] = None
+    energy_j: Annotated[Number, value("J", "Energy of all devices, counted.", "")] = None
     energy_j_per_sample: Annotated[
         Number, value("J", "energy_j divided by samples.", extra="Energy (J/sample)")
     ] = None
@@ -107,17 +93,12 @@ class Measurement(Strict, kw_only=True):
     ] = None
     steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
     warmup_steps: Annotated[int, value("", "Optimizer steps before the window, left out.", "")]
-    steps_per_epoch: Annotated[
-        int | None, value("", "Optimizer steps in one epoch.", "smallest")
-    ] = None
+    steps_per_epoch: Annotated[int | None, value("", "Steps in one epoch.", "smallest")] = None
     samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "")]
     wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "")]
-    paused_s: Annotated[
-        float, value("s", "Checkpoints (inference: between passes), not in wall_s.", "")
-    ] = 0.0
+    paused_s: Annotated[float, value("s", "Checkpoints or pauses, not in wall_s.", "")] = 0.0
     device_busy_share: Annotated[
-        Number,
-        value("share", "Share of time with a kernel running, on the least busy device."),
+        Number, value("share", "Time with a kernel running, least busy device.")
     ] = None
     cores_busy_share: Annotated[
         Number, value("share", "CPU time of the job over the time of the cores granted to it.")
@@ -162,14 +143,11 @@ class Ceilings(Strict, kw_only=True):
     """Rates of single parts in the same job, from the `ceiling` events of a kind.
 
     Blocks of `live` training alternate with blocks of each part. A ratio is between blocks of the
-    same round, so drift cancels, and its interval is over the rounds. A run of an earlier version
-    has one block of each part and no ratio.
+    same round, so drift cancels, and its interval is over the rounds.
     """
 
     rounds: Annotated[int | None, value("", "Rounds of blocks after the window.", "")] = None
-    live_samples_per_s: Annotated[
-        Number, value("samples/s", "Training in the live blocks, all ranks.")
-    ] = None
+    live_samples_per_s: Annotated[Number, value("samples/s", "Training in the live blocks.")] = None
     loader_samples_per_s: Annotated[
         Number, value("samples/s", "Loader-only throughput (no model), all ranks.")
     ] = None
@@ -274,14 +252,10 @@ class Provenance(Strict, kw_only=True):
     cores_of_host: int | None = None
     intraop_threads: int | None = None
     host_memory_gib: float | None = None
-    machine_before: Annotated[
-        dict[str, Any], about("Load, clocks and the like before the run.")
-    ] = {}
+    machine_before: Annotated[dict[str, Any], about("Load, clocks and the like before.")] = {}
     packages: dict[str, str] = {}
     firmware: dict[str, str] = {}
-    environment: Annotated[
-        dict[str, str], about("The environment variables that affect a job's speed.")
-    ] = {}
+    environment: Annotated[dict[str, str], about("Variables that affect the speed.")] = {}
     python: str = ""
     platform: str = ""
 
