@@ -56,15 +56,16 @@ def read_results(place: str) -> list[Run]:
         runs = run_set(read_runs(Path(paths.RUNS)), place)
         if not runs:
             raise ExpectedError(f"{place}: {paths.RUNS}/ has no run of this identity")
-        config = load(Path("config/config.yaml"), dict[str, Any])
-        devices = load_project(Path(), config).devices
-        return list(map(_run, of_one_spec([_record(run, devices) for run in runs])))
-    folders = "", "*/", f"{paths.RESULTS}/*/"
-    files = [file for folder in folders for file in Path(place).glob(f"{folder}*/{RECORDS_NAME}")]
-    records = [one for file in files for one in read_records(file.parents[1], file.parent.name)]
-    if not records:
-        raise ExpectedError(f"{place}: no folder with results, and no identity of a run")
-    return list(map(_run, of_one_spec(records)))
+        project = load_project(Path(), load(Path("config/config.yaml"), dict[str, Any]))
+        records = [_record(run, project.devices) for run in runs]
+    else:
+        records = []
+        for folder in ("", "*/", f"{paths.RESULTS}/*/"):
+            for file in Path(place).glob(f"{folder}*/{RECORDS_NAME}"):
+                records += read_records(file.parents[1], file.parent.name)
+        if not records:
+            raise ExpectedError(f"{place}: no folder with results, and no identity of a run")
+    return [_run(record) for record in of_one_spec(records)]
 
 
 def _run(record: Record) -> Run:

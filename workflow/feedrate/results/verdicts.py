@@ -1,7 +1,7 @@
 """Verdicts: the limit of a cell, from its wait for data and its ceilings."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from feedrate.config.study import Study, Thresholds
@@ -69,9 +69,9 @@ def ratios(row: Row) -> dict[str, Estimate | None]:
     """The rate of each part alone over the training rate; no interval if it was measured once."""
     found: dict[str, Estimate | None] = {}
     for part in PARTS:
-        ratio, *ends = (row.get(name) for name in names_of(part))
+        ratio, low, high = (row.get(name) for name in names_of(part))
         ratio = ratio or _over(row.get(f"{part}_samples_per_s"), row["samples_per_s"])
-        found[part] = Estimate(ratio, *ends) if ratio else None
+        found[part] = Estimate(ratio, low, high) if ratio else None
     return found
 
 
@@ -90,17 +90,18 @@ def faster_cells(cell: Row, cells: Sequence[Row], study: Study, noise: Noises) -
     """The rates of cells that compute the same as a cell and are faster than its model alone, over
     its own rate, with intervals that hold together (and assumed noise of single runs)."""
     limit = (cell["model_ratio"] or math.inf) * (cell["samples_per_s"] or math.inf)
-    if all((one["samples_per_s"] or 0.0) <= limit for one in cells):
+    if all((other["samples_per_s"] or 0.0) <= limit for other in cells):
         return []
-    near = (one for one in cells if one is not cell and one["device"] == cell["device"])
+    near = (c for c in cells if c is not cell and c["device"] == cell["device"])
     others = [c for c in near if c["samples_per_s"] and computes_the_same(study.factors, c, cell)]
-    lines, known = study.thresholds, noise.get((cell["study"], cell["device"]))
+    confidence, share = study.thresholds.confidence, study.thresholds.noise_share
+    known = noise.get((cell["study"], cell["device"]))
     found = []
-    for one in (one for one in others if one["samples_per_s"] > limit):
-        blocks = cell["block_noise"], one["block_noise"]
-        between = known or assumed_noise(lines.noise_share, blocks)
-        rates = one[OK_RATES], cell[OK_RATES]
-        found.append(ratio_interval(*rates, lines.confidence, between, len(others)))
+    for other in others:
+        if other["samples_per_s"] > limit:
+            between = known or assumed_noise(share, (cell["block_noise"], other["block_noise"]))
+            rates = other[OK_RATES], cell[OK_RATES]
+            found.append(ratio_interval(*rates, confidence, between, len(others)))
     return found
 
 
@@ -153,8 +154,8 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if faster is None:
         return "undecided", _open("model", model, lines.replay_gain)
     if long or faster:
-        wait_text = "The wait is long, but" if long else "There is little wait, yet"
-        return "mixed", f"{wait_text} the model alone is {'no ' * long}faster"
+        long_wait = "The wait is long, but the model alone is no faster"
+        return "mixed", long_wait if long else "There is little wait, yet the model alone is faster"
     if _above(model, 1 / lines.replay_gain) is False:
         return "undecided", "The model alone is slower than training, so it shows no limit"
     if headroom is None and not serial:
@@ -189,9 +190,11 @@ def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
     launch work for another device."""
     reason = "Loading hardly adds to the step" if _serial(cell) else ready
     busy = cell.get("device_busy_share")
+    if busy is None and _synchronous(cell):
+        return "compute-bound", reason
     if busy is None:
-        unknown = " (whether the device is busy or waits for launches was not measured)"
-        return "compute-bound", reason + unknown * (cell.get("device_kind") != "cpu")
+        unknown = "whether the device is busy or waits for launches was not measured"
+        return "compute-bound", f"{reason} ({unknown})"
     if busy >= DEVICE_BUSY:
         return "compute-bound", f"{reason}, and the device runs a kernel {busy:.0%} of the time"
     kernels = f"the device runs a kernel only {busy:.0%} of the time"
@@ -200,13 +203,14 @@ def _computes(cell: Row, ready: str = READY) -> tuple[Name, str]:
 
 def _starts(cell: Row, lines: Thresholds) -> tuple[bool | None, str]:
     """Whether the first steps of epochs take long (None: undecided), and the reason."""
-    found = _assumed(cell.get("epoch_start_share") or 0.0, cell, lines)
-    if found is None:
+    extra = _assumed(cell.get("epoch_start_share") or 0.0, cell, lines)
+    if extra is None:
         return False, ""
-    if long := _above(found, lines.input_bound_wait_share):
-        longer = f"{STARTS} an extra {found.value:.1%} of the time"
-        return long, f"The loader starts again with every epoch, and {longer}"
-    return long, _unsure(f"{STARTS} an extra", found, lines)
+    long = _above(extra, lines.input_bound_wait_share)
+    if long is None:
+        return None, _unsure(f"{STARTS} an extra", extra, lines)
+    longer = f"{STARTS} an extra {extra.value:.1%} of the time"
+    return long, f"The loader starts again with every epoch, and {longer}"
 
 
 def _assumed(share: float, cell: Row, lines: Thresholds) -> Estimate | None:
@@ -231,9 +235,10 @@ def _serial(cell: Row) -> bool:
 def _lacks_cores(cell: Row, model: Estimate | None, lines: Thresholds) -> bool:
     """Whether the job's threads keep its cores full, or wait for a free one, and the model alone is
     certainly faster and, by its estimate, faster by at least `replay_gain`."""
+    if model is None or (model.low or 0.0) <= 1 or model.value < lines.replay_gain:
+        return False
     busy, waited = cell.get("cores_busy_share") or 0.0, cell.get("cores_waited_share") or 0.0
-    gains = model is not None and (model.low or 0.0) > 1 and model.value >= lines.replay_gain
-    return bool(gains and (busy >= CORES_FULL or waited >= CORES_WAITED))
+    return bool(busy >= CORES_FULL or waited >= CORES_WAITED)
 
 
 def _synchronous(cell: Row) -> bool:
@@ -277,44 +282,42 @@ def _open(part: str, ratio: Estimate | None, line: float) -> str:
     return f"{UNSURE} the {part} alone is at least {line:g} times as fast as training"
 
 
-def _figures(cell: Row, has_gib: float | None) -> list[str]:
+def _figures(cell: Row, has_gib: float | None) -> Iterator[str]:
     """The figures behind the decision, in words."""
-    wait, parts = cell["data_wait_share"], ratios(cell)
-    found = [f"{wait:.1%} of the time is spent waiting for batches"]
+    parts = ratios(cell)
+    yield f"{cell['data_wait_share']:.1%} of the time is spent waiting for batches"
     if (copying := cell.get("copy_wait_share") or 0.0) >= COPIES_SHOW:
-        found.append(f"{copying:.1%} copying them to the device")
+        yield f"{copying:.1%} copying them to the device"
     alone = []
     for name in ("model", "loader"):
         if ratio := parts[name]:
-            value, low, high = ratio
-            ends = f" ({ratio_text(low)} to {ratio_text(high)})" if low and high else ""
-            alone.append(f"the {name} alone runs at {ratio_text(value)} times{ends}")
+            text = f"the {name} alone runs at {ratio_text(ratio.value)} times"
+            if ratio.low and ratio.high:
+                text += f" ({ratio_text(ratio.low)} to {ratio_text(ratio.high)})"
+            alone.append(text)
     if alone:
         rounds = any(cell.get(f"{name}_ratio") for name in PARTS)
         of = "training in the same rounds" if rounds else "the window"
-        found.append(f"{' and '.join(alone)} the rate of {of}")
+        yield f"{' and '.join(alone)} the rate of {of}"
     if (model := _bounds(cell)["model"]) and model.high == math.inf:
         faster = "another setting that computes the same trains faster"
-        found.append(f"the model alone is not a ceiling: {faster}")
+        yield f"the model alone is not a ceiling: {faster}"
     if _serial(cell):
-        found.append("without workers the loader is serial, so its time adds to the model's")
+        yield "without workers the loader is serial, so its time adds to the model's"
     if cell["oversubscribed"]:
         loaders = cell["loader_workers"] * cell["world_size"] // (cell.get("nodes") or 1)
-        cores = cell["cores_granted"]
-        shared = f"{cores} core{'s' * (cores != 1)}"
-        unseen = cell.get("epoch_start_share") is None and (cell.get("steps_per_epoch") or 0) > 1
-        also = " (no epoch starts in the window, so the time to restart them is not seen)" * unseen
-        found.append(f"{loaders} workers share {shared}{also}")
+        text = f"{loaders} workers share CPU cores: {cell['cores_granted']}"
+        if cell.get("epoch_start_share") is None and (cell.get("steps_per_epoch") or 0) > 1:
+            text += " (no epoch starts in the window, so the time to restart them is not seen)"
+        yield text
     if (full := cell.get("cores_busy_share")) is not None:
-        found.append(f"the job keeps its cores busy {full:.0%} of the time")
+        yield f"the job keeps its cores busy {full:.0%} of the time"
     if (waited := cell.get("cores_waited_share")) is not None:
-        share = f"{waited:.0%} of the time in which they could run"
-        found.append(f"its threads waited for a core {share}")
+        yield f"its threads waited for a core {waited:.0%} of the time in which they could run"
     if used := _over(cell["peak_memory_gib"], has_gib):
         held = _over(cell.get("reserved_memory_gib"), has_gib)
-        also = "" if held is None else f" (the allocator holds {held:.0%})"
-        found.append(f"{used:.0%} of the device's memory is used at the peak{also}")
-    return found
+        text = "" if held is None else f" (the allocator holds {held:.0%})"
+        yield f"{used:.0%} of the device's memory is used at the peak{text}"
 
 
 def _over(above: float | None, below: float | None) -> float | None:
