@@ -177,7 +177,7 @@ def _status(
     failed = [check.detail for check in checks if not check.passed]
     if outcome is None:
         return "failed", failed[0]
-    cause = one_line(outcome.cause or "")
+    cause = one_line(outcome.cause)
     if outcome.status != "ok":
         return outcome.status, cause or f"No cause was given; see {paths.LOG_NAME}."
     if len(failed) > 1:
@@ -193,12 +193,9 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     """The provenance from outcome and events; unknown fields keep their defaults."""
     known: dict[str, Any] = {}
     for name in Provenance.__struct_fields__:
-        values = (getattr(source, name, None) for source in (first.start, outcome))
-        if (value := next((v for v in values if v is not None), None)) is not None:
+        if (value := getattr(first.start, name, None)) is not None:
             known[name] = value
-    if isinstance(known.get("command"), list):
-        known["command"] = " ".join(known["command"])
     for note in first.notes:
         if note.about.endswith("trace"):  # a failure is about `ceiling trace`
             known["trace"] = note.message if note.about == "trace" else f"none: {note.message}"
-    return Provenance(**known)
+    return subset(Provenance, outcome or Provenance(), **known)

@@ -209,14 +209,11 @@ def data_digest(e: Evidence) -> Judgement:
 def alone_on_host(e: Evidence) -> Judgement:
     """No other job of feedrate (training, draining of loaders) ran on the host when this
     one began or ended."""
-    before = (e.outcome.machine_before if e.outcome else None) or {}
-    seen = before.get("other_training_jobs")
-    others = len(seen) if isinstance(seen, list) else seen
-    if not isinstance(others, int):
-        return True, "Other jobs of feedrate on the host were not looked for."
+    others = e.outcome.machine_before.get("other_training_jobs") if e.outcome else None
     if others:
         return False, f"Other processes of feedrate ran on the host: {others}."
-    return True, "No other job of feedrate ran on the host at the start or the end."
+    seen = "were not looked for" if others is None else "did not run at the start or the end"
+    return True, f"Other jobs of feedrate on the host {seen}."
 
 
 STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02

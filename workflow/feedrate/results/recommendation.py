@@ -73,7 +73,7 @@ class _Choice:
             over = [(other, *self._over(other, cell)) for other in able if other is not cell]
             rivals = [(other, low, high) for other, low, high in over if high >= self._matters]
             if not rivals:
-                cell |= {"recommended": True, "recommendation": f"{self._sentence(cell)}."}
+                cell |= {"recommended": True, "recommendation": self._sentence(cell)}
                 return
             if not any(self._beats(low, high) for _, low, high in rivals):
                 self._leave_open(cell, [other for other, *_ in rivals])
@@ -104,25 +104,26 @@ class _Choice:
     def _leave_open(self, cell: Row, rivals: list[Row]) -> None:
         """Say in the rows of a cell and its rivals what is undecided between them, with the ratio
         to the rival that needs the most repeats."""
-        needed, hardest = max(
-            ((self._repeats(cell, other), other) for other in rivals),
-            key=lambda one: (one[0], one[1]["samples_per_s"]),
-        )
+
+        def difficulty(other: Row) -> tuple[int, float]:
+            return self._repeats(cell, other), other["samples_per_s"]
+
+        hardest = max(rivals, key=difficulty)
+        needed = self._repeats(cell, hardest)
         decide = f"about {needed} repeats of each would decide"
         if not self._repeated or needed == MOST_REPEATS:
             decide = f"at least {needed} runs of each are needed"
-        low, high = self._over(hardest, cell)
         names = [self._with_rate(cell), self._with_rate(hardest)]
-        if more := len(rivals) - 1:
-            names = [", ".join(names), f"{more} more"]
+        if len(rivals) > 1:
+            names = [", ".join(names), f"{len(rivals) - 1} more"]
         above, below = hardest["samples_per_s"], cell["samples_per_s"]
-        ratio = f"{rate_text(above)}/{rate_text(below)} = {above / below:.3f}"
-        assumed = f"{self._assumption(hardest, cell)}, and " * (not self._repeated)
-        text = (
-            f"Undecided between {' and '.join(names)}: the ratio is {ratio}; {assumed}with "
-            f"{len(self._cells)} settings compared, the interval is {low:.3f} to {high:.3f}; "
-            f"{decide}."
-        )
+        low, high = self._over(hardest, cell)
+        text = f"Undecided between {' and '.join(names)}: the ratio is "
+        text += f"{rate_text(above)}/{rate_text(below)} = {above / below:.3f}; "
+        if not self._repeated:
+            text += f"{self._assumption(hardest, cell)}, and "
+        text += f"with {len(self._cells)} settings compared, the interval is {low:.3f} to "
+        text += f"{high:.3f}; {decide}."
         for row in (cell, *rivals):
             row |= {"open": text, "repeats_to_decide": max(needed - len(row[OK_RATES]), 1)}
 
@@ -143,19 +144,23 @@ class _Choice:
 
     def _sentence(self, cell: Row) -> str:
         given = ", ".join(f"{factor} = {level_text(cell[factor])}" for factor in self._given)
-        use = self._name(cell, self._given) + " per rank" * bool(self._workers) or "the baseline"
-        text = f"With {given}, use {use}" if given else f"Use {use}"
-        text += f": {rate_text(cell['samples_per_s'])} samples/s"
+        use = self._name(cell, self._given)
+        if self._workers:
+            use += " per rank"
+        text = f"With {given}, use" if given else "Use"
+        text += f" {use or 'the baseline'}: {rate_text(cell['samples_per_s'])} samples/s"
         if len(self._cells) == 1:
             text += f", the only setting {self._which}"
         elif cell is self._best:
             text += f", the best of {len(self._cells)} settings{self._luck()}"
         else:
             effect = f"{100 * (self._matters - 1):.3g}%"
-            best = self._with_rate(self._best)
-            text += f", less than {effect} below the best, {best}{self._luck()}"
-        single = self._assumption(cell, self._best) if len(self._cells) > 1 else "from single runs"
-        return text + f", {single}" * (not self._repeated) + self._cores(cell)
+            text += f", less than {effect} below the best, {self._with_rate(self._best)}"
+            text += self._luck()
+        if not self._repeated:
+            alone = len(self._cells) == 1
+            text += f", {'from single runs' if alone else self._assumption(cell, self._best)}"
+        return f"{text}{self._cores(cell)}."
 
     def _assumption(self, one: Row, other: Row) -> str:
         """The assumption where nothing was repeated."""
@@ -173,9 +178,8 @@ class _Choice:
 
     def _with_rate(self, cell: Row) -> str:
         """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""
-        return (
-            f"{self._name(cell) or 'the baseline'} ({rate_text(cell['samples_per_s'])} samples/s)"
-        )
+        name = self._name(cell) or "the baseline"
+        return f"{name} ({rate_text(cell['samples_per_s'])} samples/s)"
 
     def _name(self, cell: Row, known: Iterable[str] = ()) -> str:
         """What distinguishes a cell, except `known` factors: `decode = host, 2 workers`."""
@@ -192,11 +196,10 @@ class _Choice:
         return {f: cell[f] for f in study.factors if f != self._workers and cell[f] != base[f]}
 
     def _cores(self, cell: Row) -> str:
-        cores = cell["cores_granted"]
+        cores, nodes = cell["cores_granted"], cell["nodes"] or 1
         if self._workers is None or cores is None:
             return ""
-        nodes = cell["nodes"] or 1
         busy = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
-        short = f", fewer than its {busy} workers and ranks" if busy > cores else ""
-        where = "on each host " * (nodes > 1)
-        return f"; {where}the job has {cores} CPU core{'s' * (cores != 1)}{short}"
+        text = "; on each host the job has" if nodes > 1 else "; the job has"
+        text += f" {cores} CPU core{'s' * (cores != 1)}"
+        return f"{text}, fewer than its {busy} workers and ranks" if busy > cores else text

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -18,22 +18,11 @@ RECORDS_NAME, DISTURBED_NAME = (Path(path).name for path in (paths.RECORDS, path
 """The files of a study's device in the folder of its results."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(Provenance, forbid_unknown_fields=False, kw_only=True):
     """outcome.json, as docs/run-files.md describes it; other keys are ignored."""
 
-    schema: Literal[1, 2] = 2
     status: Literal["ok", "out_of_memory", "failed"]
-    cause: str | None = ""
-    attempt: int | None = 1
-    command: str | list[str] | None = ""
-    commit: str | None = ""
-    source_digest: str | None = ""
-    data_digest: str | None = ""
-    spec_digest: str | None = ""
-    started_at: str | None = ""
-    ended_at: str | None = ""
-    duration_s: float | None = None
-    machine_before: dict[str, Any] | None = {}
+    cause: str = ""
     host_peak_memory_gib: float | None = None
     identity: str = ""
     files: dict[str, str] = {}
