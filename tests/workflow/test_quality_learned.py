@@ -43,7 +43,7 @@ def accuracies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Score]:
     config = yaml.safe_load((ROOT / "config/config.yaml").read_text()) | {"studies": [STUDY]}
     project = load_project(ROOT, config)
     spec = next(iter(make_plan(project).of_study(STUDY)))
-    protocol = msgspec.structs.replace(spec.protocol, steps=STEPS)
+    protocol = msgspec.structs.replace(spec.protocol, steps=STEPS, ceiling_s=0)
     spec = msgspec.structs.replace(spec, protocol=protocol)
     settings = msgspec.json.encode(find_dataset(project.config, spec.dataset)).decode()
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
@@ -53,7 +53,7 @@ def accuracies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Score]:
     python("feedrate", "preprocess-dataset", *preparing)
     run = folder / "run"
     write_json(run / SPEC_NAME, msgspec.to_builtins(spec))
-    python("feedrate", "worker", "--run", run, "--data", manifest.parent, "--bare")
+    python("feedrate", "worker", "--run", run, "--data", manifest.parent)
     found = scores(read_run_events(run)[0].evaluations)
     return {one.on: one for one in found if one.metric == "matching_accuracy"}
 

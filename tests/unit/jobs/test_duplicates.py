@@ -77,7 +77,7 @@ def test_an_earlier_try_that_slurm_killed_for_memory_is_the_result(
     monkeypatch.setattr("feedrate.jobs.supervisor.Job.measure", lambda *_: trained.append(1))
     out = Path("runs/rep1-0123abcd")
     (out.parent / f".{out.name}.17.5.slurm-12").mkdir(parents=True)
-    words = ["--spec", repr(msgspec.to_builtins(make_spec())), "--out", str(out), "--try", "2"]
+    words = ["--spec", msgspec.json.encode(make_spec()).decode(), "--out", str(out), "--try", "2"]
     assert jobs.run("train", [*words, "--data", str(tiny_prepared / "manifest.json")]) == 0
     if state == "NODE_FAIL":
         assert trained == [1]

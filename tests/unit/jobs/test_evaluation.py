@@ -198,7 +198,7 @@ def test_ranks_evaluate_as_one_does(labelled, tmp_path, train):
         settings = msgspec.structs.replace(spec.settings, train=settings)
         spec = in_warm_processes(msgspec.structs.replace(spec, settings=settings))
         run = write_spec(tmp_path / f"ranks-{count}", spec)
-        module = ["feedrate", "worker", "--run", str(run), "--data", str(labelled), "--bare"]
+        module = ["feedrate", "worker", "--run", str(run), "--data", str(labelled)]
         command = launch_command(spec, module)
         done = subprocess.run(
             command, env=of_a_script(), capture_output=True, text=True, timeout=300, check=False

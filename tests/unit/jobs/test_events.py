@@ -151,13 +151,6 @@ def test_unknown_events_and_keys_are_passed_over(tmp_path):
     assert read_events(path, 0).end is not None
 
 
-def test_of_several_attempts_the_last_counts(tmp_path):
-    start = '{"event":"start","rank":0,"world_size":1}\n'
-    step = '{"event":"step","rank":0,"step":1,"step_s":%s}\n'
-    path = write(tmp_path, start + step % 1 + start + step % 2)
-    assert [s.step_s for s in read_events(path, 0).steps] == [2]
-
-
 def test_ranks_are_found_by_their_files(tmp_path):
     for rank in (0, 2, 11):
         name = "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"

@@ -16,7 +16,7 @@ from feedrate.core.errors import Masker
 from feedrate.core.variables import DriverCall
 from feedrate.devices.launch import Launch
 from feedrate.jobs import processes
-from feedrate.jobs.events import Step, Window
+from feedrate.jobs.events import Data, Evaluation, Step, Window
 from feedrate.jobs.outcome import MachineFault
 from feedrate.jobs.processes import LogPump, ProgressLine, memory_gib
 
@@ -145,6 +145,22 @@ def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monke
     now[0] = 15.0
     line.update([WINDOW])
     assert "loader and model alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ceiling_s", "last"), [(1, "loader and model alone"), (0, "finishing")])
+def test_progress_tells_when_a_model_is_evaluated(monkeypatch, capsys, ceiling_s, last):
+    monkeypatch.setattr(processes, "PROGRESS_EVERY_S", 0.0)
+    line = ProgressLine(make_spec(evaluate=True, ceiling_s=ceiling_s), quiet=False)
+    shown = [
+        (Data(rank=0), "evaluating"),
+        (Evaluation(rank=0, moment="before"), "starting"),
+        (step(1, warmup=True), "warming up"),
+        (WINDOW, "evaluating"),
+        (Evaluation(rank=0, moment="after"), last),
+    ]
+    for event, state in shown:
+        line.update([event])
+        assert state in capsys.readouterr().err
 
 
 def test_a_driver_that_died_before_its_job_began_ends_the_job():

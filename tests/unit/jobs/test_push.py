@@ -7,13 +7,12 @@ from training_jobs import make_spec, named, read_events, write_spec
 
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.push import LONGEST, repository_of
-from feedrate.jobs.train import run_job
+from feedrate.jobs.train import LONGEST_REPOSITORY, repository_of, run_job
 from feedrate.jobs.worker import Options
 from tiny_spec import tiny_spec
 
 TOKEN = "hf_secret_of_a_test"
-PUSHING = Options(measured=False, push_to="me/models")
+PUSHING = Options(push_to="me/models")
 
 
 @pytest.fixture
@@ -74,4 +73,4 @@ def test_names_are_those_that_the_hub_allows():
     long = [tiny_spec(cell=f"{'level=high~' * 12}{last}") for last in "ab"]
     names = {repository_of("me/models", one) for one in long}
     assert len(names) == 2
-    assert {len(name) for name in names} == {LONGEST}
+    assert {len(name) for name in names} == {LONGEST_REPOSITORY}

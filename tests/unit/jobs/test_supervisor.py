@@ -27,7 +27,6 @@ from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.variables import DriverCall
 from feedrate.jobs.outcome import ProcessExit, classify_exit
-from feedrate.jobs.supervisor import check_protocol
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
 TOKEN = "hf_not_to_be_seen"
@@ -338,16 +337,6 @@ def test_a_wrong_spec_is_told_in_sentences(text, told, tmp_path, capsys):
     stderr = capsys.readouterr().err
     assert told in stderr
     assert "Traceback" not in stderr
-
-
-def test_a_protocol_that_measures_nothing_is_told():
-    with pytest.raises(Exception, match=r"protocol\.steps: 3 leaves no step to measure"):
-        check_protocol(make_spec(steps=3, warmup_steps=3))
-    several = msgspec.structs.replace(make_spec(count=2), launcher="single")
-    with pytest.raises(
-        Exception, match="launcher: single starts at most 1 process, but count is 2"
-    ):
-        check_protocol(several)
 
 
 def test_the_supervisor_needs_no_heavy_library():

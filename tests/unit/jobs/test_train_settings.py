@@ -1,5 +1,7 @@
 """Settings of training, each through a real Trainer: what they do, and that they change no loss."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 import torch
@@ -10,7 +12,7 @@ from feedrate.devices.base import adapter
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.trainer import further_arguments, make_trainer
+from feedrate.jobs.trainer import make_trainer, shared_arguments
 from feedrate.models.build import build
 from feedrate.models.layers import cast
 
@@ -116,8 +118,14 @@ def test_the_steps_of_a_recipe_reach_the_trainer(tiny_prepared, tmp_path):
     assert trainer.accelerator.ddp_handler.to_kwargs()["gradient_as_bucket_view"]
 
 
+def further_arguments(spec):
+    """The arguments that a device gets only because of these settings."""
+    always = shared_arguments(spec_with(), Path())
+    given = shared_arguments(spec, Path())
+    return {name: value for name, value in given.items() if name not in always}
+
+
 def test_arguments_of_settings():
-    assert further_arguments(spec_with()) == {}
     assert further_arguments(spec_with(execution="compiled")) == {
         "torch_compile": True,
         "torch_compile_mode": "default",

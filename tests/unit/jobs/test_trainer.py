@@ -136,18 +136,15 @@ def test_losses_are_read_where_the_trainer_reads_its_own(tmp_path, monkeypatch):
     assert read == [0] * 3 + [1] * 7 + [2] * 10 + [2] * 5
 
 
-PLAIN, UNMEASURED = Options(), Options(measured=False)
-
-
 @pytest.fixture
 def job(tiny_prepared, tmp_path, monkeypatch):
     """Run one rank in this process, with one round after the window; its folder and events."""
     monkeypatch.setattr("feedrate.jobs.rounds.needs_more", lambda *_: False)
 
-    def _run(name="run", options=PLAIN, **values):
+    def _run(name="run", **values):
         spec = make_spec(**values)
         run = write_spec(tmp_path / name, spec)
-        run_job(spec, tiny_prepared, run, EventLog(run, 0), Placement(1, [0]), options)
+        run_job(spec, tiny_prepared, run, EventLog(run, 0), Placement(1, [0]), Options())
         return run, read_events(run / "events.jsonl")
 
     return _run
@@ -184,13 +181,6 @@ def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     # Nor does it evaluate or keep what it was not asked for.
     assert named(events, "evaluation") == []
     assert not list((run / "trainer").glob("checkpoint-*"))
-
-
-def test_a_bare_job_trains_and_measures_nothing(job):
-    run, events = job(options=UNMEASURED)
-    assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
-    assert named(events, "trainer")
-    assert (run / "trainer/train_results.json").is_file()
 
 
 def test_a_split_smaller_than_a_step_is_told(tiny_prepared):

@@ -62,7 +62,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     # of the model alone.
     assert 0.1 < host["data"][0]["pixel_mean_abs_diff"] < 0.6
     monkeypatch.setattr("feedrate.jobs.job_setup.distance", lambda *_: Distance(3.0, 25.0, 4.0))
-    monkeypatch.setattr("feedrate.jobs.rounds.Session._alone", lambda _: Part(lambda: None))
+    monkeypatch.setattr("feedrate.jobs.rounds.Session._model_alone", lambda _: Part(lambda: None))
     monkeypatch.setattr("feedrate.loading.decoders.reference.decode", watch)
     on_device, device = run("device", make_spec("device", evaluate=True, ceiling_s=0.05))
     assert not seen

@@ -14,7 +14,7 @@ from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
 from feedrate.config.study import Claim, Exclude
 from feedrate.config.values import cell_name
-from feedrate.jobs.tries import not_tried
+from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
@@ -275,7 +275,7 @@ def test_whether_a_cell_fits(statuses, fits, verdict, why):
 
 
 def test_a_cell_that_was_never_tried_did_not_run_out_of_memory():
-    cause = not_tried("workers=1~decode=host")
+    cause = f"{NOT_TRIED}workers=1~decode=host ran out of memory"
     record = make_record(None, spec=make_spec(2), status="out_of_memory", cause=cause)
     (row,) = rows_of([record], claim("cpu[workers=2]", published=None, fits=False))
     assert row["why"] == cause, "what the smaller cell shows"

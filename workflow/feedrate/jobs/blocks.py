@@ -46,16 +46,10 @@ class Part(NamedTuple):
     lead: Callable[[], int] = int  # steps of a block before its clock starts, asked as it begins
 
 
-def in_turn(kinds: list[str], number: int) -> list[str]:
-    """The kinds in the order of this round: each begins with another kind."""
-    turn = number % len(kinds)
-    return kinds[turn:] + kinds[:turn]
-
-
 def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
-    """Whether another round is needed, from the seconds of each kind's blocks so far. A part is
-    precise if the half-width of the 95% interval of its rate, relative to the live block of the
-    same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
+    """Whether another round is needed, from the seconds of each kind's blocks so far: to know each
+    part's rate, relative to the live block of the same round, as precisely as `PRECISE` says. After
+    `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
     rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
     if rounds < FEWEST_ROUNDS:
         return True
@@ -122,8 +116,10 @@ class Pipeline:
     def _stop(self) -> None:
         """Stop the workers, or wait until threads have filled their buffers."""
         self._signal(signal.SIGSTOP)
+        if self._stops:
+            return
         requested, until_s = -1, perf_counter() + MOST_SETTLING_S
-        while not self._stops and requested != self._order.requested and perf_counter() < until_s:
+        while requested != self._order.requested and perf_counter() < until_s:
             requested = self._order.requested
             sleep(SETTLED_S)
 
@@ -155,15 +151,13 @@ def write_trace(
             with marked(f"ProfilerStep#{number}"):  # PyTorch's own tools look for this name
                 step()
         adapter.synchronize()
-    if log.rank == 0:
-        with (
-            TemporaryDirectory(prefix="feedrate-") as made,
-            atomic_path(folder / TRACE_NAME) as part,
-        ):
-            packed = Path(made, TRACE_NAME)  # by its suffix, which `part` lacks
-            watched.export_chrome_trace(str(packed))
-            shutil.copyfile(packed, part)
-        # A torch without the device's profiler, or a driver that forbids it, gives a trace too.
-        lacks = adapter.profiled_as not in {event.device_type.name for event in watched.events()}
-        lacking = f"; no events of {adapter.profiled_as}: torch or the driver does not profile it"
-        log.write(Note(rank=0, about="trace", message=TRACE_NAME + lacking * lacks))
+    if log.rank != 0:
+        return
+    with TemporaryDirectory(prefix="feedrate-") as made, atomic_path(folder / TRACE_NAME) as part:
+        packed = Path(made, TRACE_NAME)  # by its suffix, which `part` lacks
+        watched.export_chrome_trace(str(packed))
+        shutil.copyfile(packed, part)
+    message, device = TRACE_NAME, adapter.profiled_as
+    if device not in {event.device_type.name for event in watched.events()}:
+        message += f"; no events of {device}: torch or the driver does not profile it"
+    log.write(Note(rank=0, about="trace", message=message))

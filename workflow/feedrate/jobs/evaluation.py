@@ -3,13 +3,6 @@ Winoground.
 
 A tie with the right answer counts as wrong, and so does a score that is not a number: a model that
 gives everything the same score knows nothing.
-
-An example of Winoground (Thrush et al. 2022, arXiv 2204.03162, section 3) has two images and two
-captions. With s[c, i] the cosine of caption c and image i, three scores of 0 or 1 are defined:
-
-- text: for either image its own caption scores higher, s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1];
-- image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
-- group: both.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,13 +55,11 @@ def evaluate(
     options: Options,
     moment: Literal["before", "after"],
 ) -> None:
-    """Score the Trainer's model; rank 0 writes the `evaluation` event.
-
-    Before training, only rank 0 calls this, and nothing wraps its model yet. After training, all
-    ranks pass all rows, because those that share the model must keep step, and the Trainer makes
-    its own evaluation of each split, `<split>_results.json`.
-    """
-    began_s, scores = perf_counter(), list[Score]()
+    """Score the Trainer's model; rank 0 writes the `evaluation` event. Before training, only rank 0
+    calls this, and nothing wraps its model yet. After training, all ranks pass all rows, because
+    those that share the model must keep step."""
+    began_s = perf_counter()
+    scores: list[Score] = []
     answers = partial(read_answers, trainer, list(built.other_outputs))
     datasets = {name: make_dataset(spec, prepared, built, name, options.store) for name in SPLITS}
     winoground = options.winoground
@@ -82,13 +73,13 @@ def evaluate(
             for metric, hits in winoground_hits(cosines).items():
                 chance = WINOGROUND_CHANCE[metric]
                 scores.append(score("winoground", metric, hits, np.arange(len(hits)), chance))
-        for split, dataset in datasets.items() if moment == "after" else ():
-            predict(trainer, built, dataset, [one for one in scores if one.on == split])
+        if moment == "after":
+            for dataset in datasets.values():
+                predict(trainer, built, dataset, scores)
     if log.rank == 0:
         copy = read_winoground(winoground).copy if winoground else ""
         took_s = round(perf_counter() - began_s, 3)
-        event = Evaluation(rank=0, moment=moment, scores=scores, winoground=copy, seconds=took_s)
-        log.write(event)
+        log.write(Evaluation(rank=0, moment=moment, scores=scores, winoground=copy, seconds=took_s))
 
 
 @contextmanager
@@ -118,11 +109,14 @@ def read_answers(trainer: Any, ignored: list[str], dataset: Dataset[Sample]) -> 
 
 
 def predict(trainer: Any, built: Built, dataset: PairDataset, scores: list[Score]) -> None:
-    """The Trainer's own evaluation of a split, on all ranks, with its scores."""
+    """The Trainer's own evaluation of a split, on all ranks, with the split's scores; it writes
+    `<split>_results.json`."""
     prefix, ignored = SPLITS[dataset.split], list(built.other_outputs)
     metrics = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix).metrics
-    shares = {f"{prefix}_{one.metric}": sum(one.right) / sum(one.of) for one in scores if one.of}
-    metrics = {**metrics, f"{prefix}_samples": len(dataset), **shares}
+    metrics[f"{prefix}_samples"] = len(dataset)
+    for score in scores:
+        if score.on == dataset.split and score.of:
+            metrics[f"{prefix}_{score.metric}"] = sum(score.right) / sum(score.of)
     trainer.log(dict(metrics))
     trainer.save_metrics(dataset.split, metrics)
 
@@ -151,17 +145,16 @@ def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Ite
     if choices := read_choices(dataset, built):
         offered, labels = choices
         texts = [answers(dataset.with_tokens(*tokens))[0] for tokens in offered]
-        chosen = np.stack([(one * image).sum(axis=1) for one in texts], axis=1)
-        hits = choice_hits(chosen, labels[:, None] == np.arange(CHOICES))
+        cosines = np.stack([(text * image).sum(axis=1) for text in texts], axis=1)
+        hits = choice_hits(cosines, labels[:, None] == np.arange(CHOICES))
         yield score(name, "matching_accuracy", hits, images, 1 / CHOICES)
 
 
 class WinogroundPairs(Dataset[Sample]):
     """Winoground's images with their captions, two rows an example, read as in the published
-    script."""
+    script. Raises DataError if pictures have changed."""
 
     def __init__(self, examples: Path, built: Built, max_tokens: int) -> None:
-        """`examples` is examples.json. Raises DataError if pictures have changed since."""
         rows = read_winoground(examples).examples
         self._images = [examples.parent / image for row in rows for image in row.images]
         captions = [caption for row in rows for caption in row.captions]
@@ -178,9 +171,11 @@ class WinogroundPairs(Dataset[Sample]):
 
 
 def winoground_hits(scores: Floats) -> dict[str, Hits]:
-    """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
+    """Which examples are right (Thrush et al. 2022, arXiv 2204.03162, section 3): by `text_score`
+    if either image's own caption scores higher than the other one, by `image_score` if either
+    caption's own image does, by `group_score` if both hold. `scores` is (n, 2 captions, 2 images).
+    """
     own = scores[:, (0, 1), (0, 1)]
-    # The other caption of image 0 is 1, and that of image 1 is 0; the same for images of a caption.
     text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
     image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)
     return {"text_score": text, "image_score": image, "group_score": text & image}
@@ -213,15 +208,14 @@ def choice_hits(scores: Floats, right: Hits) -> Hits:
 def read_choices(
     data: PairDataset, built: Built
 ) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], Numbers] | None:
-    """input_ids and attention_mask of the first, second, … caption that each row offers, and the
-    number of the right one (rows,); None if a row has no such choice."""
+    """Tokens and mask of the first, second, … caption that each row offers, and the number of the
+    right one (rows,); None if a row has no such choice."""
     path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]
     if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
         return None
     split = [("split", "=", data.split)]
-    table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pylist()
-    labels = [row["label"] for row in table]
-    offered = [row["caption_choices"] or [] for row in table]
+    table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pydict()
+    labels, offered = table["label"], [texts or [] for texts in table["caption_choices"]]
     if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
         return None
     texts = [[str(row[number]) for row in offered] for number in range(CHOICES)]

@@ -35,11 +35,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     rank: int
     at_s: float | None = None
 
-    @property
-    def event_name(self) -> str:
-        """The value of the key `event`."""
-        return str(self.__struct_config__.tag)
-
 
 class Start(Event, frozen=True, kw_only=True, tag="start"):
     """The process runs, on this host and device."""
@@ -284,7 +279,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
 
     def add(self, event: Event) -> None:
         """Add one event under its kind."""
-        name = event.event_name
+        name = str(event.__struct_config__.tag)
         if isinstance(event, Step | Ceiling | Note | Evaluation | Machine):
             getattr(self, f"{name}s").append(event)
         else:
@@ -302,8 +297,8 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
 
 
 def read_events(path: Path, rank: int) -> RankEvents:
-    """One rank's events, of the last attempt in its file, without a last line that is cut off and
-    events of unknown names. Raises LogError for any other line that is no event of this rank."""
+    """One rank's events, without those of unknown names and a last line that is cut off. Raises
+    LogError for any other line that is no event of this rank."""
     events = RankEvents()
     *lines, tail = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     for number, line in enumerate([*lines, tail], start=1):
@@ -315,24 +310,21 @@ def read_events(path: Path, rank: int) -> RankEvents:
             if number > len(lines):
                 break
             raise LogError(f"{path}, line {number}: not an event: {error}") from None
-        if event is None:
-            continue
-        if event.rank != rank:
+        if event is not None and event.rank != rank:
             raise LogError(f"{path}, line {number}: rank {event.rank} in the file of rank {rank}")
-        if isinstance(event, Start):
-            events = RankEvents()
-        events.add(event)
+        if event is not None:
+            events.add(event)
     return events
 
 
 class EventTail:
-    """Reads the events added to a file since the last call, without lines that are cut off."""
+    """Reads a file of events while it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset = path, 0
 
     def read(self) -> list[Event]:
-        """The events of complete lines; none while there is no file."""
+        """The events of complete lines since the last call; none while there is no file."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)

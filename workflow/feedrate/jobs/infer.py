@@ -20,9 +20,16 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.blocks import EndlessBatches
-from feedrate.jobs.computation import running_graphs, running_precision
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
+from feedrate.jobs.job_setup import (
+    limit_memory,
+    make_dataset,
+    open_device,
+    running_graphs,
+    running_precision,
+    write_data,
+    write_model,
+)
 from feedrate.jobs.meter import machine_now, window_of
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
@@ -31,9 +38,7 @@ from feedrate.models.build import Built, build_head
 from feedrate.models.layers import cast
 
 Requests = Callable[[], dict[str, torch.Tensor]]
-"""Returns the next request, on the device: pixel_values (batch, 3, px, px), input_ids and
-attention_mask (batch, max_tokens). The time of this call is part of a pass's time."""
-
+"""Returns the next request, on the device. The time of this call is part of a pass's time."""
 READY = 4
 """Requests that are prepared beforehand and taken in turn, if preprocessing is not timed."""
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
@@ -45,9 +50,8 @@ HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
 def run_job(
     spec: RunSpec, prepared: Path, run: Path, log: EventLog, placement: Placement, options: Options
 ) -> None:
-    """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`. Raises
-    ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
-    """
+    """Time forward passes as `spec` says. Raises ConfigError, DataError, DeviceError, ModelError or
+    UnsupportedError for an impossible request."""
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
     settings = spec.settings
@@ -96,18 +100,17 @@ def make_requests(
 
 def write_computation(log: EventLog, spec: RunSpec, device: Adapter, model: Any) -> None:
     """Write how the passes were computed, once torch.compile has seen them all."""
-    kind, single, mixed = device.device.type, device.fp32(), "no"
+    kind, fp32, mixed = device.device.type, device.fp32(), "no"
     with device.autocast(spec.settings.train.precision):
         if torch.is_autocast_enabled(kind):
             mixed = "bf16" if torch.get_autocast_dtype(kind) == torch.bfloat16 else "fp16"
-    log.write(events.Strategy(rank=log.rank, name="none", fp32=single))
-    precision = running_precision(model, mixed, single)
+    log.write(events.Strategy(rank=log.rank, name="none", fp32=fp32))
+    precision = running_precision(model, mixed, fp32)
     log.write(events.Computation(rank=log.rank, precision=precision, **running_graphs()))
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
-    """Return when all ranks are here, so that their passes are timed together; they share nothing
-    afterwards."""
+    """Let all ranks begin their passes together; they share nothing afterwards."""
     if world_size > 1:
         torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
         torch.distributed.barrier()
@@ -116,8 +119,7 @@ def wait_for_ranks(rank: int, world_size: int) -> None:
 
 @contextmanager
 def compiling_anew(run: Path) -> Iterator[None]:
-    """Hide from torch.compile what earlier runs compiled, so that each first pass compiles. The
-    code, and the C++ headers that a machine's runs otherwise share, go to a folder in `run`."""
+    """Hide from torch.compile what earlier runs compiled, so that each first pass compiles."""
     from torch._inductor import codecache
 
     with TemporaryDirectory(dir=run) as folder:
@@ -161,7 +163,8 @@ def time_passes(
             warmup=number <= protocol.warmup_steps,
         )
         log.write(step)
-        inside += [] if step.warmup else [step]
+        if not step.warmup:
+            inside.append(step)
     open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
     log.write(window_of(inside, wall_s, open_s - wall_s, device))
     log.write(machine_now(device, log.rank))

@@ -1,8 +1,11 @@
-"""The first steps of every job: open the device and the data, and report both."""
+"""The steps that training and inference share: open the device, the data and the model, and report
+them and the computation as they are, not as the settings ask."""
 
 import os
 import resource
+import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -22,6 +25,10 @@ from feedrate.loading.dataset import PairDataset, without_chance
 from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built
 from feedrate.models.layers import running_attention
+
+RECORDED_INPUTS = "cudagraph_recorded_non_static_inputs"
+"""torch's counter, which exists once a CUDA graph was recorded. That of skipped graphs misses some:
+where a forward pass is skipped, so is its backward pass, uncounted."""
 
 
 def open_device(
@@ -152,3 +159,24 @@ def write_data(
         **{f"pixel_{name}": value for name, value in pixels.items()},
     )
     log.write(event)
+
+
+def running_graphs() -> dict[str, Any]:
+    """The keys of the `computation` event that torch.compile's counters of this process give."""
+    counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return {
+        "compiled_graphs": counted["stats"]["unique_graphs"] if counted else 0,
+        "recorded_graphs": RECORDED_INPUTS in counted["inductor"] if counted else None,
+    }
+
+
+def running_precision(model: torch.nn.Module, mixed: str, fp32: str | None) -> str:
+    """The precision in the words of `train.precision`; `mixed`: "bf16", "fp16" or "fp8" where
+    operations run in it by autocast, else "no"; `fp32`: how the device computes fp32."""
+    float8 = any(type(module).__name__ == "Float8Linear" for module in model.modules())
+    if float8 or mixed == "fp8":
+        return "fp8"
+    weights = next(p.dtype for p in model.parameters() if p.is_floating_point())
+    halves = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
+    unmixed = "tf32" if fp32 == "tf32" else "fp32"
+    return halves.get(weights) or (unmixed if mixed == "no" else mixed)

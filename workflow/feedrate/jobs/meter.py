@@ -1,15 +1,19 @@
 """The meter: the time of each optimizer step, and the timed window.
 
 Throughput is samples divided by wall time of the window, never a mean of rates. The window goes
-from the synchronised end of the last warm-up step to the synchronised end of the last step. It
-includes data loading; checkpoints and evaluations are subtracted and recorded as pauses.
+from the end of the last warm-up step to the end of the last step. It includes data loading;
+checkpoints are subtracted and recorded as pauses.
+
+The device may be steps behind the host. It is synchronised, so that all earlier work and no later
+work counts, before the first step, at both ends of the window and at both ends of a pause. Nothing
+else waits for it: a step's loss is read later, and its waits are measured by marks.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -23,50 +27,28 @@ if TYPE_CHECKING:
 
 Span = tuple[Any, Any]
 """Two marks of the device, in order."""
-Pending = tuple[events.Step, dict[str, Deferred], list[Span], list[Span]]
-"""A step, its numbers that are read later, its fetches and its waits."""
 ENERGY_EVERY_S = 60.0
 """An energy counter is read at least this often, since it may wrap around."""
 
 
-class WindowEnergy:
-    """The energy of a device while the window is open, without pauses: `total_j` between starts and
-    stops, None if a reading failed."""
+class PendingStep(NamedTuple):
+    """A step that is not written yet, because the device may not have its numbers."""
 
-    def __init__(self, counter: Counter) -> None:
-        self._counter, self._read_s = counter, 0.0
-        self._start_j: float | None = None
-        self.total_j: float | None = 0.0
-
-    def start(self, now_s: float) -> None:
-        """The window opens, or continues after a pause."""
-        self._start_j, self._read_s = self._counter(), now_s
-
-    def stop(self) -> None:
-        """The window closes, or pauses."""
-        end_j = self._counter()
-        if self.total_j is None or self._start_j is None or end_j is None:
-            self.total_j = None
-        else:
-            self.total_j += end_j - self._start_j
-
-    def end_step(self, now_s: float) -> None:
-        """Read the counter if that is due."""
-        if now_s - self._read_s > ENERGY_EVERY_S:
-            self._counter()
-            self._read_s = now_s
+    event: events.Step
+    numbers: dict[str, Deferred]
+    fetches: list[Span]
+    waits: list[Span]
 
 
 class Meter:
     """Measures one rank's training loop and writes `step` and `window` events. The loop calls, for
-    each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and `end_step` once. A
-    step is written once its loss can be read without waiting, or when `write_steps` is called."""
+    each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and `end_step` once."""
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
         """Measure up to step `steps`, without the first `warmup_steps`."""
         self._adapter, self._log = adapter, log
         self._last_step, self._warmup_steps = steps, warmup_steps
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[PendingStep] = deque()
         self._window_s: float | None = None  # when the window opened; None while it is closed
         self._window_paused_s = 0.0
         self._inside: list[events.Step] = []
@@ -79,8 +61,7 @@ class Meter:
     def begin(self) -> None:
         """The loop begins."""
         self._energy = WindowEnergy(self._adapter.energy_counter())
-        # Earlier work of the device must not count as the first step's.
-        self._adapter.synchronize()
+        self._adapter.synchronize()  # earlier work must not count as the first step's
         self._adapter.reset_peak()
         self._origin_s = self._step_start_s = perf_counter()
         self._clear_step()
@@ -104,7 +85,8 @@ class Meter:
         """Batches came: count their samples by the tensors' own first dimension."""
         self._fetches.append((self._fetch_start, self._adapter.mark()))
         self._fetch_start = None
-        self._samples += sum(batch_length(batch) for batch in batches)
+        for batch in batches:
+            self._samples += next(len(t) for t in batch.values() if getattr(t, "ndim", 0))
 
     def add_loss(self, loss: "torch.Tensor") -> None:
         """Add a micro-step's share of the step's loss (a scalar on the device)."""
@@ -114,9 +96,7 @@ class Meter:
         """Optimizer step `step` (counted from 1) has ended; in fp16, with this loss scale."""
         opens, closes = step == self._warmup_steps, step == self._last_step
         if opens or closes:
-            # At the window's ends, because the device may be steps behind the host: only work
-            # submitted inside the window counts. In between, nothing waits for the device.
-            self._adapter.synchronize()
+            self._adapter.synchronize()  # only work submitted inside the window counts
         if opens:
             self._log.write(machine_now(self._adapter, self._log.rank))
             self._energy.start(perf_counter())
@@ -126,17 +106,19 @@ class Meter:
         if self._window_s is not None:
             self._energy.end_step(now_s)
             if closes:
-                self._energy.stop()
-                paused_s, used_j = self._window_paused_s, self._energy.total_j
-                wall_s = now_s - self._window_s - paused_s
-                self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, used_j))
-                # After the window, whose event ends it for those who time it from outside.
-                self._log.write(machine_now(self._adapter, self._log.rank))
-                self._window_s = None
+                self._close_window(now_s - self._window_s - self._window_paused_s)
         if opens:
             self._window_s, self._window_paused_s = now_s, 0.0
         self._step_start_s = now_s
         self._clear_step()
+
+    def _close_window(self, wall_s: float) -> None:
+        self._energy.stop()
+        paused_s, used_j = self._window_paused_s, self._energy.total_j
+        self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, used_j))
+        # After the window, whose event ends it for those who time it from outside.
+        self._log.write(machine_now(self._adapter, self._log.rank))
+        self._window_s = None
 
     def end_epoch(self) -> None:
         """The rows are used up, and the loop waits for its loader: workers that do not outlive an
@@ -146,15 +128,14 @@ class Meter:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave the time in this block out of the step and the window: it is not training."""
-        # Earlier work belongs to the steps; work submitted inside belongs to the pause.
-        self._adapter.synchronize()
+        self._adapter.synchronize()  # earlier work belongs to the steps
         start_s = perf_counter()
         if self._window_s is not None:
             self._energy.stop()
         try:
             yield
         finally:
-            self._adapter.synchronize()
+            self._adapter.synchronize()  # work submitted inside belongs to the pause
             if self._window_s is not None:
                 self._energy.start(perf_counter())
             took_s = perf_counter() - start_s
@@ -185,28 +166,59 @@ class Meter:
         )
         # Reading numbers now would make the host wait for the device at every step.
         later = {"loss": self._loss, "loss_scale": scale}
-        told = {name: self._adapter.defer(one) for name, one in later.items() if one is not None}
-        self._pending.append((event, told, self._fetches, self._waits))
+        numbers = {name: self._adapter.defer(t) for name, t in later.items() if t is not None}
+        self._pending.append(PendingStep(event, numbers, self._fetches, self._waits))
 
     def write_steps(self, *, wait: bool) -> None:
         """Write the steps whose numbers can be read, or all of them if `wait`, which costs nothing
         where the loop itself has just read its loss: when it logs."""
         while self._pending:
-            event, told, fetches, waits = self._pending[0]
-            if not (wait or all(one.ready() for one in told.values())):
+            step = self._pending[0]
+            if not (wait or all(number.ready() for number in step.numbers.values())):
                 return
             self._pending.popleft()
-            fetch_s = self._seconds(fetches)
-            wait_s = self._seconds(waits) if waits else fetch_s
-            numbers = {name: one.value() for name, one in told.items()}
-            measured = {"data_wait_s": wait_s, "copy_wait_s": fetch_s - wait_s, **numbers}
-            event = msgspec.structs.replace(event, **measured)
+            fetch_s = self._seconds(step.fetches)
+            wait_s = self._seconds(step.waits) if step.waits else fetch_s
+            event = msgspec.structs.replace(
+                step.event,
+                data_wait_s=wait_s,
+                copy_wait_s=fetch_s - wait_s,
+                **{name: number.value() for name, number in step.numbers.items()},
+            )
             self._log.write(event)
             if self._window_s is not None:
                 self._inside.append(event)
 
     def _seconds(self, spans: list[Span]) -> float:
         return sum(self._adapter.seconds(*span) for span in spans)
+
+
+class WindowEnergy:
+    """The energy of a device while the window is open, without pauses: `total_j` between starts and
+    stops, None if a reading failed."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter, self._read_s = counter, 0.0
+        self._start_j: float | None = None
+        self.total_j: float | None = 0.0
+
+    def start(self, now_s: float) -> None:
+        """The window opens, or continues after a pause."""
+        self._start_j, self._read_s = self._counter(), now_s
+
+    def stop(self) -> None:
+        """The window closes, or pauses."""
+        end_j = self._counter()
+        if self.total_j is None or self._start_j is None or end_j is None:
+            self.total_j = None
+        else:
+            self.total_j += end_j - self._start_j
+
+    def end_step(self, now_s: float) -> None:
+        """Read the counter if that is due."""
+        if now_s - self._read_s > ENERGY_EVERY_S:
+            self._counter()
+            self._read_s = now_s
 
 
 def machine_now(adapter: Adapter, rank: int) -> events.Machine:
@@ -240,8 +252,3 @@ def window_of(
         allocator_retries=adapter.allocator_retries(),
         energy_j=energy_j,
     )
-
-
-def batch_length(batch: Mapping[str, Any]) -> int:
-    """Samples in a batch: the first dimension of its first tensor."""
-    return next(len(value) for value in batch.values() if getattr(value, "ndim", 0))

@@ -25,7 +25,7 @@ from feedrate.core.processes import descendants
 from feedrate.core.variables import DriverCall
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
-from feedrate.jobs.events import Event, EventTail, Step, Window
+from feedrate.jobs.events import Data, Evaluation, Event, EventTail, Step, Window
 from feedrate.jobs.outcome import MachineFault, ProcessExit
 
 TICK_S = 0.5
@@ -56,7 +56,12 @@ class StopRequests:
         Interrupted if the driver has died already."""
         self._signal = 0
         self._call = call
-        self._driver = _open_driver(call)
+        self._driver: int | None = None  # a descriptor that shows the driver's death
+        if call and call.is_local and call.host == socket.gethostname():  # else jobs outlive it
+            try:
+                self._driver = os.pidfd_open(call.pid)
+            except ProcessLookupError:
+                raise Interrupted(f"the workflow's driver ({call}) has died", 1) from None
         for number in processes.stop_signals():
             signal.signal(number, self._note)
 
@@ -72,25 +77,12 @@ class StopRequests:
         self._signal = self._signal or number
 
 
-def _open_driver(call: DriverCall | None) -> int | None:
-    """A descriptor that shows the driver's death; None if its jobs outlive it, as on Slurm. Raises
-    Interrupted if it has died already."""
-    if call is None or not call.is_local or call.host != socket.gethostname():
-        return None
-    try:
-        return os.pidfd_open(call.pid)
-    except ProcessLookupError:
-        raise Interrupted(f"the workflow's driver ({call}) has died", 1) from None
-
-
 class ProgressLine:
     """Prints the job's progress on stderr every `PROGRESS_EVERY_S`; when quiet, nothing."""
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
-        self._spec = spec
-        self._quiet = quiet
+        self._spec, self._quiet = spec, quiet
         self._label = f"{spec.device} {spec.cell} rep {spec.repeat}"
-        self._step = 0
         self._samples, self._time_s = 0, 0.0
         self._due_s = time.monotonic() + PROGRESS_EVERY_S
         self._state = "starting"
@@ -98,15 +90,7 @@ class ProgressLine:
     def update(self, events: Iterable[Event]) -> None:
         """Take in rank 0's new events, and print a line if one is due."""
         for event in events:
-            if isinstance(event, Step):
-                self._step = event.step
-                if not event.warmup:
-                    self._samples += (event.samples or 0) * self._spec.count
-                    self._time_s += event.step_s
-                self._state = self._rate()
-            elif isinstance(event, Window) and self._spec.task == "training":
-                alone = self._spec.protocol.ceiling_s > 0
-                self._state = "measuring loader and model alone" if alone else "finishing"
+            self._state = self._state_after(event)
         if time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + PROGRESS_EVERY_S
             self.report(self._state)
@@ -116,14 +100,30 @@ class ProgressLine:
         if not self._quiet:
             print_error(f"{self._label}: {text}")
 
-    def _rate(self) -> str:
+    def _state_after(self, event: Event) -> str:
+        protocol = self._spec.protocol
+        if isinstance(event, Step):
+            return self._rate(event)
+        if self._spec.task != "training":
+            return self._state
+        if protocol.evaluate and isinstance(event, Data | Window):
+            return "evaluating"
+        if isinstance(event, Evaluation) and event.moment == "before":
+            return "starting"
+        if isinstance(event, Evaluation | Window):
+            return "measuring loader and model alone" if protocol.ceiling_s > 0 else "finishing"
+        return self._state
+
+    def _rate(self, event: Step) -> str:
         steps = self._spec.protocol.steps
-        if not self._samples:
-            return f"step {self._step}/{steps}, warming up"
-        done = self._step - self._spec.protocol.warmup_steps
-        left_s = self._time_s / max(done, 1) * (steps - self._step)
+        if event.warmup:
+            return f"step {event.step}/{steps}, warming up"
+        self._samples += (event.samples or 0) * self._spec.count
+        self._time_s += event.step_s
+        timed = event.step - self._spec.protocol.warmup_steps
+        left_s = self._time_s / timed * (steps - event.step)
         rate = self._samples / self._time_s
-        return f"step {self._step}/{steps}, {rate:.1f} samples/s, {left_s:.0f} s left"
+        return f"step {event.step}/{steps}, {rate:.1f} samples/s, {left_s:.0f} s left"
 
 
 def run_processes(
@@ -140,7 +140,8 @@ def run_processes(
     killed_before = oom_kills()
     process, pump = _start(launch, locks, place / LOG_NAME)
     memory, tail = MemorySampler(), EventTail(place / events_name(0))
-    deadline_s, ended = time.monotonic() + limit_min * 60, False
+    deadline_s = time.monotonic() + limit_min * 60
+    ended = False
     try:
         while not ended and time.monotonic() < deadline_s:
             requests.check()
@@ -176,10 +177,8 @@ def _start(
     stream = log.open("wb", buffering=0)  # before the job: on a full disk it must not start
     process = subprocess.Popen(
         launch.command,
-        env={
-            **launch.environment,
-            variables.SUPERVISOR_PID: f"{os.getpid()}@{socket.gethostname()}",
-        },
+        env=launch.environment
+        | {variables.SUPERVISOR_PID: f"{os.getpid()}@{socket.gethostname()}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -231,13 +230,12 @@ class MemorySampler:
 
 def memory_gib(process: psutil.Process) -> float | None:
     """PSS of a process, or its resident set if the kernel hides that; None if it has ended."""
-    try:
+    with suppress(psutil.NoSuchProcess):
         try:
             return float(process.memory_full_info().pss / GIB)
         except (psutil.AccessDenied, AttributeError):
             return float(process.memory_info().rss / GIB)
-    except psutil.NoSuchProcess:
-        return None
+    return None
 
 
 class LogPump:

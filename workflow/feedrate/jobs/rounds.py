@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from accelerate.utils import send_to_device
@@ -21,7 +22,7 @@ from feedrate.config.spec import RunSpec, Stage
 from feedrate.devices.base import Adapter
 from feedrate.devices.host import cpu_time_s
 from feedrate.jobs import blocks, events
-from feedrate.jobs.blocks import EndlessBatches, Part, Pipeline, in_turn, needs_more
+from feedrate.jobs.blocks import EndlessBatches, Part, Pipeline, needs_more
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import note_of
 from feedrate.loading.dataset import PairDataset, collate
@@ -40,15 +41,15 @@ APART = ("loader", "model")
 
 
 class CutOffError(Exception):
-    """A block of all ranks has failed on this one, which cannot keep step any more."""
+    """This rank failed in a block of all ranks and cannot keep step any more."""
 
 
 def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
-    """Write `ceiling` and `stages` events, on all ranks at the same time, or a `note`
-    for a kind that fails. Raises CutOffError if other ranks would wait for this one: its process
-    then ends, and its launcher stops them; all have written their results."""
+    """Write `ceiling` and `stages` events, on all ranks at the same time, or a `note` for a kind
+    that fails. Raises CutOffError if other ranks would wait for this one, so that the launcher
+    stops them: all have written their results."""
     trainer.meter = None
     session = Session(spec, adapter, log, trainer, dataset)
     try:
@@ -85,16 +86,18 @@ class Session:
 
     def measure(self) -> None:
         """Make rounds until the parts are known precisely enough or the time is spent."""
-        makers: dict[str, Callable[[], Part]] = {"live": self._live, "loader": self._drained}
+        makers = {"live": self._live, "loader": self._loader_alone}
         # Sharded ranks cannot compute separately: they would have to stay in step.
         if self._train.strategy != "fsdp":
-            makers |= {"model": self._alone}
-            makers |= {"exchange": self._exchanged} if self._ranks > 1 else {}
+            makers["model"] = self._model_alone
+            if self._ranks > 1:
+                makers["exchange"] = self._exchange_alone
         for kind, make in makers.items():
             self._start(kind, make)
         walls_s: dict[str, list[float]] = {kind: [] for kind in makers}
         for number in count():
-            for kind in in_turn([*walls_s], number):
+            first = number % len(makers)  # each round begins with another kind
+            for kind in [*makers][first:] + [*makers][:first]:
                 if wall_s := self._attempt(kind, partial(self._block, kind, number)):
                     walls_s[kind].append(wall_s)
             known = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
@@ -161,15 +164,12 @@ class Session:
             before_s = cpu_time_s()
             wall_s = self._repeat(part, steps)
             cpu_s = cpu_time_s() - before_s
-        block = events.Ceiling(
-            rank=self._log.rank,
-            kind=kind,
-            round=number,
-            samples=steps * self._step_samples,
-            wall_s=wall_s,
-            cpu_s=cpu_s,
+        samples, rank = steps * self._step_samples, self._log.rank
+        self._log.write(
+            events.Ceiling(
+                rank=rank, kind=kind, round=number, samples=samples, wall_s=wall_s, cpu_s=cpu_s
+            )
         )
-        self._log.write(block)
         return wall_s
 
     def _stages(self) -> float:
@@ -183,15 +183,16 @@ class Session:
             wall_s = self._repeat(live, steps)
         spans = self._recorder.spans(steps, self._step_samples)
         marked = (*LOADING, "hand_over") if loader.workers else LOADING
-        told = events.Stages(
-            rank=self._log.rank,
-            steps=steps,
-            seconds={stage: one["seconds"] for stage, one in spans.items()},
-            spans=spans,
-            not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader)}],
-            forward_memory_gib=self._forward_gib,
+        self._log.write(
+            events.Stages(
+                rank=self._log.rank,
+                steps=steps,
+                seconds={stage: span["seconds"] for stage, span in spans.items()},
+                spans=spans,
+                not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader)}],
+                forward_memory_gib=self._forward_gib,
+            )
         )
-        self._log.write(told)
         return wall_s
 
     def _trace(self) -> float:
@@ -203,14 +204,19 @@ class Session:
             blocks.write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
-    def _fed(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
+    def _part_with_loader(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
         """A part that is fed by a loader of its own on the run's loading path."""
         path, seed = self._trainer.path, self._spec.seed + self._log.rank
         order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
         pipeline, a_step = Pipeline(path, self._dataset, order), self._train.gradient_accumulation
         self.pipelines.append(pipeline)
-        whole, lead = -(-path.round_size // a_step), partial(pipeline.ahead, a_step)
-        return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
+        return Part(
+            partial(step, pipeline),
+            pipeline.running,
+            warmup,
+            whole=-(-path.round_size // a_step),
+            lead=partial(pipeline.ahead, a_step),
+        )
 
     def _live(self) -> Part:
         """Training as in the window. What was prefetched while it started does not count."""
@@ -219,18 +225,18 @@ class Session:
             batches = range(self._train.gradient_accumulation)
             self._optimizer_step([self._receive(pipeline) for _ in batches])
 
-        return self._fed(step, warmup=self._spec.settings.loader.prefetch_factor)
+        return self._part_with_loader(step, warmup=self._spec.settings.loader.prefetch_factor)
 
-    def _drained(self) -> Part:
+    def _loader_alone(self) -> Part:
         """The loading path by itself: batches are moved to the device and dropped."""
 
         def step(pipeline: Pipeline) -> None:
             for _ in range(self._train.gradient_accumulation):
                 send_to_device(next(pipeline), self._adapter.device, non_blocking=True)
 
-        return self._fed(step)
+        return self._part_with_loader(step)
 
-    def _alone(self) -> Part:
+    def _model_alone(self) -> Part:
         """The model by itself: it trains on one batch that stays on the device."""
         rows = [self._dataset[i % len(self._dataset)] for i in range(self._train.batch_size)]
         batches = [send_to_device(collate(rows), self._adapter.device)]
@@ -238,7 +244,7 @@ class Session:
         step = partial(self._optimizer_step, batches, exchange=False)
         return Part(step, partial(stop_exchanges, self._trainer.model), warmup=2)
 
-    def _exchanged(self) -> Part:
+    def _exchange_alone(self) -> Part:
         """All-reduces of tensors of the size of a step's gradients, in the strategy's parts."""
         adapter = self._adapter
         trained = [p for p in self._trainer.model.parameters() if p.requires_grad]
@@ -258,17 +264,16 @@ class Session:
     @contextmanager
     def _staged(self) -> Iterator[None]:
         """The stages inside a micro-step are measured separately."""
-        trainer, calls = self._trainer, ExitStack()
         stages: list[tuple[Any, str, Stage]] = [
-            (trainer, "_prepare_inputs", "copy"),
-            (trainer, "compute_loss", "forward"),
-            (trainer.accelerator, "backward", "backward"),
+            (self._trainer, "_prepare_inputs", "copy"),
+            (self._trainer, "compute_loss", "forward"),
+            (self._trainer.accelerator, "backward", "backward"),
         ]
-        for owner, name, of in stages:
-            begins = int(of != "copy")  # the batch was received before
-            setattr(owner, name, partial(self._stage, of, getattr(owner, name), begins))
-            calls.callback(delattr, owner, name)
-        with calls:
+        with ExitStack() as patches:
+            for owner, name, stage in stages:
+                begins = int(stage != "copy")  # the batch was received before
+                call = partial(self._stage, stage, getattr(owner, name), begins)
+                patches.enter_context(patch.object(owner, name, call))
             yield
 
     @contextmanager
@@ -297,16 +302,17 @@ class Session:
         complete_s = batch.pop(STAMP, None)
         if complete_s is not None and self._here.switch[0]:
             self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))
-        how = {"non_blocking": self._spec.settings.loader.non_blocking}
-        return self._stage("copy", send_to_device, 1, batch, self._adapter.device, **how)
+        non_blocking = self._spec.settings.loader.non_blocking
+        send = partial(send_to_device, non_blocking=non_blocking)
+        return self._stage("copy", send, 1, batch, self._adapter.device)
 
     def _optimizer_step(self, batches: Sequence[Batch], *, exchange: bool = True) -> None:
         """One step of the Trainer's loop; without `exchange`, ranks need not run in step."""
         trainer, adapter = self._trainer, self._adapter
         model = trainer.model_wrapped
-        for left, batch in zip(range(len(batches))[::-1], batches, strict=True):
-            is_quiet = left or not exchange
-            with trainer.accelerator.no_sync(model=model) if is_quiet else nullcontext():
+        for number, batch in enumerate(batches, start=1):
+            exchanges = exchange and number == len(batches)
+            with nullcontext() if exchanges else trainer.accelerator.no_sync(model=model):
                 trainer.training_step(model, batch)
             adapter.end_of_step()
         if exchange and self._ranks > 1 and (reduce := adapter.exchange(self._spec.settings)):

@@ -5,12 +5,14 @@ showed. docs/architecture.md lists the ends with their exit codes: a fault of th
 outcome but in the last try.
 """
 
+import json
 import os
 import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +20,6 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import launcher_limit
-from feedrate.config.errors import ConfigError
 from feedrate.config.spec import TIMEOUT_MIN, RunSpec
 from feedrate.core import slurm
 from feedrate.core.errors import Masker, explain_os_error, tell
@@ -31,8 +31,8 @@ from feedrate.data.manifest import DataError, check_prepared, check_store
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, machine_state, other_training_jobs
 from feedrate.devices.launch import prepare
-from feedrate.jobs import tries, workplace
-from feedrate.jobs.events import Result
+from feedrate.jobs import workplace
+from feedrate.jobs.events import NOT_TRIED, Result
 from feedrate.jobs.outcome import MachineFault, classify_exit
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
 from feedrate.models.build import fetched_index
@@ -74,7 +74,6 @@ def train(
     --model-pattern   the name that the device must report
     --quiet           print no progress
     """
-    check_protocol(spec)
     call = driver_call()
     requests = StopRequests(call)
     progress = ProgressLine(spec, quiet=quiet or (call is not None and call.quiet))
@@ -84,11 +83,17 @@ def train(
         progress.report(f"{out} is complete already")
         return
     try:
-        check_inputs(spec, data.parent, store)
-        if result := tries.result_of_earlier_tries(out, place):
+        check_prepared(data.parent)  # this may take minutes: before the lock
+        if store:
+            check_store(store.parent)
+        if fetched := fetched_index(spec.settings.model):
+            check_fetched(fetched)
+        if result := result_of_earlier_tries(out, place):
             job.publish(result)
-        elif run := tries.smaller_out_of_memory(smaller or []):
-            job.publish(Result("out_of_memory", tries.not_tried(run.parent.name)), smaller=str(run))
+        elif run := smaller_out_of_memory(smaller or []):
+            name = run.parent.name
+            cause = f"{NOT_TRIED}{name} ran out of memory, and this cell needs at least as much."
+            job.publish(Result("out_of_memory", cause), smaller=str(run))
         else:
             options = {
                 "store": store,
@@ -108,8 +113,7 @@ def train(
         raise Interrupted(f"{stop} ({why})" if why else str(stop), stop.exit_code) from None
     except FAULTS as fault:
         log = workplace.keep_log(place.path)
-        is_last_try = try_ is not None and try_ > (call.retries if call else 0)
-        if is_last_try:
+        if try_ is not None and try_ > (call.retries if call else 0):  # the last one
             cause = explain_os_error(fault) if isinstance(fault, OSError) else str(fault)
             tell("feedrate train", cause)
             job.publish(Result("failed", cause), infrastructure=True)
@@ -137,15 +141,17 @@ class Job:
         locks: Sequence[int],
         requests: StopRequests,
     ) -> None:
-        """Run the processes of the job, with further options of the worker and the inherited locks
-        of the host, and publish their result."""
+        """Run the worker with these options, and publish its result; it inherits the `locks`."""
         shutil.rmtree(self.place, ignore_errors=True)
         (self.place / TRAINER_NAME).mkdir(parents=True)
         write_json(self.place / SPEC_NAME, msgspec.to_builtins(self.spec))
         module = ["feedrate", "worker", "--run", str(self.place), "--data", str(self.data.parent)]
-        module += [f"--{name}={value}" for name, value in options.items() if value is not None]
         folders = [self.place, self.data.parent]
-        folders += [value.parent for value in options.values() if isinstance(value, Path)]
+        for name, value in options.items():
+            if value is not None:
+                module.append(f"--{name}={value}")
+            if isinstance(value, Path):
+                folders.append(value.parent)
         launch = prepare(self.spec, module, folders, os.environ)
         machine, commit = machine_state(), read_commit()
         started, start_s = datetime.now(UTC), time.monotonic()
@@ -178,6 +184,7 @@ class Job:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.place.mkdir(parents=True, exist_ok=True)
         write_json(self.place / SPEC_NAME, msgspec.to_builtins(self.spec))
+        files = sorted(path for path in self.place.rglob("*") if path.is_file())
         outcome = {
             "schema": SCHEMA,
             "identity": identity,
@@ -194,7 +201,7 @@ class Job:
             "exit_code": 1,
             "started_at": now,
             "ended_at": now,
-            "files": workplace.digests(self.place),
+            "files": {path.relative_to(self.place).as_posix(): digest_file(path) for path in files},
         }
         write_json(self.place / OUTCOME_NAME, outcome | facts)
         if not workplace.publish(self.place, self.out):
@@ -216,25 +223,49 @@ def read_commit() -> str:
         return ""
 
 
-def check_protocol(spec: RunSpec) -> None:
-    """Raise ConfigError if no step is left to measure, or if no launcher starts the ranks."""
-    protocol = spec.protocol
-    if protocol.steps <= protocol.warmup_steps:
-        raise ConfigError(
-            f"protocol.steps: {protocol.steps} leaves no step to measure after "
-            f"protocol.warmup_steps: {protocol.warmup_steps}"
+def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | None:
+    """The result that the earlier tries of this call decide, if Slurm ended the last one for lack
+    of memory, or at a time limit that this try does not exceed. Else this try may do better."""
+    if mine.since == workplace.NO_CALL:
+        return None
+    places = [place for place in workplace.leftovers(run) if place.since == mine.since]
+    jobs = [slurm.find(place.job) for place in places if place.job not in ("", mine.job)]
+    ends = [job for job in jobs if job and job.is_over]
+    last = ends[-1] if ends else None
+    if last and last.state == slurm.OUT_OF_MEMORY:
+        asked = f" of {last.memory}" if last.memory else ""
+        return Result(
+            "out_of_memory",
+            f"Slurm killed the job for lack of host memory: its limit{asked} on {last.nodes} was "
+            "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
+            f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
         )
-    if spec.count > (most := launcher_limit(spec.launcher, "MAX_PROCESSES")):
-        raise ConfigError(
-            f"launcher: {spec.launcher} starts at most {most:g} process, but count is {spec.count}"
-        )
+    if last is None or last.state != slurm.TIMEOUT:
+        return None
+    limits = [end.limit_min for end in ends if end.state == slurm.TIMEOUT and end.limit_min]
+    if this := slurm.find(mine.job):
+        has_longer = this.limit_min is None or this.limit_min > max(limits, default=0.0)
+    else:
+        has_longer = len(limits) < 2  # by the rule, the second try has a longer limit
+    listed = " and then ".join(f"{limit:g} min" for limit in limits)
+    cause = (
+        f"Slurm stopped the job at its time limit, {listed}: raise protocol.timeout_min, or the "
+        "rule's runtime in the profile"
+    )
+    return None if has_longer else Result("failed", cause)
 
 
-def check_inputs(spec: RunSpec, prepared: Path, store: Path | None) -> None:
-    """Raise DataError if the data, the store or fetched weights are not as recorded. This may take
-    minutes: before the lock."""
-    check_prepared(prepared)
-    if store:
-        check_store(store.parent)
-    if fetched := fetched_index(spec.settings.model):
-        check_fetched(fetched)
+def smaller_out_of_memory(runs: Iterable[Path]) -> Path | None:
+    """Of these runs, of cells that need no more memory (of a study's `ladder`), one that ran out of
+    memory and of whose cell no run fitted. Runs that were not tried show nothing."""
+    statuses: dict[Path, str] = {}
+    for run in runs:
+        with suppress(OSError, ValueError, KeyError):
+            outcome = json.loads((run / OUTCOME_NAME).read_text(encoding="utf-8"))
+            if "smaller" not in outcome:
+                statuses[run] = outcome["status"]
+    fitting = {run.parent for run, status in statuses.items() if status == "ok"}
+    for run, status in statuses.items():
+        if status == "out_of_memory" and run.parent not in fitting:
+            return run
+    return None

@@ -2,7 +2,8 @@
 
 import hashlib
 import importlib.util
-from collections.abc import Callable
+import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,24 @@ import torch
 import transformers
 
 from feedrate.config.spec import RunSpec
+from feedrate.core.files import digest_value
 from feedrate.core.paths import TRAINER_NAME
 from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
-from feedrate.jobs.computation import running_graphs, running_precision
 from feedrate.jobs.evaluation import evaluate
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import limit_memory, make_dataset, open_device, write_data, write_model
+from feedrate.jobs.job_setup import (
+    limit_memory,
+    make_dataset,
+    open_device,
+    running_graphs,
+    running_precision,
+    write_data,
+    write_model,
+)
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.push import push
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
 from feedrate.jobs.trainer import make_trainer
@@ -33,12 +41,12 @@ from feedrate.models.layers import cast, use_float8
 
 TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 """Optimizers of torchao, by the Trainer's names."""
-
 TENSORBOARD = "tensorboard"
 """The Trainer's integration that writes its files beside the run and calls nobody."""
-
 WEIGHTS_SAMPLED = 1024
 """Numbers of each parameter that ranks are compared by."""
+LONGEST_REPOSITORY = 96
+"""Characters in a repository's name that the hub allows."""
 
 
 def run_job(
@@ -60,16 +68,14 @@ def run_job(
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train", options.store)
     write_model(log, spec, built, dataset)
-    counted = protocol.steps, protocol.warmup_steps
-    folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
     others = [name for name in options.report_to if name != TENSORBOARD]
     if others and log.rank == 0:
         log.write(events.Note(rank=0, about="report_to", message=", ".join(others)))
     trainer = make_trainer(
         spec,
         device,
-        folder,
-        meter,
+        run / TRAINER_NAME,
+        Meter(device, log, protocol.steps, protocol.warmup_steps),
         built.model,
         dataset,
         layers=built.layers,
@@ -79,29 +85,24 @@ def run_job(
     write_data(log, spec, built, dataset, trainer.path)
     score = partial(evaluate, trainer, log, spec, prepared, built, options)
     if protocol.evaluate and log.rank == 0:
-        evaluate_untrained(partial(score, "before"), log, device)
+        try:
+            score("before")
+        except Exception as error:
+            # A model that ranks share may not fit on one device, which is no fault of the run.
+            note = note_of(error, "evaluation before training", log.rank)
+            if not note.out_of_memory:
+                raise
+            log.write(note)
+        device.release()  # memory that the evaluation took does not count as training's
     transformers.set_seed(spec.seed)  # an evaluation may have drawn random numbers
     train(trainer, log)
     write_strategy(log, spec, trainer, device, built.layers)
     if protocol.evaluate:
         score("after")
-    if options.measured and protocol.ceiling_s:
+    if protocol.ceiling_s:
         measure_ceilings(spec, device, log, trainer, dataset)
     if options.push_to:
         push(trainer, log, spec, options.push_to, built.tokenizer)
-
-
-def evaluate_untrained(score: Callable[[], None], log: EventLog, device: Adapter) -> None:
-    """Score the model before training. One that ranks share may not fit on one device: a note says
-    so. What the evaluation took of the device's memory does not count as training's."""
-    try:
-        score()
-    except Exception as error:
-        note = note_of(error, "evaluation before training", log.rank)
-        if not note.out_of_memory:
-            raise
-        log.write(note)
-    device.release()
 
 
 def write_strategy(
@@ -109,21 +110,23 @@ def write_strategy(
 ) -> None:
     """Write how the model was sharded and computed; only `train` wraps it, so this comes after it,
     and before an evaluation, which may wrap it again."""
-    single = device.fp32()
-    ran = describe_strategy(trainer.model_wrapped, spec, layers)
-    log.write(events.Strategy(rank=log.rank, fp32=single, **ran))
-    computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
-    computed |= device.replays(trainer)
-    log.write(events.Computation(rank=log.rank, **computed))
+    fp32 = device.fp32()
+    strategy = describe_strategy(trainer.model_wrapped, spec, layers)
+    log.write(events.Strategy(rank=log.rank, fp32=fp32, **strategy))
+    computation = describe_computation(trainer, fp32, whole=strategy["name"] != "fsdp")
+    computation |= device.replays(trainer)
+    log.write(events.Computation(rank=log.rank, **computation))
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     """Raise DoesNotFitError if the model fits with no batch size. The size of a checkpoint is known
     only once it is loaded, so that is not checked."""
     settings = spec.settings
-    on_host = settings.train.cpu_offload
-    has_gib = memory_gib() / device.local_ranks if on_host else device.capacity_gib()
-    capacity_gib = settings.train.memory_gib or has_gib
+    if settings.train.cpu_offload:
+        present_gib: float | None = memory_gib() / device.local_ranks
+    else:
+        present_gib = device.capacity_gib()
+    capacity_gib = settings.train.memory_gib or present_gib
     if capacity_gib is not None and settings.model.checkpoint is None:
         model = build_bare(settings.model, settings.loader, prepared).model
         check_fits(model, settings.train, spec.count, capacity_gib)
@@ -131,15 +134,14 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
 
 def check_packages(spec: RunSpec) -> None:
     """Raise UnsupportedError if torchao is needed and not installed."""
-    optimizer = spec.settings.train.optimizer
-    needs = {
-        f"train.optimizer: {optimizer}": optimizer in TORCHAO_OPTIMIZERS,
-        "train.precision: fp8": casts_to_fp8(spec),
-    }
-    for setting, needed in needs.items():
-        if needed and importlib.util.find_spec("torchao") is None:
-            why = f"{setting} needs the package torchao, which is not installed here"
-            raise UnsupportedError(why)
+    setting, optimizer = "", spec.settings.train.optimizer
+    if casts_to_fp8(spec):
+        setting = "train.precision: fp8"
+    if optimizer in TORCHAO_OPTIMIZERS:
+        setting = f"train.optimizer: {optimizer}"
+    if setting and importlib.util.find_spec("torchao") is None:
+        why = f"{setting} needs the package torchao, which is not installed here"
+        raise UnsupportedError(why)
 
 
 def casts_to_fp8(spec: RunSpec) -> bool:
@@ -162,23 +164,20 @@ def train(trainer: Any, log: EventLog) -> None:
     trainer.save_metrics("train", metrics)
     trainer.save_state()
     if log.rank == 0:
-        log.write(events.Trainer(rank=0, library=trainer_library(type(trainer)), metrics=metrics))
+        library = f"transformers {transformers.__version__}"
+        if any(base.__module__.startswith("optimum.habana") for base in type(trainer).__mro__):
+            library = f"optimum-habana {importlib.import_module('optimum.habana').__version__}"
+        log.write(events.Trainer(rank=0, library=library, metrics=metrics))
 
 
-def trainer_library(trainer: type[Any]) -> str:
-    """Name and version of the package that provides the Trainer."""
-    if any(base.__module__.startswith("optimum.habana") for base in trainer.__mro__):
-        return f"optimum-habana {importlib.import_module('optimum.habana').__version__}"
-    return f"transformers {transformers.__version__}"
-
-
-def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> dict[str, Any]:
-    """Keys of the `computation` event; `single`: how the device computes fp32; `whole`: this rank
+def describe_computation(trainer: Any, fp32: str | None, *, whole: bool) -> dict[str, Any]:
+    """Keys of the `computation` event; `fp32`: how the device computes it; `whole`: this rank
     holds all weights."""
-    by = trainer.accelerator
-    mixed = "fp8" if getattr(by, "fp8_enabled", False) else str(by.mixed_precision)
+    accelerator = trainer.accelerator
+    is_fp8 = getattr(accelerator, "fp8_enabled", False)
+    mixed = "fp8" if is_fp8 else str(accelerator.mixed_precision)
     return {
-        "precision": running_precision(trainer.model, mixed, single),
+        "precision": running_precision(trainer.model, mixed, fp32),
         "optimizer": running_optimizer(trainer.optimizer),
         **running_graphs(),
         "weights": digest_weights(trainer.model) if whole else "",
@@ -200,3 +199,27 @@ def digest_weights(model: torch.nn.Module) -> str:
     trained = (p.detach() for p in model.parameters() if p.requires_grad)
     sampled = torch.cat([p.flatten()[:WEIGHTS_SAMPLED].float() for p in trained]).cpu()
     return hashlib.sha256(sampled.numpy().tobytes()).hexdigest()[:16]
+
+
+def push(trainer: Any, log: EventLog, spec: RunSpec, repository: str, tokenizer: Any) -> None:
+    """Push the model, its tokenizer and the Trainer's card to a private repository of its own. A
+    note says where, or why not, which is no fault of the run. The token is in HF_TOKEN only."""
+    trainer.processing_class, trainer.args.hub_private_repo = tokenizer, True
+    trainer.args.hub_model_id = name = repository_of(repository, spec)
+    try:
+        trainer.save_model()  # all ranks take part, and may have to wait for each other
+        if log.rank == 0:
+            trainer.save_model = lambda *_, **__: None
+            trainer.push_to_hub(token=os.environ["HF_TOKEN"])
+            log.write(events.Note(rank=0, about="push_to_hub", message=f"pushed to {name}"))
+    except Exception as error:  # the hub's client raises errors of several libraries
+        log.write(note_of(error, "push_to_hub", log.rank))
+
+
+def repository_of(repository: str, spec: RunSpec) -> str:
+    """`me/models-STUDY-DEVICE-CELL` for `me/models`, with the letters that the hub allows."""
+    cell = re.sub(r"[^A-Za-z0-9]+", "-", f"{spec.study}-{spec.device}-{spec.cell}")
+    name = f"{repository}-{cell}"
+    if len(name) <= LONGEST_REPOSITORY:
+        return name
+    return f"{name[: LONGEST_REPOSITORY - 9]}-{digest_value(cell)[:8]}"

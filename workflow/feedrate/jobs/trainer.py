@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from accelerate.state import PartialState
@@ -13,7 +14,6 @@ from accelerate.utils import DistributedType
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
-from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
 from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
@@ -46,15 +46,13 @@ def make_trainer(
     encoders: tuple[type[Any], ...] = (),
     report_to: Sequence[str] = (),
 ) -> Any:
-    """The Trainer that writes into `folder`; with `meter` None it measures nothing.
-
-    `layers` and `encoders`: those of `Built`, for sharding. `report_to`: its integrations. Raises
-    DeviceError if the Trainer sees more or fewer ranks than the job has: each would train by
-    itself.
-    """
+    """The Trainer that writes into `folder`; with `meter` None it measures nothing. `layers` and
+    `encoders` are those of `Built`. Raises DeviceError if the Trainer sees more or fewer ranks than
+    the job has: each would train by itself."""
     train, loader = spec.settings.train, spec.settings.loader
-    shared, after = shared_arguments(spec, folder, report_to), spec.protocol.warmup_steps
-    arguments = adapter.training_arguments(shared, spec.settings, after)
+    arguments = adapter.training_arguments(
+        shared_arguments(spec, folder, report_to), spec.settings, spec.protocol.warmup_steps
+    )
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
@@ -67,9 +65,19 @@ def make_trainer(
     # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []
-    callbacks = [MeterCallback(meter)] if meter else []
-    given = {"train_dataset": dataset, "data_collator": collate, "callbacks": callbacks}
-    trainer = kind(model=model, args=arguments, **given, **optimizer_arguments(train))
+    optimizer: dict[str, Any] = {}
+    if train.optimizer in ADAM:
+        epsilon = FP16_EPSILON if train.precision == "fp16_full" else 1e-8
+        options = {"lr": train.learning_rate, "eps": epsilon, **ADAM[train.optimizer]}
+        optimizer["optimizer_cls_and_kwargs"] = (AdamW, options)
+    trainer = kind(
+        model=model,
+        args=arguments,
+        train_dataset=dataset,
+        data_collator=collate,
+        callbacks=[MeterCallback(meter)] if meter else [],
+        **optimizer,
+    )
     adapter.hold_fp32(train.precision)  # whatever the libraries have set
     if train.ddp_bucket_view:  # the one setting of DDP that no argument names
         trainer.accelerator.ddp_handler.gradient_as_bucket_view = True
@@ -79,7 +87,7 @@ def make_trainer(
 def shared_arguments(spec: RunSpec, folder: Path, report_to: Sequence[str] = ()) -> dict[str, Any]:
     """The arguments that TrainingArguments takes in transformers 4.55 and 5.x and on Gaudi."""
     loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
-    return {
+    arguments = {
         "output_dir": str(folder),
         "max_steps": protocol.steps,
         "per_device_train_batch_size": train.batch_size,
@@ -107,14 +115,8 @@ def shared_arguments(spec: RunSpec, folder: Path, report_to: Sequence[str] = ())
         "report_to": list(report_to),
         "run_name": f"{spec.study} {spec.device} {spec.cell} rep{spec.repeat}",
         "disable_tqdm": True,
-        **further_arguments(spec),
     }
-
-
-def further_arguments(spec: RunSpec) -> dict[str, Any]:
-    """Arguments from the settings that only some kinds of device have."""
-    train, loader = spec.settings.train, spec.settings.loader
-    arguments = {
+    if_set = {
         "fp16": train.precision == "fp16",
         "adam_epsilon": FP16_EPSILON if train.precision == "fp16_full" else None,
         "torch_compile": train.execution != "eager",
@@ -123,16 +125,8 @@ def further_arguments(spec: RunSpec) -> dict[str, Any]:
         "ddp_static_graph": train.ddp_static_graph,
         "accelerator_config": {"non_blocking": True} if loader.non_blocking else None,
     }
-    return {name: value for name, value in arguments.items() if value}
-
-
-def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
-    """Arguments of Trainer for the optimizers that it has no name for."""
-    if train.optimizer not in ADAM:
-        return {}
-    epsilon = FP16_EPSILON if train.precision == "fp16_full" else 1e-8
-    options = {"lr": train.learning_rate, "eps": epsilon, **ADAM[train.optimizer]}
-    return {"optimizer_cls_and_kwargs": (AdamW, options)}
+    # Not every kind of device has these, even as their defaults.
+    return arguments | {name: value for name, value in if_set.items() if value}
 
 
 class MeteredTrainer(_TRAINER):
@@ -186,8 +180,9 @@ class MeteredTrainer(_TRAINER):
             # By itself, the Trainer drops or fills batches, and shortens a last step.
             a_step = args.per_device_train_batch_size * args.world_size
             a_step *= args.gradient_accumulation_steps
-        rows, seed, numbered = len(dataset), args.data_seed, self.numbered
-        return EpochOrder(rows, seed, numbered=numbered, a_step=a_step, fill=self.fills)
+        return EpochOrder(
+            len(dataset), args.data_seed, numbered=self.numbered, a_step=a_step, fill=self.fills
+        )
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, which finishes its pixels."""
@@ -195,12 +190,8 @@ class MeteredTrainer(_TRAINER):
 
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: by itself, it would apply drop_last here too."""
-        asked, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
-        try:
-            loader = super().get_test_dataloader(*args, **kwargs)
-        finally:
-            self.args.dataloader_drop_last = asked
-        return self.path.adopt(loader)
+        with patch.object(self.args, "dataloader_drop_last", False):
+            return self.path.adopt(super().get_test_dataloader(*args, **kwargs))
 
     def _build_accelerator_args(self, **kwargs: Any) -> Any:
         if self.plugin is not None:
@@ -226,9 +217,9 @@ class MeteredTrainer(_TRAINER):
 
     def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> Any:
         """Autocast for sharded layers too: accelerate omits it with PyTorch's second FSDP."""
-        if self.plugin is None:
-            return super().autocast_smart_context_manager(*args, **kwargs)
-        return self.accelerator.autocast()
+        if self.plugin is not None:
+            return self.accelerator.autocast()
+        return super().autocast_smart_context_manager(*args, **kwargs)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save whole weights, the same file for every strategy; all ranks take part."""

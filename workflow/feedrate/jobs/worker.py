@@ -83,8 +83,6 @@ _LONGEST = 400
 class Options(NamedTuple):
     """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
 
-    measured: bool = True
-    """False: the same training without meter and ceilings (`bare`)."""
     store: Path | None = None
     """The folder of the prepared pictures."""
     winoground: Path | None = None
@@ -97,7 +95,6 @@ def run_rank(
     run: Path,
     data: Path,
     *,
-    bare: bool = False,
     store: Path | None = None,
     winoground: Path | None = None,
     push_to: str = "",
@@ -109,7 +106,6 @@ def run_rank(
 
     --run             folder with spec.json, for events and the Trainer's files
     --data            folder of the prepared dataset
-    --bare            run without meter and ceilings
     --store           index.json of the pictures prepared for the model
     --winoground      examples.json, on which the model is evaluated too
     --push-to         repository on the hub for the model
@@ -119,7 +115,6 @@ def run_rank(
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
     options = Options(
-        measured=not bare,
         store=store.parent if store else None,
         winoground=winoground,
         push_to=push_to,
@@ -157,28 +152,18 @@ def bind_process(run: Path) -> tuple[RunSpec, Placement]:
 
 def write_error(log: EventLog, error: Exception) -> None:
     """Write the `error` and `end` events of a rank that failed."""
-    trace = Masker()("".join(traceback.format_exception(error)))
-    log.write(Error(rank=log.rank, traceback=trace, **classify(error)._asdict()))
+    log.write(classify(error, log.rank))
     log.write(End(rank=log.rank, ok=False))
 
 
-class Failure(NamedTuple):
-    """An exception as events and outcomes report it."""
-
-    type: str
-    """Its class; empty for one of ours that has a message."""
-    message: str
-    out_of_memory: bool = False
-    infrastructure: bool = False
-    """The fault of the machine, not of the cell: another try may succeed."""
-
-
-def classify(error: BaseException) -> Failure:
-    """Classify an exception by its type and message."""
+def classify(error: BaseException, rank: int = 0) -> Error:
+    """The `error` event of an exception, by its type and message."""
     text = f"{error}"
     if re.match(_WORKER_GONE, text) and re.match(_KILLED, cause := f"{error.__cause__}"):
         text = cause  # torch names the signal only in the exception's cause
-    if _lost_a_worker(error):
+    frames = traceback.extract_tb(error.__traceback__)
+    cut_off = isinstance(error, EOFError | ConnectionError)
+    if cut_off and any(frame.name == "_try_get_data" for frame in frames):  # in torch's loader
         text = f"a loader worker was killed while it sent a batch; {_NO_MEMORY}"
     if no_backend := text.startswith(NO_BACKEND):
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
@@ -190,19 +175,24 @@ def classify(error: BaseException) -> Failure:
     # addresses are limited, as `train.memory_gib` does.
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     no_code = limited and text.startswith("could not create a primitive")
-    said = OUT_OF_MEMORY.search(text) or no_code
-    raised = {"MemoryError", "OutOfMemoryError"} & {kind.__name__ for kind in type(error).__mro__}
-    place = "the host's shared memory, /dev/shm, is too small: " * shared_full
-    place += "the disk is full: " * disk_full
-    ours = type(error).__module__.startswith("feedrate.") and text
-    return Failure(
-        type="" if ours else type(error).__name__,
-        message=f"{place}{first_sentence(text)}",
-        out_of_memory=not disk_full and bool(said or raised),
+    by_text = no_code or OUT_OF_MEMORY.search(text)
+    by_type = {"MemoryError", "OutOfMemoryError"} & {kind.__name__ for kind in type(error).__mro__}
+    message = first_sentence(text)
+    if shared_full:
+        message = f"the host's shared memory, /dev/shm, is too small: {message}"
+    if disk_full:
+        message = f"the disk is full: {message}"
+    is_ours = type(error).__module__.startswith("feedrate.") and text
+    return Error(
+        rank=rank,
+        type="" if is_ours else type(error).__name__,
+        message=message,
+        out_of_memory=not disk_full and bool(by_text or by_type),
         infrastructure=disk_full
         or no_backend
         or isinstance(error, DeviceError | DataError)
         or bool(_MACHINE_FAULT.search(text)),
+        traceback=Masker()("".join(traceback.format_exception(error))),
     )
 
 
@@ -216,13 +206,6 @@ def note_of(error: BaseException, about: str, rank: int) -> Note:
         message=failure.message,
         out_of_memory=failure.out_of_memory,
     )
-
-
-def _lost_a_worker(error: BaseException) -> bool:
-    """Whether torch's loader lost the connection to a worker whose end it had not noticed yet."""
-    frames = traceback.extract_tb(error.__traceback__)
-    cut = isinstance(error, EOFError | ConnectionError)
-    return cut and any(frame.name == "_try_get_data" for frame in frames)
 
 
 def first_sentence(text: str) -> str:

@@ -17,14 +17,13 @@ from typing import NamedTuple
 
 from feedrate.core import slurm
 from feedrate.core.errors import SENTENCE
-from feedrate.core.files import digest_file, end_of_file
+from feedrate.core.files import end_of_file
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME
 
 NO_CALL = "0"
 """`since` of a job that no Snakemake has started."""
 
 _WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:slurm|pid)-.+)")
-_SLURM = re.compile(r"slurm-(\d+)")
 _PID = re.compile(r"pid-(?P<pid>\d+)-(?P<start>\d+)@(?P<host>.+)")
 _RUN = re.compile(r"rep\d+-(?P<identity>[0-9a-f]{8})(?:-(?P<attempt>\d+))?")
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
@@ -41,8 +40,7 @@ class Workplace(NamedTuple):
     @property
     def job(self) -> str:
         """The number of its Slurm job; empty elsewhere."""
-        found = _SLURM.fullmatch(self.token)
-        return found[1] if found else ""
+        return self.token.removeprefix("slurm-") if self.token.startswith("slurm-") else ""
 
     @property
     def is_at_work(self) -> bool:
@@ -70,26 +68,23 @@ def is_complete(run: Path) -> bool:
 
 
 def workplace(run: Path, since: str) -> Workplace:
-    """The workplace of this process, which the call that began at `since` has started; nothing is
-    made."""
+    """The workplace of this process, of the call that began at `since`; nothing is made."""
+    pid = os.getpid()
+    token = f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
     if job := os.environ.get(slurm.JOB_ID):
         token = f"slurm-{job}"
-    else:
-        pid = os.getpid()
-        token = f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
     return Workplace(run.with_name(f".{run.name}.{since}.{token}"), since, token)
 
 
 def leftovers(run: Path) -> list[Workplace]:
     """All workplaces of a run, oldest first."""
-    found: list[tuple[float, Workplace]] = []
+    places: list[tuple[float, Workplace]] = []
     prefix = f".{run.name}."
-    for path in run.parent.glob(".*") if run.parent.is_dir() else ():
-        name = _WORKPLACE.fullmatch(path.name.removeprefix(prefix))
-        if path.name.startswith(prefix) and name:
+    for path in run.parent.glob(f"{prefix}*"):
+        if name := _WORKPLACE.fullmatch(path.name.removeprefix(prefix)):
             with suppress(FileNotFoundError):
-                found.append((path.stat().st_mtime, Workplace(path, name["since"], name["token"])))
-    return [place for _, place in sorted(found)]
+                places.append((path.stat().st_mtime, Workplace(path, name["since"], name["token"])))
+    return [place for _, place in sorted(places)]
 
 
 def publish(place: Path, run: Path) -> bool:
@@ -114,12 +109,6 @@ def publish(place: Path, run: Path) -> bool:
                 rest.rename(run)
         shutil.rmtree(place, ignore_errors=True)
         return False
-
-
-def digests(place: Path) -> dict[str, str]:
-    """SHA-256 of the files in a workplace, by their paths in it."""
-    files = sorted(path for path in place.rglob("*") if path.is_file())
-    return {path.relative_to(place).as_posix(): digest_file(path) for path in files}
 
 
 def keep_log(place: Path) -> Path:
