@@ -296,7 +296,7 @@ def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
     spec["settings"]["loader"] |= {"decode": "cache", "max_tokens": 7}
     arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
     arguments += ["--store", str(tmp_path / "store/index.json")]
-    assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
+    assert jobs.run("train", ["--spec", json.dumps(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert "index.json: no such file; decode: cache needs the store" in stderr
@@ -316,7 +316,7 @@ def test_fetched_weights_that_were_changed_are_no_outcome(
     (weights.parent / "fetched.json").write_text(json.dumps(recorded))
     weights.write_text("changed")
     arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
+    assert jobs.run("train", ["--spec", json.dumps(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert f"{weights} does not match its recorded checksum: delete the folder" in stderr
