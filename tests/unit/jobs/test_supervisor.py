@@ -326,8 +326,8 @@ def test_fetched_weights_that_were_changed_are_no_outcome(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("no mapping", "is not a mapping"),
-        ("{'study': 'x' * 5}", "is not a mapping"),
+        ("no mapping", "not JSON"),
+        ("{'study': 'x' * 5}", "not JSON"),
         ("{'study': 'x'}", "--spec"),
     ],
 )

@@ -211,7 +211,7 @@ def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):
     def fail(*_args):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Session, "_alone", fail)
+    monkeypatch.setattr(Session, "_model_alone", fail)
     _, events = job(ceiling_s=0.05)
     assert {e["kind"] for e in named(events, "ceiling")} == {"live", "loader"}
     (note,) = named(events, "note")

@@ -47,9 +47,8 @@ class Part(NamedTuple):
 
 
 def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
-    """Whether another round is needed, from the seconds of each kind's blocks so far: to know each
-    part's rate, relative to the live block of the same round, as precisely as `PRECISE` says. After
-    `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
+    """Whether another round is needed to know all parts as precisely as `PRECISE` says, from the
+    seconds of each kind's blocks so far. After `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
     rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
     if rounds < FEWEST_ROUNDS:
         return True
@@ -65,8 +64,7 @@ def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
 
 
 class EndlessBatches:
-    """Batch sampler that shuffles again after the last row, so that no epoch stops its workers; it
-    counts the batches that were `requested`."""
+    """Batch sampler without epochs, which would stop workers; counts the batches `requested`."""
 
     def __init__(self, rows: int, batch_size: int, seed: int) -> None:
         self._rows, self.batch_size, self.requested = rows, batch_size, 0

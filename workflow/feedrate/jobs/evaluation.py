@@ -1,8 +1,5 @@
 """Scores of a model before and after training, on the splits that it is not trained on and on
-Winoground.
-
-A tie with the right answer counts as wrong, and so does a score that is not a number: a model that
-gives everything the same score knows nothing.
+Winoground. A tie with the right answer counts as wrong, and so does a score that is no number.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,8 +106,7 @@ def read_answers(trainer: Any, ignored: list[str], dataset: Dataset[Sample]) -> 
 
 
 def predict(trainer: Any, built: Built, dataset: PairDataset, scores: list[Score]) -> None:
-    """The Trainer's own evaluation of a split, on all ranks, with the split's scores; it writes
-    `<split>_results.json`."""
+    """Write `<split>_results.json`: the Trainer's own evaluation of a split, and its scores."""
     prefix, ignored = SPLITS[dataset.split], list(built.other_outputs)
     metrics = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix).metrics
     metrics[f"{prefix}_samples"] = len(dataset)
@@ -151,8 +147,7 @@ def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Ite
 
 
 class WinogroundPairs(Dataset[Sample]):
-    """Winoground's images with their captions, two rows an example, read as in the published
-    script. Raises DataError if pictures have changed."""
+    """Winoground's pairs, two rows an example, read as in the published script."""
 
     def __init__(self, examples: Path, built: Built, max_tokens: int) -> None:
         rows = read_winoground(examples).examples
@@ -198,8 +193,7 @@ def nearest_hits(queries: Floats, targets: Floats, of_query: Numbers, of_target:
 
 
 def choice_hits(scores: Floats, right: Hits) -> Hits:
-    """Whether the largest of each row of `scores` (n, m) is at one of its `right` places, and no
-    other is as large."""
+    """Whether the one largest of each row of `scores` (n, m) is at one of its `right` places."""
     best = np.where(right, scores, -np.inf).max(axis=1)
     hits: Hits = best > np.where(right, -np.inf, scores).max(axis=1)
     return hits
@@ -208,8 +202,7 @@ def choice_hits(scores: Floats, right: Hits) -> Hits:
 def read_choices(
     data: PairDataset, built: Built
 ) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], Numbers] | None:
-    """Tokens and mask of the first, second, … caption that each row offers, and the number of the
-    right one (rows,); None if a row has no such choice."""
+    """Tokens and mask of the first, second, … caption of all rows, and the right one's number."""
     path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]
     if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
         return None

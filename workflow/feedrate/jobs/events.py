@@ -1,7 +1,6 @@
-"""The events of a run: one JSON object a line, one file a rank.
+"""The events of a run: one JSON object a line, one file a rank, written as they happen.
 
-docs/run-files.md lists the events and explains their keys. Each rank writes them as they happen;
-`EventTail` reads those written so far while the run is running.
+docs/run-files.md explains the keys.
 """
 
 import json
@@ -297,8 +296,7 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
 
 
 def read_events(path: Path, rank: int) -> RankEvents:
-    """One rank's events, without those of unknown names and a last line that is cut off. Raises
-    LogError for any other line that is no event of this rank."""
+    """One rank's events. Raises LogError, but not for a last line that is cut off."""
     events = RankEvents()
     *lines, tail = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     for number, line in enumerate([*lines, tail], start=1):
@@ -325,17 +323,15 @@ class EventTail:
 
     def read(self) -> list[Event]:
         """The events of complete lines since the last call; none while there is no file."""
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                added = stream.read()
-        except OSError:
-            return []
+        added = b""
+        with suppress(OSError), self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            added = stream.read()
         complete = added.rfind(b"\n") + 1
         self._offset += complete
-        found = []
+        events = []
         for line in added[:complete].splitlines():
             with suppress(ValueError, RecursionError):
                 if event := decode(line):
-                    found.append(event)
-        return found
+                    events.append(event)
+        return events

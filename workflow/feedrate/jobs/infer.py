@@ -18,18 +18,9 @@ from feedrate.config.spec import RunSpec, inference_faults
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
-from feedrate.jobs import events
+from feedrate.jobs import events, job_setup
 from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import (
-    limit_memory,
-    make_dataset,
-    open_device,
-    running_graphs,
-    running_precision,
-    write_data,
-    write_model,
-)
 from feedrate.jobs.meter import machine_now, window_of
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
@@ -44,25 +35,24 @@ READY = 4
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: the folder where torch.compile keeps its work."""
 HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
-"""Names in torch's inductor of the other places where it keeps compiled C++ headers."""
+"""Names in torch's inductor of the places of compiled C++ headers, which runs otherwise share."""
 
 
 def run_job(
     spec: RunSpec, prepared: Path, run: Path, log: EventLog, placement: Placement, options: Options
 ) -> None:
-    """Time forward passes as `spec` says. Raises ConfigError, DataError, DeviceError, ModelError or
-    UnsupportedError for an impossible request."""
+    """Time forward passes as `spec` says. Raises as `train.run_job` does."""
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
     settings = spec.settings
-    device = open_device(spec, prepared, log, placement, options.model_pattern)
-    limit_memory(spec)
+    device = job_setup.open_device(spec, prepared, log, placement, options.model_pattern)
+    job_setup.limit_memory(spec)
     set_seed(spec.seed)
     head = settings.inference.head
     built, answers = build_head(settings.model, settings.loader, prepared, head)
-    dataset = make_dataset(spec, prepared, built, "train", options.store)
-    write_model(log, spec, built, dataset)
-    write_data(log, spec, built, dataset, open_path(device, settings.loader))
+    dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
+    job_setup.write_model(log, spec, built, dataset)
+    job_setup.write_data(log, spec, built, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)
     rank, world_size, *_ = rank_from_environment()
     requests = make_requests(spec, device, built, dataset, seed=spec.seed + rank)
@@ -105,8 +95,8 @@ def write_computation(log: EventLog, spec: RunSpec, device: Adapter, model: Any)
         if torch.is_autocast_enabled(kind):
             mixed = "bf16" if torch.get_autocast_dtype(kind) == torch.bfloat16 else "fp16"
     log.write(events.Strategy(rank=log.rank, name="none", fp32=fp32))
-    precision = running_precision(model, mixed, fp32)
-    log.write(events.Computation(rank=log.rank, precision=precision, **running_graphs()))
+    precision = job_setup.running_precision(model, mixed, fp32)
+    log.write(events.Computation(rank=log.rank, precision=precision, **job_setup.running_graphs()))
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
@@ -138,8 +128,8 @@ def time_passes(
     answers: Sequence[str],
     requests: Requests,
 ) -> None:
-    """Write a `step` event for each pass, and the `window` of those after the warm-up: the sum of
-    its passes. The time between them (events, checks) is its `paused_s`."""
+    """Write a `step` event for each pass, and the `window` of those after the warm-up. The time
+    between passes (events, checks) is its `paused_s`."""
     protocol, train, inside = spec.protocol, spec.settings.train, list[events.Step]()
     device.synchronize()  # earlier work of the device is not part of the first pass
     device.reset_peak()

@@ -1,5 +1,4 @@
-"""The steps that training and inference share: open the device, the data and the model, and report
-them and the computation as they are, not as the settings ask."""
+"""What training and inference share: they open device, data and model, and report what they are."""
 
 import os
 import resource
@@ -34,9 +33,8 @@ where a forward pass is skipped, so is its backward pass, uncounted."""
 def open_device(
     spec: RunSpec, prepared: Path, log: EventLog, placement: Placement, model_pattern: str = ""
 ) -> Adapter:
-    """This rank's device, reported in the `start` event and checked against the spec. Raises
-    DeviceError if it is absent or of another model, UnsupportedError and ConfigError if it cannot
-    do what the spec asks."""
+    """This rank's device, reported in the `start` event. Raises DeviceError if it is absent or of
+    another model, UnsupportedError and ConfigError if it cannot do what the spec asks."""
     _, world_size, local_rank, local_ranks = rank_from_environment()
     check_count(spec, world_size, local_ranks)
     device = adapter(spec.kind, local_rank, local_ranks)
@@ -64,10 +62,10 @@ def open_device(
 
 def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
     """Raise DeviceError if the launcher started more or fewer processes than the job needs."""
-    asked = (spec.count, spec.count // spec.nodes)
-    if (world_size, local_ranks) != asked:
+    on_node = spec.count // spec.nodes
+    if (world_size, local_ranks) != (spec.count, on_node):
         raise DeviceError(
-            f"the job asked for {asked[0]} processes, {asked[1]} on each node, and got "
+            f"the job asked for {spec.count} processes, {on_node} on each node, and got "
             f"{world_size}, {local_ranks} on this one (launcher: {spec.launcher})"
         )
 
@@ -81,14 +79,13 @@ def check_model(spec: RunSpec, model: str, pattern: str) -> None:
 
 
 def check_rows(spec: RunSpec, prepared: Path) -> None:
-    """Raise ConfigError if the training split does not fill one step of all ranks, or one batch of
-    each if an epoch's incomplete step is kept."""
+    """Raise ConfigError if the rows fill no step, or no batch where incomplete steps are kept."""
     rows, train = read_manifest(prepared / MANIFEST).splits["train"].rows, spec.settings.train
     whole = spec.task == "training" and spec.settings.loader.last_batch == "drop"
     micro_steps = train.gradient_accumulation if whole else 1
     needed = train.batch_size * micro_steps * spec.count
     if rows < needed:
-        times = f" x {micro_steps} micro-steps" * (micro_steps > 1)
+        times = f" x {micro_steps} micro-steps" if micro_steps > 1 else ""
         raise ConfigError(
             f"train.batch_size: {train.batch_size}{times} on {spec.count} rank(s) needs {needed} "
             f"training rows, the dataset {spec.dataset} has {rows}"
@@ -96,9 +93,8 @@ def check_rows(spec: RunSpec, prepared: Path) -> None:
 
 
 def limit_memory(spec: RunSpec) -> None:
-    """Limit a rank on a CPU to `train.memory_gib` beyond its present address space, so that it can
-    run out of memory as a GPU does. Call it when all libraries are loaded: they reserve far more
-    addresses than they use. Processes started later inherit the limit."""
+    """Limit a rank on a CPU to `train.memory_gib` beyond its present address space, as a GPU is.
+    Call it when all libraries are loaded: they reserve far more addresses than they use."""
     allowed_gib = spec.settings.train.memory_gib
     if allowed_gib is not None:
         limit = psutil.Process().memory_info().vms + int(allowed_gib * GIB)
@@ -108,8 +104,7 @@ def limit_memory(spec: RunSpec) -> None:
 def make_dataset(
     spec: RunSpec, prepared: Path, built: Built, split: str, store: Path | None = None
 ) -> PairDataset:
-    """One split, with the pictures' size and the tokens that the model takes. `store`: the folder
-    of the prepared pictures, for `decode: cache`."""
+    """One split as the model takes it; `store`: the folder of the prepared pictures."""
     return PairDataset(
         prepared,
         split,
@@ -128,15 +123,15 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
     """Write the `model` event; only rank 0 counts FLOPs, without padding those of a mean text."""
     mask = dataset.attention_mask
     padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
-    # `attention` is known once a pass has run, and counting FLOPs runs one.
-    lengths = {padded, real} if log.rank == 0 else set()
-    counted = {tokens: built.count_flops(tokens) for tokens in lengths}
+    flops: dict[int, float] = {}
+    if log.rank == 0:
+        flops = {tokens: built.count_flops(tokens) for tokens in {padded, real}}
     event = events.Model(
         rank=log.rank,
         parameters=built.parameters,
-        flops_per_sample=counted.get(padded),
-        flops_per_real_sample=counted.get(real),
-        attention=running_attention(built.model),
+        flops_per_sample=flops.get(padded),
+        flops_per_real_sample=flops.get(real),
+        attention=running_attention(built.model),  # known once a pass has run, as counting does
         precision=spec.settings.train.precision,
     )
     log.write(event)

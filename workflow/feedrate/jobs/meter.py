@@ -41,8 +41,8 @@ class PendingStep(NamedTuple):
 
 
 class Meter:
-    """Measures one rank's training loop and writes `step` and `window` events. The loop calls, for
-    each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and `end_step` once."""
+    """Measures one rank's training loop. For each step, the loop calls `begin_fetch`, `end_fetch`
+    and `add_loss` any number of times and `end_step` once."""
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
         """Measure up to step `steps`, without the first `warmup_steps`."""
@@ -54,9 +54,15 @@ class Meter:
         self._inside: list[events.Step] = []
         # The mark at which the loop asked for batches; None while it does not wait for any.
         self._fetch_start: Any = None
+        self._clear_step()
+
+    def _clear_step(self) -> None:
+        self._paused_s = 0.0
+        self._starts_epoch = False
+        self._samples = 0
+        self._loss: torch.Tensor | None = None
         self._fetches: list[Span] = []
         self._waits: list[Span] = []  # the parts of the fetches in which the host had no batch
-        self._loss: torch.Tensor | None = None
 
     def begin(self) -> None:
         """The loop begins."""
@@ -64,7 +70,6 @@ class Meter:
         self._adapter.synchronize()  # earlier work must not count as the first step's
         self._adapter.reset_peak()
         self._origin_s = self._step_start_s = perf_counter()
-        self._clear_step()
 
     def begin_fetch(self) -> None:
         """The loop asks for batches."""
@@ -144,13 +149,6 @@ class Meter:
             if self._fetch_start is not None:
                 self._fetch_start = self._adapter.mark()
 
-    def _clear_step(self) -> None:
-        self._paused_s = 0.0
-        self._starts_epoch = False
-        self._samples = 0
-        self._loss = None
-        self._fetches, self._waits = [], []
-
     def _add_step(self, step: int, now_s: float, scale: "torch.Tensor | None") -> None:
         memory = self._adapter.memory()
         event = events.Step(
@@ -190,12 +188,11 @@ class Meter:
                 self._inside.append(event)
 
     def _seconds(self, spans: list[Span]) -> float:
-        return sum(self._adapter.seconds(*span) for span in spans)
+        return sum(self._adapter.seconds(start, end) for start, end in spans)
 
 
 class WindowEnergy:
-    """The energy of a device while the window is open, without pauses: `total_j` between starts and
-    stops, None if a reading failed."""
+    """The energy of a device between starts and stops; `total_j` is None if a reading failed."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter, self._read_s = counter, 0.0

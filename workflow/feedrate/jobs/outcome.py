@@ -10,14 +10,9 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.core.slurm import KILLED_FOR_MEMORY
+from feedrate.jobs import worker
 from feedrate.jobs.events import Error, EventTail, RankEvents, Result
-from feedrate.jobs.worker import (
-    DISK_FULL,
-    LOADER_GONE,
-    OUT_OF_MEMORY,
-    SHARED_MEMORY_FULL,
-    first_sentence,
-)
+from feedrate.jobs.worker import first_sentence
 
 _NODE_FAILURE = re.compile(
     r"srun: error: (?:Node failure|Unable to (?:create|confirm))"
@@ -62,26 +57,19 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     if fault := next((e for e in errors if e.infrastructure), None):
         raise MachineFault(fault.message)
     cause = _cause(end, errors)
-    if has_results(spec, ranks):
+    evaluated = any(evaluation.moment == "after" for evaluation in ranks[0].evaluations)
+    trained = ranks[0].trainer is not None and (evaluated or not spec.protocol.evaluate)
+    if all(events.window for events in ranks) and (trained or spec.task == "inference"):
         ended = not end.exit_code and all(events.end and events.end.ok for events in ranks)
         return Result("ok", "" if ended else f"after its results were written: {cause}")
     if end.disk_full:
         raise MachineFault(f"the disk that holds {run} is full")
-    lines = (line for line in end.tail[-40:] if not SHARED_MEMORY_FULL.search(line))
-    if full := next(filter(DISK_FULL.search, lines), None):
+    lines = (line for line in end.tail[-40:] if not worker.SHARED_MEMORY_FULL.search(line))
+    if full := next(filter(worker.DISK_FULL.search, lines), None):
         raise MachineFault(f"a disk is full: {first_sentence(full)}")
     if lost := next((line for line in end.tail if _NODE_FAILURE.search(line)), None):
         raise MachineFault(first_sentence(lost))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
-
-
-def has_results(spec: RunSpec, ranks: Sequence[RankEvents]) -> bool:
-    """Whether every rank wrote its window, and rank 0 of a training job all its results."""
-    if not all(events.window for events in ranks):
-        return False
-    evaluated = any(one.moment == "after" for one in ranks[0].evaluations)
-    trained = ranks[0].trainer is not None and (evaluated or not spec.protocol.evaluate)
-    return trained or spec.task == "inference"
 
 
 def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
@@ -90,8 +78,7 @@ def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
     memory = next((e for e in errors if e.out_of_memory), None)
     # A rank that lost its peer reports only a consequence: another rank, or a signal, is the cause.
     own = memory or next((e for e in errors if not _PEER_GONE.search(e.message)), None)
-    killed = _killed(end)
-    if own is None and killed is not None:
+    if own is None and (killed := _killed(end)):
         rank, number = killed
         reason = ""
         if number == signal.SIGKILL and _killed_for_memory(end):
@@ -110,13 +97,14 @@ def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
 def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
     if any(e.out_of_memory for e in errors):
         return True
-    number = (_killed(end) or (0, 0))[1]
-    by_kernel = number == signal.SIGKILL or any(LOADER_GONE.search(e.message) for e in errors)
-    if by_kernel and _killed_for_memory(end):
+    killed = _killed(end)
+    number = killed[1] if killed else 0
+    lost_loader = any(worker.LOADER_GONE.search(e.message) for e in errors)
+    if (number == signal.SIGKILL or lost_loader) and _killed_for_memory(end):
         return True
     # Words alone do not count where the end has another cause: libraries print them and go on.
     ended = end.stopped_after_min is None and number in (0, signal.SIGABRT, signal.SIGKILL)
-    return ended and not errors and any(OUT_OF_MEMORY.search(line) for line in end.tail)
+    return ended and not errors and any(worker.OUT_OF_MEMORY.search(line) for line in end.tail)
 
 
 def _killed_for_memory(end: ProcessExit) -> bool:
@@ -126,19 +114,17 @@ def _killed_for_memory(end: ProcessExit) -> bool:
 
 
 def _killed(end: ProcessExit) -> tuple[int, int] | None:
-    """Rank and signal, if a signal ended the job.
-
-    torchrun lists the first failure last. A rank that lost its peer may end before that peer is
-    seen to be dead; the ranks that torchrun itself stops get SIGTERM.
-    """
+    """Rank and signal, if a signal ended the job."""
     if end.exit_code < 0:
         return 0, -end.exit_code
     text = "\n".join(end.tail)
     if killed := _MPIRUN.search(text):
         return int(killed[1]), int(killed[2])
+    # torchrun lists the first failure last. A rank that lost its peer may end before that peer is
+    # seen to be dead; the ranks that torchrun itself stops get SIGTERM.
     others, _, first = text.rpartition("Root Cause")
-    root, rest = (
-        [(int(rank), -int(code)) for rank, code in _TORCHRUN.findall(part) if int(code) < 0]
-        for part in (first, others)
-    )
-    return next(iter(root + [one for one in rest if one[1] != signal.SIGTERM]), None)
+    for part, ignored in ((first, 0), (others, signal.SIGTERM)):
+        for rank, code in _TORCHRUN.findall(part):
+            if int(code) < 0 and -int(code) != ignored:
+                return int(rank), -int(code)
+    return None

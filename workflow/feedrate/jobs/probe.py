@@ -1,5 +1,4 @@
-"""The physics of a device, measured for `feedrate selftest` on all ranks at once: the rate of a
-large matrix product and the energy counter. cli/selftest.py judges the answers."""
+"""The rate of large matrix products and the energy counter, for `feedrate selftest` to judge."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +20,6 @@ SIDES, LONG_S = (512, 1024, 2048, 4096, 8192, 16384), 0.005
 """Sides of matrices to try: the first whose product takes this long, s, reaches a device's rate."""
 PRODUCTS_AT_A_TIME = 8
 """Products that are submitted before the device is waited for."""
-
-
 Energy = list[tuple[float, float | None]]
 """Readings of the energy counter during the products: time, s, and energy, J."""
 
@@ -51,7 +48,7 @@ def probe_device(run: Path, precisions: list[str]) -> None:
     --run          folder with spec.json
     --precisions   fp32, tf32, bf16, fp16, fp8: the precisions of the matrix products
     """
-    end_process_on_hang(lambda error: print(error))
+    end_process_on_hang(print)
     spec, _ = bind_process(run)
     # Importing torch starts its threads, so the process must be bound before.
     from feedrate.devices.base import adapter
@@ -79,9 +76,8 @@ def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUC
 def multiply(
     device: Any, precision: str, seconds: float, energy: Energy, joules: Callable[[], float | None]
 ) -> Product:
-    """The rate of matrix products, of 2 n^3 operations, that are large enough to reach the device's
-    own rate; adds readings to `energy`. The device is synchronised at both ends, so a
-    synchronisation that does not wait shows as a rate above the device's peak."""
+    """The rate of large matrix products; adds readings to `energy`. The device is synchronised at
+    both ends: a synchronisation that does not wait shows as a rate above the device's peak."""
 
     def run(count: int) -> float:
         """The time at the end of `count` products."""
@@ -103,8 +99,8 @@ def multiply(
         end_s = run(PRODUCTS_AT_A_TIME)
         count += PRODUCTS_AT_A_TIME
         energy.append((end_s, joules()))
-    tflops = count * 2 * side**3 / (end_s - start_s) / 1e12
-    return Product(precision, side, tflops)
+    operations = count * 2 * side**3
+    return Product(precision, side, operations / (end_s - start_s) / 1e12)
 
 
 def make_product(device: Any, precision: str, side: int) -> Callable[[], Any]:

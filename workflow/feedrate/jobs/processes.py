@@ -52,8 +52,7 @@ class StopRequests:
     """Requests to end a job from outside: a signal to the supervisor, or the driver's death."""
 
     def __init__(self, call: DriverCall | None) -> None:
-        """Take over the signals: a handler notes them, and `check` acts upon them. Raises
-        Interrupted if the driver has died already."""
+        """Take over the signals. Raises Interrupted if the driver has died already."""
         self._signal = 0
         self._call = call
         self._driver: int | None = None  # a descriptor that shows the driver's death
@@ -239,9 +238,8 @@ def memory_gib(process: psutil.Process) -> float | None:
 
 
 class LogPump:
-    """Copies a pipe into a file, line by line and without secrets, in a thread of its own; the last
-    lines stay in `tail`. A full disk sets `disk_full` but does not stop the reading: the job would
-    hang on its output."""
+    """Copies a pipe into a file, line by line and without secrets, in a thread of its own. A full
+    disk does not stop the reading: the job would hang on its output."""
 
     def __init__(self, source: IO[bytes], log: IO[bytes], mask: Masker) -> None:
         """Start to copy `source` to `log`, which is closed at the end."""

@@ -34,8 +34,7 @@ from feedrate.models.layers import stop_exchanges
 BLOCKS = 12
 """Blocks of a kind for which `ceiling_s` is planned."""
 STAGED = 100
-"""Samples in the block that times stages, if the window has so many: one in `stages.EVERY` is
-recorded, which is enough for percentiles (`results.parts.FEWEST`)."""
+"""Samples in the block that times stages, if the window has so many; enough for percentiles."""
 APART = ("loader", "model")
 """Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
 
@@ -48,8 +47,7 @@ def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
     """Write `ceiling` and `stages` events, on all ranks at the same time, or a `note` for a kind
-    that fails. Raises CutOffError if other ranks would wait for this one, so that the launcher
-    stops them: all have written their results."""
+    that fails. Raises CutOffError if other ranks would wait for this one."""
     trainer.meter = None
     session = Session(spec, adapter, log, trainer, dataset)
     try:
@@ -164,12 +162,15 @@ class Session:
             before_s = cpu_time_s()
             wall_s = self._repeat(part, steps)
             cpu_s = cpu_time_s() - before_s
-        samples, rank = steps * self._step_samples, self._log.rank
-        self._log.write(
-            events.Ceiling(
-                rank=rank, kind=kind, round=number, samples=samples, wall_s=wall_s, cpu_s=cpu_s
-            )
+        block = events.Ceiling(
+            rank=self._log.rank,
+            kind=kind,
+            round=number,
+            samples=steps * self._step_samples,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
         )
+        self._log.write(block)
         return wall_s
 
     def _stages(self) -> float:
@@ -177,22 +178,21 @@ class Session:
         live, loader = self._parts["live"], self._spec.settings.loader
         enough = min(self._spec.protocol.steps, -(-STAGED // self._step_samples))
         steps = max(2 * self._steps["live"], -(-enough // live.whole) * live.whole)
-        with self._timed():  # waits between stages make other graphs, which Gaudi compiles first
-            self._repeat(live, live.whole)
-        with self._timed():
-            wall_s = self._repeat(live, steps)
+        # Waits between stages make other graphs, which Gaudi compiles in a first recording.
+        for repeats in (live.whole, steps):
+            with self._staged(), live.context(), self._recorder.recording():
+                wall_s = self._repeat(live, repeats)
         spans = self._recorder.spans(steps, self._step_samples)
         marked = (*LOADING, "hand_over") if loader.workers else LOADING
-        self._log.write(
-            events.Stages(
-                rank=self._log.rank,
-                steps=steps,
-                seconds={stage: span["seconds"] for stage, span in spans.items()},
-                spans=spans,
-                not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader)}],
-                forward_memory_gib=self._forward_gib,
-            )
+        stages = events.Stages(
+            rank=self._log.rank,
+            steps=steps,
+            seconds={stage: span["seconds"] for stage, span in spans.items()},
+            spans=spans,
+            not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader)}],
+            forward_memory_gib=self._forward_gib,
         )
+        self._log.write(stages)
         return wall_s
 
     def _trace(self) -> float:
@@ -210,13 +210,8 @@ class Session:
         order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
         pipeline, a_step = Pipeline(path, self._dataset, order), self._train.gradient_accumulation
         self.pipelines.append(pipeline)
-        return Part(
-            partial(step, pipeline),
-            pipeline.running,
-            warmup,
-            whole=-(-path.round_size // a_step),
-            lead=partial(pipeline.ahead, a_step),
-        )
+        whole, lead = -(-path.round_size // a_step), partial(pipeline.ahead, a_step)
+        return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
 
     def _live(self) -> Part:
         """Training as in the window. What was prefetched while it started does not count."""
@@ -276,13 +271,6 @@ class Session:
                 patches.enter_context(patch.object(owner, name, call))
             yield
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Live training whose stages are timed."""
-        live = self._parts["live"]
-        with self._staged(), live.context(), self._recorder.recording():
-            yield
-
     def _stage(
         self, name: Stage, call: Callable[..., Any], begins: int, *args: Any, **kwargs: Any
     ) -> Any:
@@ -302,8 +290,7 @@ class Session:
         complete_s = batch.pop(STAMP, None)
         if complete_s is not None and self._here.switch[0]:
             self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))
-        non_blocking = self._spec.settings.loader.non_blocking
-        send = partial(send_to_device, non_blocking=non_blocking)
+        send = partial(send_to_device, non_blocking=self._spec.settings.loader.non_blocking)
         return self._stage("copy", send, 1, batch, self._adapter.device)
 
     def _optimizer_step(self, batches: Sequence[Batch], *, exchange: bool = True) -> None:

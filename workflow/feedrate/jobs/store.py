@@ -1,7 +1,5 @@
-"""Writes the store of decoded pictures that `decode: cache` reads (loading/decoders/cache.py).
-
-A store fits the image size and the tokenizer of a model. data/manifest.py describes it.
-"""
+"""Writes the store of decoded pictures that `decode: cache` reads (loading/decoders/cache.py); it
+fits the image size and the tokenizer of a model. data/manifest.py describes it."""
 
 import os
 import shutil
@@ -22,17 +20,8 @@ from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import (
-    CAPTION,
-    MANIFEST,
-    PICTURES,
-    PIXELS,
-    STORE_INDEX,
-    DataError,
-    StoreIndex,
-    StoreSpec,
-    read_manifest,
-)
+from feedrate.data import manifest
+from feedrate.data.manifest import DataError, StoreIndex, StoreSpec
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.decoders.host import decode_levels
 from feedrate.loading.pixels import Box, centre, decoding, resize_part, resized_size
@@ -53,13 +42,13 @@ def write_store(
     out: Path,
     workers: int,
     *,
-    column: str = CAPTION,
+    column: str = manifest.CAPTION,
 ) -> StoreIndex:
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
-    all. The tokenizer reads `column`. Prints the size to stderr before writing. Raises DataError if
-    a picture cannot be decoded, the disk is too small, or a decoding process is killed."""
-    manifest = read_manifest(prepared / MANIFEST)
-    filled = (name for name, count in manifest.splits.items() if count.rows)
+    all. The tokenizer reads `column`. Raises DataError if a picture cannot be decoded, the disk is
+    too small, or a decoding process is killed."""
+    counts = manifest.read_manifest(prepared / manifest.MANIFEST).splits
+    filled = (name for name, count in counts.items() if count.rows)
     splits = {name: read_split(prepared, name, column) for name in filled}
     names = sorted({name for images, _ in splits.values() for name in images})
     side_px = round(image_px * MARGIN) if spec.whole else image_px
@@ -74,13 +63,13 @@ def write_store(
             np.save(folder / f"{split}.npy", rows)
         index = StoreIndex(
             spec=spec,
-            manifest=digest_file(prepared / MANIFEST),
+            manifest=digest_file(prepared / manifest.MANIFEST),
             image_px=image_px,
             pictures=len(names),
             size_bytes=size_bytes,
             files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
         )
-        write_json(folder / STORE_INDEX, msgspec.to_builtins(index))
+        write_json(folder / manifest.STORE_INDEX, msgspec.to_builtins(index))
     return index
 
 
@@ -88,7 +77,13 @@ def _write_pixels(
     folder: Path, paths: Sequence[Path], spec: StoreSpec, side_px: int, workers: int
 ) -> int:
     """Write the pictures and their table, and return the bytes of all pictures."""
-    pictures = np.array([_measure(path, side_px, whole=spec.whole) for path in paths])
+    rows = []
+    for path in paths:
+        with decoding(path), Image.open(path) as image:  # only the header of its file
+            (width, height), mode = image.size, image.mode
+        stored = resized_size(height, width, side_px) if spec.whole else [side_px, side_px]
+        rows.append([0, 1 if mode == "L" else 3, *stored, height, width])
+    pictures = np.array(rows)
     ends = np.cumsum(np.prod(pictures[:, 1:4], axis=1))
     pictures[1:, 0] = ends[:-1]
     size, disk = int(ends[-1]), shutil.disk_usage(folder)
@@ -98,9 +93,9 @@ def _write_pixels(
             f"of {disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
         )
     print(f"store of {len(paths)} pictures: {size / 1e6:.1f} MB", file=sys.stderr, flush=True)
-    open_memmap(folder / PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
-    np.save(folder / PICTURES, pictures)
-    work = partial(_write_some, folder / PIXELS, spec.scaled_decode, side_px)
+    open_memmap(folder / manifest.PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
+    np.save(folder / manifest.PICTURES, pictures)
+    work = partial(_write_some, folder / manifest.PIXELS, spec.scaled_decode, side_px)
     starts = range(0, len(paths), _CHUNK)
     chunks = [(paths[i : i + _CHUNK], pictures[i : i + _CHUNK]) for i in starts]
     try:
@@ -112,14 +107,6 @@ def _write_pixels(
             "host had no memory left for it"
         ) from error
     return size
-
-
-def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
-    """A picture's row of the table, from the header of its file; the offset is filled in later."""
-    with decoding(path), Image.open(path) as image:
-        (width, height), mode = image.size, image.mode
-    stored = resized_size(height, width, side_px) if whole else [side_px, side_px]
-    return [0, 1 if mode == "L" else 3, *stored, height, width]
 
 
 def _write_some(
@@ -140,11 +127,17 @@ def _write_some(
 
 
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
-    """Decode, resize and tokenise the dataset in `data` (prepared/manifest.json) once, for runs
-    with `loader.decode: cache`. `out` is the store's index.json."""
+    """Write the store `out` (index.json) of the dataset `data` (prepared/manifest.json)."""
     loader = LoaderSettings(max_tokens=settings.max_tokens, label=settings.label)
     built = build_bare(settings.model, loader, data.parent)
-    taken, workers = (built.tokenizer, built.image_px), len(os.sched_getaffinity(0))
-    index = write_store(data.parent, settings, *taken, out, workers, column=built.column)
+    index = write_store(
+        data.parent,
+        settings,
+        built.tokenizer,
+        built.image_px,
+        out,
+        workers=len(os.sched_getaffinity(0)),
+        column=built.column,
+    )
     size_mb = index.size_bytes / 1e6
     print(f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB")

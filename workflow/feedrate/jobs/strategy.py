@@ -8,13 +8,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import FullyShardedDataParallelPlugin
-from torch.distributed.fsdp import (
-    CPUOffloadPolicy,
-    FSDPModule,
-    FullyShardedDataParallel,
-    MixedPrecision,
-    MixedPrecisionPolicy,
-)
+from torch.distributed import fsdp
 from torch.nn.parallel import DistributedDataParallel
 
 from feedrate.config.settings import TrainSettings
@@ -27,19 +21,16 @@ def check_strategy(spec: RunSpec) -> None:
     """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
     train = spec.settings.train
     sharded, limited = train.strategy == "fsdp", train.limit_all_gathers is not None
-    only = f"only strategy fsdp has it, not {train.strategy}; leave it out"
-    faults = {
-        f"train.limit_all_gathers: {only}": limited and not sharded,
-        f"train.cpu_offload: {only}": train.cpu_offload and not sharded,
-        "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1": (
-            sharded and spec.count == 1 and not train.cpu_offload
-        ),
-        "train.cpu_offload: true needs PyTorch's second FSDP, but train.limit_all_gathers selects "
-        "the first; set train.limit_all_gathers: null": sharded and limited and train.cpu_offload,
-    }
-    for fault, found in faults.items():
-        if found:
-            raise UnsupportedError(fault)
+    fault = ""
+    if not sharded and (limited or train.cpu_offload):
+        setting = "limit_all_gathers" if limited else "cpu_offload"
+        fault = f"train.{setting}: only strategy fsdp has it, not {train.strategy}; leave it out"
+    elif sharded and spec.count == 1 and not train.cpu_offload:
+        fault = "train.strategy: fsdp needs several devices, or train.cpu_offload: true"
+    elif sharded and limited and train.cpu_offload:
+        fault = "train.cpu_offload: true needs PyTorch's second FSDP: no train.limit_all_gathers"
+    if fault:
+        raise UnsupportedError(fault)
 
 
 def sharding(
@@ -48,14 +39,13 @@ def sharding(
     """accelerate's plugin that shards the model by its layers; None for another strategy. It uses
     PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has. There the
     encoders are units too, as in "Scaling Multimodal … in TorchMultimodal"."""
-    check_strategy(spec)
     train, limit = spec.settings.train, spec.settings.train.limit_all_gathers
     if train.strategy != "fsdp":
         return None
     version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
     if train.cpu_offload:
-        # torch has no page-locked memory without an accelerator.
-        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
+        pins = adapter_class(spec.kind).pins_memory  # torch does only with an accelerator
+        version["cpu_offload"] = fsdp.CPUOffloadPolicy(pin_memory=pins)
     if limit is not None:
         layers += encoders
         version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
@@ -78,16 +68,14 @@ def shares_weights(spec: RunSpec) -> bool:
     return able and train.strategy == "fsdp" and spec.count > 1
 
 
-def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
+def mixed_precision(train: TrainSettings) -> fsdp.MixedPrecision | fsdp.MixedPrecisionPolicy | None:
     """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
-
     Gradients are reduced in fp32, as with ddp: adding them in bf16 would round every sum to 8 bits,
-    and in fp16 it would overflow. Outputs are not cast: autocast (see `MeteredTrainer`) computes
-    the loss in fp32, and accelerate's own policy would round it to half precision.
+    and in fp16 it would overflow. Outputs are not cast, so that autocast computes the loss in fp32.
     """
     if train.precision not in AUTOCAST:
         return None
-    kind = MixedPrecisionPolicy if train.limit_all_gathers is None else MixedPrecision
+    kind = fsdp.MixedPrecisionPolicy if train.limit_all_gathers is None else fsdp.MixedPrecision
     half = getattr(torch, AUTOCAST[train.precision])
     return kind(param_dtype=half, reduce_dtype=torch.float32)
 
@@ -97,8 +85,8 @@ def describe_strategy(
 ) -> dict[str, Any]:
     """The keys of the `strategy` event, read from the wrapped model."""
     modules = list(model.modules())
-    sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
-    inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
+    sharded = [m for m in modules if isinstance(m, fsdp.FSDPModule | fsdp.FullyShardedDataParallel)]
+    inner = [m.module if isinstance(m, fsdp.FullyShardedDataParallel) else m for m in sharded]
     ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
     if sharded:
         name = "fsdp"
@@ -106,9 +94,15 @@ def describe_strategy(
         name = "ddp"
     elif spec.count == 1:
         name = "alone"
+    elif spec.settings.train.strategy == "fast_ddp":
+        name = "fast_ddp"  # only the setting shows it: it reduces after the backward pass
     else:
-        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
-        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+        name = "none"
+    buckets = ddp and {
+        "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
+        "ddp_static_graph": ddp.static_graph,
+        "ddp_bucket_view": ddp.gradient_as_bucket_view,
+    }
     return {
         "name": name,
         "layers": sum(isinstance(module, layers) for module in modules),
@@ -116,12 +110,7 @@ def describe_strategy(
         "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
         "checkpointed_layers": count_checkpointed(model),
         "reduce_dtype": None if name in ("alone", "none") else _reduce_dtype(model, sharded),
-        "ddp": ddp
-        and {
-            "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
-            "ddp_static_graph": ddp.static_graph,
-            "ddp_bucket_view": ddp.gradient_as_bucket_view,
-        },
+        "ddp": buckets,
     }
 
 
@@ -130,14 +119,14 @@ def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
     first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
     found = set()
     for m in sharded:
-        by = m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
+        by = m._get_fsdp_state()._mp_policy if isinstance(m, fsdp.FSDPModule) else m.mixed_precision
         found.add(by.reduce_dtype or by.param_dtype or first)
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found or {first}))
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:
     """Whether a module's weights stay on the host between its uses."""
-    if not isinstance(module, FSDPModule):
+    if not isinstance(module, fsdp.FSDPModule):
         return False
     group = module._get_fsdp_state()._fsdp_param_group
-    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
+    return group is not None and isinstance(group.offload_policy, fsdp.CPUOffloadPolicy)

@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from feedrate.core import slurm
 from feedrate.core.errors import Masker, explain_os_error, tell
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
+from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.core.variables import driver_call
 from feedrate.data.hub import check_fetched
 from feedrate.data.manifest import DataError, check_prepared, check_store
@@ -95,10 +95,11 @@ def train(
             cause = f"{NOT_TRIED}{name} ran out of memory, and this cell needs at least as much."
             job.publish(Result("out_of_memory", cause), smaller=str(run))
         else:
+            pushes = spec.repeat == 1 and spec.task == "training"
             options = {
                 "store": store,
                 "winoground": winoground,
-                "push-to": push_to if spec.repeat == 1 and spec.task == "training" else "",
+                "push-to": push_to if pushes else "",
                 "report-to": report_to,
                 "model-pattern": model_pattern,
             }
@@ -109,8 +110,9 @@ def train(
                     job.measure(options, timeout_min, locks, requests)
     except Interrupted as stop:
         workplace.keep_log(place.path)
-        why = slurm.why_stopped()
-        raise Interrupted(f"{stop} ({why})" if why else str(stop), stop.exit_code) from None
+        reason = slurm.why_stopped()
+        message = f"{stop} ({reason})" if reason else str(stop)
+        raise Interrupted(message, stop.exit_code) from None
     except FAULTS as fault:
         log = workplace.keep_log(place.path)
         if try_ is not None and try_ > (call.retries if call else 0):  # the last one
@@ -177,7 +179,7 @@ class Job:
 
     def publish(self, result: Result, **facts: Any) -> None:
         """Write the outcome with these facts, and publish the workplace as the run."""
-        mask = Masker()
+        mask, call = Masker(), driver_call()
         identity, attempt = workplace.parts_of(self.out)
         command = ["python", "-m", "feedrate", "train", "--spec", str(self.out / SPEC_NAME)]
         command += ["--data", str(self.data), "--out", str(self.out)]
@@ -189,7 +191,7 @@ class Job:
             "schema": SCHEMA,
             "identity": identity,
             "attempt": attempt,
-            "call": call.since if (call := driver_call()) else "",
+            "call": call.since if call else "",
             "command": mask(shlex.join(command)),
             "commit": read_commit(),
             "source_digest": self.source_digest,
@@ -213,14 +215,12 @@ class Job:
 
 def read_commit() -> str:
     """The project's commit, with `-dirty` if files differ from it; empty outside a repository."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    folder = Path(__file__).parent
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
-        return subprocess.check_output(
-            command, cwd=folder, stderr=subprocess.DEVNULL, text=True, timeout=10
-        ).strip()
-    except (OSError, subprocess.SubprocessError):
+        answer = ask([*command, "--abbrev=40", "--exclude=*"], limit_s=10)
+    except NO_ANSWER:
         return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | None:

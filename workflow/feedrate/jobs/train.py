@@ -14,21 +14,12 @@ import transformers
 from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_value
 from feedrate.core.paths import TRAINER_NAME
-from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
+from feedrate.devices.base import Adapter, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
-from feedrate.jobs import events
+from feedrate.jobs import events, job_setup
 from feedrate.jobs.evaluation import evaluate
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import (
-    limit_memory,
-    make_dataset,
-    open_device,
-    running_graphs,
-    running_precision,
-    write_data,
-    write_model,
-)
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
@@ -39,8 +30,6 @@ from feedrate.models.build import build, build_bare
 from feedrate.models.flops import check_fits
 from feedrate.models.layers import cast, use_float8
 
-TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
-"""Optimizers of torchao, by the Trainer's names."""
 TENSORBOARD = "tensorboard"
 """The Trainer's integration that writes its files beside the run and calls nobody."""
 WEIGHTS_SAMPLED = 1024
@@ -52,22 +41,20 @@ LONGEST_REPOSITORY = 96
 def run_job(
     spec: RunSpec, prepared: Path, run: Path, log: EventLog, placement: Placement, options: Options
 ) -> None:
-    """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`. Raises
-    ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
-    """
+    """Train, evaluate and measure as `spec` says. Raises ConfigError, DataError, DeviceError,
+    ModelError or UnsupportedError for an impossible request."""
     settings, protocol = spec.settings, spec.protocol
-    device = open_device(spec, prepared, log, placement, options.model_pattern)
+    device = job_setup.open_device(spec, prepared, log, placement, options.model_pattern)
     check_workers(settings.loader, placement.cores_of_rank(device.local_ranks))
     check_strategy(spec)
-    check_packages(spec)
     check_memory(spec, device, prepared)
-    limit_memory(spec)
+    job_setup.limit_memory(spec)
     transformers.set_seed(spec.seed)
     empty = log.rank > 0 and shares_weights(spec)
     built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
-    dataset = make_dataset(spec, prepared, built, "train", options.store)
-    write_model(log, spec, built, dataset)
+    dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
+    job_setup.write_model(log, spec, built, dataset)
     others = [name for name in options.report_to if name != TENSORBOARD]
     if others and log.rank == 0:
         log.write(events.Note(rank=0, about="report_to", message=", ".join(others)))
@@ -82,7 +69,7 @@ def run_job(
         encoders=built.encoders,
         report_to=options.report_to,
     )
-    write_data(log, spec, built, dataset, trainer.path)
+    job_setup.write_data(log, spec, built, dataset, trainer.path)
     score = partial(evaluate, trainer, log, spec, prepared, built, options)
     if protocol.evaluate and log.rank == 0:
         try:
@@ -119,8 +106,7 @@ def write_strategy(
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise DoesNotFitError if the model fits with no batch size. The size of a checkpoint is known
-    only once it is loaded, so that is not checked."""
+    """Raise DoesNotFitError if the model, unless it is a checkpoint, fits with no batch size."""
     settings = spec.settings
     if settings.train.cpu_offload:
         present_gib: float | None = memory_gib() / device.local_ranks
@@ -132,28 +118,11 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
         check_fits(model, settings.train, spec.count, capacity_gib)
 
 
-def check_packages(spec: RunSpec) -> None:
-    """Raise UnsupportedError if torchao is needed and not installed."""
-    setting, optimizer = "", spec.settings.train.optimizer
-    if casts_to_fp8(spec):
-        setting = "train.precision: fp8"
-    if optimizer in TORCHAO_OPTIMIZERS:
-        setting = f"train.optimizer: {optimizer}"
-    if setting and importlib.util.find_spec("torchao") is None:
-        why = f"{setting} needs the package torchao, which is not installed here"
-        raise UnsupportedError(why)
-
-
-def casts_to_fp8(spec: RunSpec) -> bool:
-    """Whether torchao converts the layers to fp8; on some kinds the Trainer does it."""
-    return spec.settings.train.precision == "fp8" and adapter_class(spec.kind).fp8_by_torchao
-
-
 def cast_for_training(
     model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
 ) -> None:
     """Let the `layers` multiply in fp8, or cast the weights to half precision, if asked."""
-    if casts_to_fp8(spec):
+    if spec.settings.train.precision == "fp8" and adapter_class(spec.kind).fp8_by_torchao:
         use_float8(model, layers)
     cast(model, spec.settings.train)
 
@@ -177,9 +146,9 @@ def describe_computation(trainer: Any, fp32: str | None, *, whole: bool) -> dict
     is_fp8 = getattr(accelerator, "fp8_enabled", False)
     mixed = "fp8" if is_fp8 else str(accelerator.mixed_precision)
     return {
-        "precision": running_precision(trainer.model, mixed, fp32),
+        "precision": job_setup.running_precision(trainer.model, mixed, fp32),
         "optimizer": running_optimizer(trainer.optimizer),
-        **running_graphs(),
+        **job_setup.running_graphs(),
         "weights": digest_weights(trainer.model) if whole else "",
     }
 

@@ -27,8 +27,7 @@ ADAM: dict[str, dict[str, bool]] = {
     "adamw_torch_loop": {"foreach": False, "fused": False},
     "adamw_torch_foreach": {"foreach": True},
 }
-"""Optimizers that the Trainer has no name for: AdamW one tensor at a time, or all at once. Without
-these arguments torch decides (on CUDA: all tensors at once)."""
+"""Optimizers that the Trainer has no name for: AdamW one tensor at a time, or all at once."""
 FP16_EPSILON = 1e-4
 """Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN."""
 _TRAINER: Any = object
@@ -46,9 +45,8 @@ def make_trainer(
     encoders: tuple[type[Any], ...] = (),
     report_to: Sequence[str] = (),
 ) -> Any:
-    """The Trainer that writes into `folder`; with `meter` None it measures nothing. `layers` and
-    `encoders` are those of `Built`. Raises DeviceError if the Trainer sees more or fewer ranks than
-    the job has: each would train by itself."""
+    """The Trainer that writes into `folder`; with `meter` None it measures nothing. Raises
+    DeviceError if it sees more or fewer ranks than the job has: each would train by itself."""
     train, loader = spec.settings.train, spec.settings.loader
     arguments = adapter.training_arguments(
         shared_arguments(spec, folder, report_to), spec.settings, spec.protocol.warmup_steps
@@ -130,19 +128,15 @@ def shared_arguments(spec: RunSpec, folder: Path, report_to: Sequence[str] = ())
 
 
 class MeteredTrainer(_TRAINER):
-    """Mixin that adds the loading path, and the meter and sharding unless they are None.
-
-    `numbered`: the dataset must know a sample's epoch. `fills`: an epoch's incomplete step is
-    filled. `plugin`: that of `sharding`. `scalars`: the parameters that `give_shapes` has changed.
-    """
+    """Mixin that adds the loading path, and the meter and sharding unless they are None."""
 
     meter: Meter | None = None
     path: LoadingPath
     finish: Finish
-    numbered: bool
-    fills: bool
-    plugin: Any = None
-    scalars: Sequence[str] = ()
+    numbered: bool  # the dataset must know a sample's epoch
+    fills: bool  # an epoch's incomplete step is filled
+    plugin: Any = None  # that of `sharding`
+    scalars: Sequence[str] = ()  # the parameters that `give_shapes` has changed
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step; all waiting for data and copying happens here."""
@@ -156,7 +150,7 @@ class MeteredTrainer(_TRAINER):
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Forward and backward of one micro-step; the loss is divided by the accumulation."""
         loss = super().training_step(*args, **kwargs)
-        if self.meter is not None:
+        if self.meter:
             self.meter.add_loss(loss)
         return loss
 
@@ -167,7 +161,7 @@ class MeteredTrainer(_TRAINER):
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, on the run's loading path."""
         loader = self.path.adopt(super().get_train_dataloader())
-        if self.meter is not None and hasattr(loader, "base_dataloader"):
+        if self.meter and hasattr(loader, "base_dataloader"):
             inner = loader.base_dataloader  # accelerate and the Trainer look into it: it must stay
             inner.__iter__ = partial(self.meter.waits, inner)
         return loader

@@ -1,8 +1,4 @@
-"""One process of a job: `python -m feedrate worker --run DIR --data PREPARED`.
-
-The supervisor starts one for every rank. If it fails, it writes an `error` event, which marks lack
-of memory and faults of the machine.
-"""
+"""One process of a job, which the supervisor starts for every rank, and what its failures mean."""
 
 import contextlib
 import errno
@@ -83,8 +79,7 @@ _LONGEST = 400
 class Options(NamedTuple):
     """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
 
-    store: Path | None = None
-    """The folder of the prepared pictures."""
+    store: Path | None = None  # the folder of the prepared pictures
     winoground: Path | None = None
     push_to: str = ""
     report_to: tuple[str, ...] = ()
@@ -104,13 +99,9 @@ def run_rank(
     """Run one rank of a job. If it fails, its events say why and its process ends with 1, at once:
     the launcher then stops the other ranks, which wait for this one.
 
-    --run             folder with spec.json, for events and the Trainer's files
-    --data            folder of the prepared dataset
-    --store           index.json of the pictures prepared for the model
-    --winoground      examples.json, on which the model is evaluated too
-    --push-to         repository on the hub for the model
-    --report-to       the Trainer's integrations, separated by commas
-    --model-pattern   the name that the device must report
+    --run    folder with spec.json, for events and the Trainer's files
+    --data   folder of the prepared dataset
+    The other options are those of `train`.
     """
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))

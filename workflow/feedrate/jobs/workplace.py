@@ -1,9 +1,9 @@
 """A run's folder, and the folders beside it in which jobs of the run work.
 
 A run is complete or absent. A job works in a folder of its own, its workplace, writes outcome.json
-there last, and publishes it: one rename gives the workplace the run's name. So two jobs of one run
-are harmless: the first to publish counts. The name of a workplace says which call of Snakemake and
-which job it belongs to: `.<run>.<since>.slurm-<job>` or `.<run>.<since>.pid-<pid>-<start>@<host>`.
+there last, and publishes it by one rename. So two jobs of one run are harmless: the first counts.
+The name of a workplace says which call of Snakemake, by its start, and which job it belongs to:
+`.<run>.<since>.slurm-<job>` or `.<run>.<since>.pid-<pid>-<start>@<host>`.
 """
 
 import errno
@@ -34,7 +34,6 @@ class Workplace(NamedTuple):
 
     path: Path
     since: str
-    """The start of the Snakemake that started the job; "0" without one."""
     token: str
 
     @property
@@ -56,8 +55,7 @@ class Workplace(NamedTuple):
 
 
 def parts_of(run: Path) -> tuple[str, int]:
-    """The identity in a run's name, and the number of the attempt; a folder of another name has no
-    identity."""
+    """The identity in a run's name, if it has one, and the number of the attempt."""
     found = _RUN.fullmatch(run.name)
     return (found["identity"], int(found["attempt"] or 1)) if found else ("", 1)
 
@@ -88,8 +86,7 @@ def leftovers(run: Path) -> list[Workplace]:
 
 
 def publish(place: Path, run: Path) -> bool:
-    """Give a workplace with its outcome the name of its run, in one step. False if another job of
-    the run was first: then the workplace is removed."""
+    """Give a workplace the name of its run, in one step. False if another job was first."""
     while True:
         try:
             place.rename(run)  # rename(2) replaces an empty folder, which Snakemake makes
