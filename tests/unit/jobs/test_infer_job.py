@@ -85,19 +85,26 @@ def test_flops_are_those_of_a_forward_pass(infer):
     assert 0.32 * whole < forward < 0.36 * whole
 
 
-def test_the_same_seed_asks_for_the_same_and_another_for_others(infer, monkeypatch):
-    asked = []
-    original = passes._time_pass
+def watch_requests(monkeypatch, seen):
+    """Call `seen` with each request that a job takes."""
+    make = passes.make_requests
 
-    def spy(device, model, head, requests, precision):
+    def make_watched(*arguments, **options):
+        requests = make(*arguments, **options)
+
         def taken():
             batch = requests()
-            asked.append(batch["input_ids"].tolist())
+            seen(batch)
             return batch
 
-        return original(device, model, head, taken, precision)
+        return taken
 
-    monkeypatch.setattr(passes, "_time_pass", spy)
+    monkeypatch.setattr(passes, "make_requests", make_watched)
+
+
+def test_the_same_seed_asks_for_the_same_and_another_for_others(infer, monkeypatch):
+    asked = []
+    watch_requests(monkeypatch, lambda batch: asked.append(batch["input_ids"].tolist()))
     for seed in (7, 7, 8):
         infer(msgspec.structs.replace(make_spec(), seed=seed))
     first, again, other = asked[:STEPS], asked[STEPS : 2 * STEPS], asked[2 * STEPS :]
@@ -106,18 +113,8 @@ def test_the_same_seed_asks_for_the_same_and_another_for_others(infer, monkeypat
 
 
 def test_inputs_are_the_same_whether_they_lie_ready_or_not(infer, monkeypatch):
-    asked = {}
-    original = passes._time_pass
-
-    def spy(device, model, head, requests, precision):
-        def taken():
-            batch = requests()
-            asked.setdefault(name, []).append(batch["pixel_values"])
-            return batch
-
-        return original(device, model, head, taken, precision)
-
-    monkeypatch.setattr(passes, "_time_pass", spy)
+    asked = {"out": [], "in": []}
+    watch_requests(monkeypatch, lambda batch: asked[name].append(batch["pixel_values"]))
     for name in ("out", "in"):
         infer(preprocessing=name)
     for ready, prepared in zip(asked["out"][:4], asked["in"][:4], strict=True):

@@ -26,8 +26,7 @@ from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath
 from feedrate.loading.pixels import Batch
 
-FEWEST_ROUNDS = 3
-"""Rounds of blocks, however long they take."""
+FEWEST_ROUNDS = 3  # rounds of blocks, however long they take
 PRECISE = 0.03
 """Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
 SETTLED_S, MOST_SETTLING_S = 0.1, 2.0

@@ -34,13 +34,11 @@ Answers = Callable[[Dataset[Sample]], list[Floats]]
 
 SPLITS = {"validation": "eval", "test": "predict"}
 """The splits that are evaluated, and the prefix of the Trainer's metrics."""
-CHOICES = 5
-"""Captions that the contest lets a model choose from."""
+CHOICES = 5  # captions that the contest lets a model choose from
 WINOGROUND_CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
 """By chance: of the 24 orders of four numbers, 6, 6 and 4 are right."""
 _LETTERS = "ABCDE"
-_ROWS = 1024
-"""Number of queries compared at once; it bounds the memory for their scores."""
+_ROWS = 1024  # number of queries compared at once; it bounds the memory for their scores
 
 
 def evaluate(

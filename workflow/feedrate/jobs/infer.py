@@ -30,8 +30,7 @@ from feedrate.models.layers import cast
 
 Requests = Callable[[], dict[str, torch.Tensor]]
 """Returns the next request, on the device. The time of this call is part of a pass's time."""
-READY = 4
-"""Requests that are prepared beforehand and taken in turn, if preprocessing is not timed."""
+READY = 4  # requests that are prepared beforehand and taken in turn, if preprocessing is not timed
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: the folder where torch.compile keeps its work."""
 HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
@@ -138,7 +137,16 @@ def time_passes(
         if number == protocol.warmup_steps + 1:
             log.write(machine_now(device, log.rank))
             opened_s = perf_counter()
-        took_s, prepared_s, finite = _time_pass(device, model, answers, requests, train.precision)
+        start_s = perf_counter()
+        with torch.inference_mode():
+            batch = requests()
+            prepared_s = perf_counter() - start_s
+            with device.autocast(train.precision):
+                outputs: Mapping[str, torch.Tensor] = model(**batch)
+            answered = [outputs[name].to("cpu") for name in answers]
+            device.synchronize()  # work of the pass that the answer does not need counts too
+            took_s = perf_counter() - start_s
+            finite = all(bool(answer.isfinite().all()) for answer in answered)
         memory = device.memory()
         step = events.Step(
             rank=log.rank,
@@ -158,19 +166,3 @@ def time_passes(
     open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
     log.write(window_of(inside, wall_s, open_s - wall_s, device))
     log.write(machine_now(device, log.rank))
-
-
-@torch.inference_mode()
-def _time_pass(
-    device: Adapter, model: Any, answers: Sequence[str], requests: Requests, precision: str
-) -> tuple[float, float, bool]:
-    """Seconds of a pass and until the model has the batch; whether the whole answer is finite."""
-    start_s = perf_counter()
-    batch = requests()
-    prepared_s = perf_counter() - start_s
-    with device.autocast(precision):
-        outputs: Mapping[str, torch.Tensor] = model(**batch)
-    answered = [outputs[name].to("cpu") for name in answers]
-    device.synchronize()  # work of the pass that the answer does not need counts too
-    took_s = perf_counter() - start_s
-    return took_s, prepared_s, all(bool(answer.isfinite().all()) for answer in answered)

@@ -36,7 +36,12 @@ def open_device(
     """This rank's device, reported in the `start` event. Raises DeviceError if it is absent or of
     another model, UnsupportedError and ConfigError if it cannot do what the spec asks."""
     _, world_size, local_rank, local_ranks = rank_from_environment()
-    check_count(spec, world_size, local_ranks)
+    on_node = spec.count // spec.nodes
+    if (world_size, local_ranks) != (spec.count, on_node):
+        raise DeviceError(
+            f"the job asked for {spec.count} processes, {on_node} on each node, and got "
+            f"{world_size}, {local_ranks} on this one (launcher: {spec.launcher})"
+        )
     device = adapter(spec.kind, local_rank, local_ranks)
     start = events.Start(
         rank=log.rank,
@@ -52,30 +57,16 @@ def open_device(
         **host_facts(),
     )
     log.write(start)
-    check_model(spec, device.device_model(), model_pattern)
+    model = device.device_model()
+    if model_pattern and not is_called(model, model_pattern):
+        raise DeviceError(
+            f"the job asked for {spec.device} (model_pattern {model_pattern!r}) and got {model!r}"
+        )
     check_settings(spec)
     device.check(spec.settings)
     open_path(device, spec.settings.loader)
     check_rows(spec, prepared)
     return device
-
-
-def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
-    """Raise DeviceError if the launcher started more or fewer processes than the job needs."""
-    on_node = spec.count // spec.nodes
-    if (world_size, local_ranks) != (spec.count, on_node):
-        raise DeviceError(
-            f"the job asked for {spec.count} processes, {on_node} on each node, and got "
-            f"{world_size}, {local_ranks} on this one (launcher: {spec.launcher})"
-        )
-
-
-def check_model(spec: RunSpec, model: str, pattern: str) -> None:
-    """Raise DeviceError if `model`, which the device reports, is not the registered one."""
-    if pattern and not is_called(model, pattern):
-        raise DeviceError(
-            f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"
-        )
 
 
 def check_rows(spec: RunSpec, prepared: Path) -> None:

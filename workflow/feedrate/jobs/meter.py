@@ -25,10 +25,8 @@ from feedrate.jobs.events import EventLog
 if TYPE_CHECKING:
     import torch
 
-Span = tuple[Any, Any]
-"""Two marks of the device, in order."""
-ENERGY_EVERY_S = 60.0
-"""An energy counter is read at least this often, since it may wrap around."""
+Span = tuple[Any, Any]  # two marks of the device, in order
+ENERGY_EVERY_S = 60.0  # an energy counter is read at least this often, since it may wrap around
 
 
 class PendingStep(NamedTuple):

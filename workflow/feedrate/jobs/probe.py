@@ -12,14 +12,11 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.workers import end_process_on_hang
 
-ANSWER = "probe.rank{}.json"
-"""The file of a rank's answer."""
-PRODUCT_S = 1.5
-"""Time of the products in each precision, s."""
+ANSWER = "probe.rank{}.json"  # the file of a rank's answer
+PRODUCT_S = 1.5  # time of the products in each precision, s
 SIDES, LONG_S = (512, 1024, 2048, 4096, 8192, 16384), 0.005
 """Sides of matrices to try: the first whose product takes this long, s, reaches a device's rate."""
-PRODUCTS_AT_A_TIME = 8
-"""Products that are submitted before the device is waited for."""
+PRODUCTS_AT_A_TIME = 8  # products that are submitted before the device is waited for
 Energy = list[tuple[float, float | None]]
 """Readings of the energy counter during the products: time, s, and energy, J."""
 

@@ -29,10 +29,8 @@ from feedrate.jobs.events import Data, Evaluation, Event, EventTail, Step, Windo
 from feedrate.jobs.outcome import MachineFault, ProcessExit
 
 TICK_S = 0.5
-GRACE_S = 5.0
-"""Time from SIGTERM to SIGKILL."""
-KILLED_S = 60.0
-"""Time after SIGKILL within which a process ends, unless it hangs in the kernel."""
+GRACE_S = 5.0  # time from SIGTERM to SIGKILL
+KILLED_S = 60.0  # time after SIGKILL within which a process ends, unless it hangs in the kernel
 PROGRESS_EVERY_S = 5.0
 SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200

@@ -31,8 +31,7 @@ from feedrate.loading.pixels import Batch
 from feedrate.loading.stages import LOADING, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
-BLOCKS = 12
-"""Blocks of a kind for which `ceiling_s` is planned."""
+BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
 STAGED = 100
 """Samples in the block that times stages, if the window has so many; enough for percentiles."""
 APART = ("loader", "model")

@@ -30,8 +30,7 @@ from feedrate.models.build import build_bare
 MARGIN = 8 / 7
 """Side of a whole picture over the side of the crop (256 for 224 px), for crops of a part."""
 _CHUNK = 64
-_KEPT_FREE = 0.05
-"""Share of the disk that must stay free."""
+_KEPT_FREE = 0.05  # share of the disk that must stay free
 
 
 def write_store(

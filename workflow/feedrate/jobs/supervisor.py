@@ -37,8 +37,7 @@ from feedrate.jobs.outcome import MachineFault, classify_exit
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
 from feedrate.models.build import fetched_index
 
-SCHEMA = 2
-"""Version of outcome.json."""
+SCHEMA = 2  # version of outcome.json
 FAULTS = (DataError, DeviceError, MachineFault, OSError)
 """Faults of the machine or the data: another try may succeed."""
 

@@ -1,7 +1,7 @@
 """The training job of one rank: train, evaluate, measure the ceilings."""
 
 import hashlib
-import importlib.util
+import importlib
 import os
 import re
 from functools import partial
@@ -32,10 +32,8 @@ from feedrate.models.layers import cast, use_float8
 
 TENSORBOARD = "tensorboard"
 """The Trainer's integration that writes its files beside the run and calls nobody."""
-WEIGHTS_SAMPLED = 1024
-"""Numbers of each parameter that ranks are compared by."""
-LONGEST_REPOSITORY = 96
-"""Characters in a repository's name that the hub allows."""
+WEIGHTS_SAMPLED = 1024  # numbers of each parameter that ranks are compared by
+LONGEST_REPOSITORY = 96  # characters in a repository's name that the hub allows
 
 
 def run_job(
@@ -101,8 +99,7 @@ def write_strategy(
     strategy = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=fp32, **strategy))
     computation = describe_computation(trainer, fp32, whole=strategy["name"] != "fsdp")
-    computation |= device.replays(trainer)
-    log.write(events.Computation(rank=log.rank, **computation))
+    log.write(events.Computation(rank=log.rank, **computation, **device.replays(trainer)))
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:

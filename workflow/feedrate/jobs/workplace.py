@@ -20,8 +20,7 @@ from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME
 
-NO_CALL = "0"
-"""`since` of a job that no Snakemake has started."""
+NO_CALL = "0"  # `since` of a job that no Snakemake has started
 
 _WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:slurm|pid)-.+)")
 _PID = re.compile(r"pid-(?P<pid>\d+)-(?P<start>\d+)@(?P<host>.+)")
