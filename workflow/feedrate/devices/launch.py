@@ -34,6 +34,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import msgspec
@@ -142,14 +143,9 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
         return spec
     if not chosen and importlib.util.find_spec(module):
         return spec
-    tried = [chosen] if chosen else []
-    usual = () if chosen else plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(spec.kind, ())
-    for place in usual:
-        folder, _, rest = place.partition("/")
-        start = environment.get(folder[1:], "") if folder.startswith("$") else folder
-        path = os.path.expanduser(f"{start}/{rest}")  # noqa: PTH111  # keeps a leading `/`
-        if (start or not folder) and os.access(path, os.X_OK):
-            tried.append(path)
+    usual = plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(spec.kind, ())
+    places = [str(paths.expand(Template(place).safe_substitute(environment))) for place in usual]
+    tried = [chosen] if chosen else [place for place in places if os.access(place, os.X_OK)]
     for python in tried:
         with suppress(*NO_ANSWER):
             if ask([python, "-c", _HAS, module], ASK_S, environment).returncode == 0:
