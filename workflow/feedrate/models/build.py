@@ -47,7 +47,7 @@ class Built:
     """Statistics of the pixels, by channel."""
     count_flops: Callable[[int], float]
     """FLOPs of a sample of so many tokens, forward and backward (with a head for inference, forward
-    only). Counting takes 0.3 s (tiny) to 12 s (10B).
+    only). Counting takes 0.4 s (tiny) to 10 s (10B).
 
     They depend only on the model, not on the attention that runs or on checkpointing."""
     other_outputs: tuple[str, ...]
