@@ -264,8 +264,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
     data: Data | None = None
     steps: list[Step] = []
     window: Window | None = None
-    machines: list[Machine] = []
-    """At the beginning and at the end of the window."""
+    machines: list[Machine] = []  # at the beginning and at the end of the window
     strategy: Strategy | None = None
     computation: Computation | None = None
     trainer: Trainer | None = None

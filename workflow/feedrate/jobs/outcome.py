@@ -35,15 +35,11 @@ class ProcessExit:
     """How the processes of a job ended."""
 
     exit_code: int
-    stopped_after_min: float | None = None
-    """The time limit that the job exceeded; None if it ended by itself."""
-    oom_kills: int = 0
-    """Processes on the host that the kernel killed for lack of memory during the job."""
+    stopped_after_min: float | None = None  # the time limit that it exceeded
+    oom_kills: int = 0  # processes on the host that the kernel killed for lack of memory
     disk_full: bool = False
-    tail: Sequence[str] = ()
-    """The last lines of the output."""
-    peak_gib: float | None = None
-    """Peak memory of all processes together; None if it was never read."""
+    tail: Sequence[str] = ()  # the last lines of the output
+    peak_gib: float | None = None  # memory of all processes together; None if it was never read
 
 
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
