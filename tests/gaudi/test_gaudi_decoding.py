@@ -13,7 +13,7 @@ def test_a_job_that_decodes_on_the_device_ends_in_a_valid_record(decoded):
     record = decoded.record()
     assert failed_checks(record) == {}
     details = {check.name: check.detail for check in record.checks}
-    assert details["decode_path"] == "Images were decoded as asked for: device."
+    assert "device" in details["decode_path"]
     assert record.measurement.samples == 12
     assert record.trainer.library == "optimum-habana 1.21.2"
     assert record.ceilings.loader_samples_per_s > 0
