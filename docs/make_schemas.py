@@ -16,7 +16,7 @@ from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
-from feedrate.results.columns import FILES
+from feedrate.results.files import FILES
 from feedrate.results.schema import VALUES
 
 ROOT = Path(__file__).resolve().parents[1]

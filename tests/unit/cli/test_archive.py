@@ -10,8 +10,7 @@ import pytest
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
 from feedrate.core.files import digest_file
-from feedrate.results.columns import CELLS, RUNS
-from feedrate.results.files import read_csv
+from feedrate.results.files import CELLS, RUNS, read_csv
 
 RUN = f"runs/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1-0a1b2c3d"
 DERIVED = ("results/cells.csv", f"results/{STUDY}/tables/cells.html", "results/overview.html")

@@ -8,8 +8,7 @@ import pytest
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
-from feedrate.results.columns import COMPARISON
-from feedrate.results.files import read_csv
+from feedrate.results.files import COMPARISON, read_csv
 from result_sets import AFTER, PACKAGES, runs, write_set
 
 ROOT = Path(__file__).resolve().parents[3]

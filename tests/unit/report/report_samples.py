@@ -37,7 +37,7 @@ from feedrate.core.files import write_json, write_text
 from feedrate.report.context import page_settings, study_context
 from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
-from feedrate.results import columns
+from feedrate.results import files
 from feedrate.results.files import write_csv
 from feedrate.results.record import write_records
 from feedrate.results.study_plan import study_plan
@@ -242,13 +242,13 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     cells = [cell_row(group, recommended) for group in by_cell.values()] + lacking
     for study in project.studies:
         for path, kinds, rows in (
-            (paths.RESULTS_CSV, columns.RUNS, runs + lacking),
-            (paths.CELLS_CSV, columns.CELLS, cells),
-            (paths.CLAIMS_CSV, columns.CLAIMS, [{"study": study, **claim} for claim in CLAIMS]),
+            (paths.RESULTS_CSV, files.RUNS, runs + lacking),
+            (paths.CELLS_CSV, files.CELLS, cells),
+            (paths.CLAIMS_CSV, files.CLAIMS, [{"study": study, **claim} for claim in CLAIMS]),
         ):
             own = [row for row in rows if row["study"] == study]
             file = root / path.format(study=study)
-            write_csv(file, columns.with_factors(kinds, factors), own)
+            write_csv(file, files.with_factors(kinds, factors), own)
     write_json(root / DATA_REPORT_FILE, DATA_REPORT)
     return Inputs(root / paths.RESULTS, str(root / DATA_REPORT_FILE))
 

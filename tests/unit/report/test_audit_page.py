@@ -12,8 +12,7 @@ from feedrate.report.context import page_settings, study_context
 from feedrate.report.pages import render
 from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
-from feedrate.results.columns import CLAIMS
-from feedrate.results.files import write_csv
+from feedrate.results.files import CLAIMS, write_csv
 from feedrate.results.study_plan import study_plan
 
 ROOT = Path(__file__).parents[3]

@@ -4,15 +4,15 @@ from report_samples import STUDY
 
 from feedrate.config.errors import ConfigError
 from feedrate.report.rows import CellRow, ClaimRow, Inputs, RunRow
-from feedrate.results import columns
+from feedrate.results import files
 
 
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        (CellRow, columns.CELLS),
-        (RunRow, columns.RUNS),
-        (ClaimRow, columns.CLAIMS),
+        (CellRow, files.CELLS),
+        (RunRow, files.RUNS),
+        (ClaimRow, files.CLAIMS),
     ],
 )
 def test_every_field_is_a_column_of_its_file(kind, known):

@@ -7,8 +7,8 @@ from record_builder import make_plan, make_record, make_spec, make_study, runs_o
 
 from feedrate.config.study import Factor
 from feedrate.core.errors import ExpectedError
-from feedrate.results.columns import RUNS, for_studies
-from feedrate.results.files import confirm_results, write_csv
+from feedrate.results.checks import confirm_results
+from feedrate.results.files import RUNS, for_studies, write_csv
 
 
 def test_a_shared_run_is_one_choice_and_one_failure(tmp_path):

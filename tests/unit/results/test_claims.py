@@ -17,9 +17,8 @@ from feedrate.config.values import cell_name
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import run_table
-from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
-from feedrate.results.files import read_csv, write_csv
+from feedrate.results.files import CLAIMS, RUNS, for_studies, read_csv, write_csv
 from feedrate.results.statistics import Estimate
 from feedrate.results.study_plan import write_plan
 

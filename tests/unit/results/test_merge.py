@@ -2,8 +2,7 @@ import pyarrow.parquet as pq
 
 from feedrate.cli.jobs import run
 from feedrate.results.collect import merge_results
-from feedrate.results.columns import CELLS, CLAIMS, RUNS, with_factors
-from feedrate.results.files import read_csv, write_csv
+from feedrate.results.files import CELLS, CLAIMS, RUNS, read_csv, with_factors, write_csv
 
 FILES = {"results.csv": RUNS, "cells.csv": CELLS, "claims.csv": CLAIMS}
 

@@ -11,8 +11,7 @@ from record_builder import make_plan, make_record, make_spec, make_study, runs_o
 from faults import fault
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.study import Factor
-from feedrate.results.columns import CELLS, RUNS, for_studies
-from feedrate.results.files import read_csv, write_csv
+from feedrate.results.files import CELLS, RUNS, for_studies, read_csv, write_csv
 from feedrate.results.record import read_records, write_records
 from run_folder import write_run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.core.files import write_text
-from feedrate.results.columns import FACTORS, FILES, RUNS, with_factors
+from feedrate.results.files import FACTORS, FILES, RUNS, with_factors
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden"

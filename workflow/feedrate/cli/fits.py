@@ -15,8 +15,7 @@ from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.values import cell_name, load
 from feedrate.core.errors import UsageError
 from feedrate.flow.configuration import Layers
-from feedrate.results.columns import Column
-from feedrate.results.files import Row, write_csv
+from feedrate.results.files import Column, Row, write_csv
 
 CONFIG = "config/config.yaml"
 

@@ -31,7 +31,7 @@ JOBS = {
     "plot-figures": "report.pages:plot_figures",
     "tabulate-results": "report.pages:tabulate_results",
     "write-report": "report.overview:write_report",
-    "confirm-results": "results.files:confirm_results",
+    "confirm-results": "results.checks:confirm_results",
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",
 }

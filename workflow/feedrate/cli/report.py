@@ -23,10 +23,10 @@ from feedrate.flow.graph import Graph
 from feedrate.report.overview import write_report
 from feedrate.report.pages import plot_figures, tabulate_results
 from feedrate.results.assemble import parse_logs, read_spec
+from feedrate.results.checks import confirm_results
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results
 from feedrate.results.comparison import read_runs
-from feedrate.results.files import confirm_results
 from feedrate.results.study_plan import RunKey, StudyPlan, study_plan, write_plan
 
 Origins = Mapping[str, tuple[str, str]]

@@ -26,8 +26,7 @@ from feedrate.core.errors import fail, tell
 from feedrate.flow import driver
 from feedrate.flow.graph import Graph
 from feedrate.report.text import counted
-from feedrate.results.columns import CELLS
-from feedrate.results.files import Row, read_csv
+from feedrate.results.files import CELLS, Row, read_csv
 from feedrate.results.schema import BAD
 
 LOCKED = 3

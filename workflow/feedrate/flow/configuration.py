@@ -25,8 +25,8 @@ from feedrate.data.tables import check_examples
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder
-from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.expression import check_expressions
+from feedrate.results.files import CELLS, RUNS, for_studies
 
 CONFIG = Path("config/config.yaml")
 PROFILES = Path("profiles")

@@ -13,7 +13,7 @@ from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels, subset
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
-from feedrate.results import columns
+from feedrate.results import files
 from feedrate.results.claims import NO_DATA
 from feedrate.results.files import read_csv
 from feedrate.results.record import Record, RecordError, Score, read_records
@@ -63,11 +63,11 @@ _TYPES: dict[str, tuple[Any, Any]] = {
 }
 
 
-def with_columns(known: Sequence[columns.Column]) -> Callable[[type[AnyRow]], type[AnyRow]]:
+def with_columns(known: Sequence[files.Column]) -> Callable[[type[AnyRow]], type[AnyRow]]:
     """Add a typed field for each column that a class of rows does not declare itself."""
 
     def build(kind: type[AnyRow]) -> type[AnyRow]:
-        own = {*kind.__struct_fields__, columns.FACTORS}
+        own = {*kind.__struct_fields__, files.FACTORS}
         fields = [(c.name, *_TYPES[c.kind]) for c in known if c.name not in own]
         return msgspec.defstruct(  # type: ignore[return-value]
             kind.__name__, fields, bases=(kind,), module=__name__, frozen=True, kw_only=True
@@ -76,7 +76,7 @@ def with_columns(known: Sequence[columns.Column]) -> Callable[[type[AnyRow]], ty
     return build
 
 
-@with_columns(columns.CELLS)
+@with_columns(files.CELLS)
 class CellRow(CellOf, frozen=True, kw_only=True):
     """A row of cells.csv: the repeats of one cell together."""
 
@@ -106,7 +106,7 @@ class CellRow(CellOf, frozen=True, kw_only=True):
         return [cell for cell in others if overlaps(cell)]
 
 
-@with_columns(columns.RUNS)
+@with_columns(files.RUNS)
 class RunRow(CellOf, frozen=True, kw_only=True):
     """A row of results.csv: one run."""
 
@@ -119,7 +119,7 @@ def rates_of(cell: CellRow, runs: Iterable[RunRow], column: str) -> list[float]:
     return [rate for rate in good if rate] or [getattr(cell, column)]
 
 
-@with_columns(columns.CLAIMS)
+@with_columns(files.CLAIMS)
 class ClaimRow(Row, frozen=True, kw_only=True):
     """A row of claims.csv."""
 
@@ -183,7 +183,7 @@ class Inputs:
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
-                for row in read_csv(path, columns.FILES[name])
+                for row in read_csv(path, files.FILES[name])
             ]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None

@@ -1,13 +1,18 @@
-"""The checks that a run's numbers must pass before they count."""
+"""The checks that a run's numbers must pass before they count, and whether all runs ended well."""
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 from feedrate.config.settings import Task
+from feedrate.core.errors import ExpectedError
+from feedrate.core.files import write_text
 from feedrate.results import conformity
-from feedrate.results.conformity import Evidence, Judgement, listed
+from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, Judgement, listed
+from feedrate.results.files import RUNS, read_csv
 from feedrate.results.measurement import losses_of, step_sum, windows_of
 from feedrate.results.record import Check
+from feedrate.results.schema import BAD
 
 STEP_SUM_TOLERANCE = 0.05
 """Share by which the sum of the step times may differ from the window's wall time."""
@@ -16,6 +21,12 @@ STEP_SUM_SLACK_S = 0.1
 MOST_SKIPPED = 0.05
 """Share of skipped updates above which a rate leaves out too much of the optimizer's work. Once the
 loss scale fits, GradScaler tries a larger one every 2,000 steps (`growth_interval`)."""
+LISTED = 20
+"""Number of failures that `confirm_results` lists."""
+UNQUIET = (
+    f" After {MOST_ATTEMPTS} attempts, the machine is still not quiet enough. Stop the other work "
+    "there, then delete the folders of the run."
+)
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
 
@@ -147,3 +158,29 @@ def check_run(evidence: Evidence) -> list[Check]:
         if ONLY_OF.get(name, task) == task
         for passed, detail in [check(evidence)]
     ]
+
+
+def confirm_results(results: Path, out: Path) -> None:
+    """Write `out` if no run in `results` (results.csv of all studies) failed. Raises ExpectedError
+    with a short list where a run failed, or a check rejected its numbers. Cells that are
+    unsupported or ran out of memory are results, not failures."""
+    rows = [row for row in read_csv(results, RUNS) if not row.get("measured_as")]
+    tried = sum(row["status"] != "unsupported" for row in rows)
+    problems = []
+    for row in (row for row in rows if row["status"] in BAD):
+        problem = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: "
+        problem += f"{row['status']}: {row['cause']}"
+        disturbed = not DISTURBED.isdisjoint(row.get("failed_checks", "").split(";"))
+        if disturbed and (row["attempt"] or 1) >= MOST_ATTEMPTS:
+            problem += UNQUIET
+        problems.append(problem)
+    if len(problems) > LISTED:
+        problems[LISTED:] = [f"… and {len(problems) - LISTED} more"]
+    if problems:
+        failed = sum(row["status"] in BAD for row in rows)
+        head = (
+            f"{failed} of {tried} runs did not end well; the report shows them, and the same "
+            "command repeats those that failed, were disturbed or are missing:"
+        )
+        raise ExpectedError("\n  ".join([head, *problems]))
+    write_text(out, f"{tried} runs, none failed\n")

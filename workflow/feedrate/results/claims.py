@@ -8,11 +8,10 @@ from statistics import median
 from feedrate.config.study import Claim, Published
 from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
-from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
 from feedrate.results.expression import ANY, CellRef, Ratio, cell_levels, parse
-from feedrate.results.files import Row, read_csv, write_csv
+from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
 from feedrate.results.study_plan import StudyPlan, read_plan
 

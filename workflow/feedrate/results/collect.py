@@ -2,20 +2,28 @@
 a row per run, cells.csv a row per cell."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from msgspec.structs import replace
 
-from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Thresholds
 from feedrate.config.values import Level, cell_name
 from feedrate.results.assemble import parse_logs
-from feedrate.results.columns import CELLS, FILES, RUNS, for_studies, with_factors
-from feedrate.results.files import Row, read_csv, write_csv, write_parquet
+from feedrate.results.files import (
+    CELLS,
+    FILES,
+    RUNS,
+    Row,
+    for_studies,
+    read_csv,
+    with_factors,
+    write_csv,
+    write_parquet,
+)
 from feedrate.results.parts import PARTS, of_known, over_runs
 from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.record import Record, RecordError, read_records
@@ -31,6 +39,7 @@ from feedrate.results.statistics import (
 from feedrate.results.study_plan import StudyPlan, read_plan
 from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
+Key = tuple[str, str, str]
 KEY = ("study", "device", "cell")
 """The columns that identify a cell."""
 OVER_REPEATS: dict[str, Callable[[list[Any]], Any]] = {
@@ -82,7 +91,11 @@ def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     """A row for each record and each unsupported cell, with the columns of results.csv, in the
     order of the configuration. A cell that shares another's runs has a copy of its rows."""
     measured = [_run_row(record) for record in of_one_spec(records)]
-    rows = measured + [unsupported_row(cell) for cell in plan.unsupported]
+    rows = list(measured)
+    for cell in plan.unsupported:  # it was never launched
+        row = {"study": cell.study, "device": cell.device, "cell": cell.cell, "repeat": 1}
+        cause = cell.install or f"{cell.device} lacks the capability {cell.lacks}."
+        rows.append(row | {"status": "unsupported", "cause": cause, **cell.levels})
     for shared in plan.shared:
         own = {"cell": shared.cell, "measured_as": shared.measured_as, **shared.levels}
         for row in measured:
@@ -122,15 +135,15 @@ def _run_row(record: Record) -> Row:
     """The row of a record; unknown fields are left out. The numbers of an invalid run stay in it:
     its status excludes them from everything else."""
     row: Row = {
-        **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
         "model_parameters": record.model_parameters,
         "model_size_gib": record.model_parameters and record.model_parameters * 4 / 2**30,
         "flops_per_sample": record.flops_per_sample,
         "library": record.trainer.library,
         "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
         "disturbed": " ".join(record.disturbances),
-        "folder": record.folder,
     }
+    for name in (*KEY, "repeat", "status", "cause", "folder"):
+        row[name] = getattr(record, name)
     for value in VALUES.values():
         if part := getattr(record, value.part):
             found = getattr(part, value.field)
@@ -145,10 +158,9 @@ def _run_row(record: Record) -> Row:
 def _settings(spec: RunSpec, cores: int | None) -> Row:
     train, loader, model = spec.settings.train, spec.settings.loader, spec.settings.model
     # A device that decodes loads with threads, which wait for files.
-    on_device = loader.decode == "device"
+    processes = 0 if loader.decode == "device" else loader.workers * (spec.count // spec.nodes)
     # Only the first version of FSDP can limit its all-gathers.
     fsdp = "fsdp2" if train.limit_all_gathers is None else "fsdp1"
-    loading = 0 if on_device else loader.workers * (spec.count // spec.nodes)
     return {
         "task": spec.task,
         "device_kind": spec.kind,
@@ -159,8 +171,8 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
         "world_size": spec.count,
         "nodes": spec.nodes,
         "loader_workers": loader.workers,
-        "decodes_on_device": on_device,
-        "oversubscribed": loading > (cores or loading),
+        "decodes_on_device": loader.decode == "device",
+        "oversubscribed": processes > (cores or processes),
         "keeps_last_batch": loader.last_batch != "drop",
         "model": model.label,
         "losses": model.losses or "own",
@@ -169,26 +181,15 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
     }
 
 
-def unsupported_row(cell: Unsupported) -> Row:
-    """The one row of a cell that was never launched."""
-    return {
-        **{name: getattr(cell, name) for name in KEY},
-        "repeat": 1,
-        "status": "unsupported",
-        "cause": cell.install or f"{cell.device} lacks the capability {cell.lacks}.",
-        **cell.levels,
-    }
-
-
 def cell_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
     """A row for each cell of `run_table`, with its verdict and a recommendation per device."""
     study, noise = plan.study, noise_by_device(runs)
     part_noise = {part: noise_by_device(runs, f"{part}_ratio", floor="") for part in PARTS}
-    of_cells: dict[tuple[str, ...], list[Row]] = {}
+    of_cells: dict[Key, list[Row]] = {}
     for run in runs:
-        of_cells.setdefault(itemgetter(*KEY)(run), []).append(run)
+        of_cells.setdefault(_key(run), []).append(run)
     cells = {key: _combine(of_cell, part_noise) for key, of_cell in of_cells.items()}
-    compared: dict[tuple[str, ...], list[Row]] = {}
+    compared: dict[Key, list[Row]] = {}
     for (name, device, _), cell in cells.items():
         price = plan.project.devices[device].price_usd_per_hour
         if price is not None and cell["samples_per_s"]:
@@ -206,6 +207,10 @@ def cell_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
         cell |= {"verdict": verdict.name, "why": verdict.why}
     recommend(rows, study, noise)
     return rows
+
+
+def _key(row: Row) -> Key:
+    return row["study"], row["device"], row["cell"]
 
 
 def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
@@ -268,11 +273,7 @@ def add_intervals(
         cell["noisy"] = is_spread or cell["disturbed"] != ""
 
 
-def add_losses(
-    cells: Sequence[Row],
-    baseline: tuple[str, ...],
-    runs: Mapping[tuple[str, ...], Sequence[Row]],
-) -> None:
+def add_losses(cells: Sequence[Row], baseline: Key, runs: Mapping[Key, Sequence[Row]]) -> None:
     """Add the difference of each cell's final loss from that of their baseline; None where unknown.
     `runs` has the runs of cells by KEY.
 
@@ -285,7 +286,7 @@ def add_losses(
     of_baseline = _trained(runs.get(baseline, ()))
     seeds, ranges, pairs = _range(of_baseline), [], []
     for cell in cells:
-        own = _trained(runs[itemgetter(*KEY)(cell)])
+        own = _trained(runs[_key(cell)])
         is_baseline = cell["cell"] == baseline[-1]
         common = [] if is_baseline else [what for what in own if what in of_baseline]
         pairs.append([(own[what], of_baseline[what]) for what in common])

@@ -22,8 +22,7 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.results.assemble import read_run
 from feedrate.results.collect import KEY, of_one_spec
-from feedrate.results.columns import COMPARISON, Column, with_factors
-from feedrate.results.files import Row
+from feedrate.results.files import COMPARISON, Column, Row, with_factors
 from feedrate.results.record import RECORDS_NAME, Record, read_records
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval

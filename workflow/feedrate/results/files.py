@@ -1,25 +1,221 @@
-"""Result files: CSV with typed rows, Parquet, and whether all runs in them ended well."""
+"""Result files: their columns, with name, kind, unit and meaning, also for docs/results.md; and
+reading and writing them as CSV with typed rows, and as Parquet."""
 
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from feedrate.config.values import level_text, parse_level
+from feedrate.config.errors import ConfigError
+from feedrate.config.values import Level, level_text, parse_level
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import atomic_path, write_text
-from feedrate.results.columns import RUNS, Column
-from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
-from feedrate.results.schema import BAD, Kind
+from feedrate.results.schema import VALUES, Kind
 
 Row = dict[str, Any]
-LISTED = 20
-"""Number of failures that `confirm_results` lists."""
-UNQUIET = (
-    f" After {MOST_ATTEMPTS} attempts, the machine is still not quiet enough. Stop the other work "
-    "there, then delete the folders of the run."
+FACTORS = "<factor>"
+"""Placeholder in a list of columns for one column per factor of the studies."""
+
+
+class Column(NamedTuple):
+    """A column of a result file; an empty field means "not known" or "does not apply"."""
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name, "text", "", description)
+
+
+def _flag(name: str, description: str) -> Column:
+    return Column(name, "flag", "", description)
+
+
+def _integer(name: str, description: str, unit: str = "") -> Column:
+    return Column(name, "integer", unit, description)
+
+
+def _number(name: str, description: str, unit: str = "") -> Column:
+    return Column(name, "number", unit, description)
+
+
+_CELL = (
+    _text("study", "The study, a file in config/studies."),
+    _text("device", "The device, an entry of config/devices.yaml."),
+    _text("cell", "The cell's name, made of its levels: `workers=2~decode=host`."),
+    _text(FACTORS, "One column per factor of the studies, with the cell's level."),
 )
+_MEASURED_CELL = (
+    *_CELL,
+    _text("site", "In a report of several sites: the site of the run."),
+    _text("measured_as", "The cell whose runs this cell shares, if it has none of its own."),
+    _text("task", "training or inference; in inference a step is a forward pass."),
+    _integer("world_size", "Devices in the job, which is the number of ranks."),
+    _integer("nodes", "Hosts that share the ranks evenly."),
+    _integer("batch_size", "Samples per device and micro-step.", "samples"),
+    _flag("short_epochs", "Fewer than 20 steps per epoch: not compared with published rates."),
+)
+
+RUNS = (
+    *_MEASURED_CELL,
+    _integer("repeat", "Number of the repeat, from 1."),
+    _text("status", "ok, out_of_memory, failed, invalid, missing or unsupported."),
+    _text("cause", "Why the status is not ok; for an ok run, a fault after its results."),
+    *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values()),
+    _text("device_kind", "Kind of the device: cpu, cuda or hpu."),
+    _integer("gradient_accumulation", "Micro-steps per optimizer step."),
+    _integer("loader_workers", "Loader processes per rank."),
+    _flag("decodes_on_device", "Whether the device decodes (threads then load in parallel)."),
+    _flag("oversubscribed", "Whether the ranks of a host have more loader processes than cores."),
+    _flag("keeps_last_batch", "Whether an epoch's incomplete last step is used."),
+    _text("precision", "fp32, tf32, bf16, fp16, fp8, bf16_full or fp16_full."),
+    _text("parallelism", "ddp, fast_ddp, fsdp1 or fsdp2 (PyTorch's first or second FSDP)."),
+    _text("model", "Model and size, for example `bridgetower-tiny`."),
+    _text("losses", "own, or all: masked images and texts alone count too (flava)."),
+    _text("checkpoint", "Weights that training started from; none: random weights."),
+    _integer("model_parameters", "Parameters of the model as built."),
+    _number("model_size_gib", "Size of the parameters in fp32.", "GiB"),
+    _number(
+        "flops_per_sample", "Forward and backward (inference: forward), 2 per multiply-add.", "FLOP"
+    ),
+    _text("library", "Library that trained, with its version."),
+    _text("dataset", "The dataset, an entry of config/config.yaml."),
+    _text("failed_checks", "Names of the checks that the run failed, separated by `;`."),
+    _text("disturbed", "What may have disturbed the run, in sentences."),
+    _text("folder", "The run's folder, from the project's root."),
+)
+
+CELLS = (
+    *_MEASURED_CELL,
+    _text("status", "ok if any run is ok, else the first other status that a run has."),
+    _text(
+        "cause", "Of the first run with that status; for an ok cell, of a run that does not count."
+    ),
+    _text("verdict", "What limits the cell: one of the names under Verdicts below."),
+    _text("why", "The figures behind the verdict, in a sentence."),
+    _flag("recommended", "Whether this is the simplest cell that no other clearly beats."),
+    _text("recommendation", "The recommendation in a sentence, in the rows of recommended cells."),
+    _text("open", "What the runs do not decide yet about this cell."),
+    _integer("repeats_to_decide", "Approximate number of further repeats that would decide it."),
+    _integer("runs", "Planned runs."),
+    _integer("ok_runs", "Runs that count; all medians are over these."),
+    _integer("out_of_memory_runs", "Runs that ran out of memory."),
+    _integer("failed_runs", "Runs that failed."),
+    _integer("invalid_runs", "Runs whose numbers a check rejected."),
+    _integer("missing_runs", "Runs that have no folder."),
+    _number("speedup", "Throughput over the baseline cell's on the same device."),
+    _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
+    _number("speedup_ci_high", "Upper end of the interval."),
+    *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values() if v.repeats),
+    _number("ci_low", "Lower end of the interval of samples_per_s.", "samples/s"),
+    _number("ci_high", "Upper end of the interval.", "samples/s"),
+    _number("spread", "Difference that two runs of the cell exceed in 5% of all cases.", "share"),
+    _flag("noisy", "Whether the spread is above the study's noise_share, or a run was disturbed."),
+    _text("disturbed", "What may have disturbed an ok run, in sentences."),
+    _number("usd_per_million_samples", "Cost at the device's price_usd_per_hour.", "USD"),
+    _number("loss_shift", "loss_end minus the baseline cell's, mean over common repeats."),
+    _number("loss_seeds", "Effect of the seed on loss_end: the range over repeats."),
+    _flag("loss_departs", "Whether loss_shift exceeds loss_seeds: a warning, not a test."),
+    _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
+    _text("below_rate", "Parts slower alone than training, so not ceilings; separated by `;`."),
+)
+
+CLAIMS = (
+    _text("study", "Study that the claim belongs to."),
+    _text("claim", "Name of the claim in the study."),
+    _text("of", "Whose statement it is: source, advice (the source's, to everybody) or ours."),
+    _text("device", "Device or devices that the expression compares, separated by `;`."),
+    _text("source", "Title of the source."),
+    _text("edition", "Edition of the source that the published numbers are from."),
+    _text("statement", "The claim in words."),
+    _text("expression", "The claim as a ratio of cells."),
+    _text("metric", "Column of results.csv that the ratio compares; empty: whether a cell fits."),
+    _text("cells", "The cells of the expression, as `device/cell`, separated by `;`."),
+    _number("published_value", "The ratio that the source prints."),
+    _number("recomputed_from_published", "The same ratio, computed from the source's own table."),
+    _text("published_verdict", "Whether both agree as far as printed: consistent, or not."),
+    _number("measured", "The ratio of our medians."),
+    _number("ci_low", "Lower end of its t-interval on the logarithm."),
+    _number("ci_high", "Upper end of the interval."),
+    _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
+    _text("why", "The verdict's reason in a sentence."),
+)
+
+COMPARISON = (
+    *_CELL,
+    _text(
+        "change",
+        "slower, faster, no difference, cannot tell, other status, only before, only after, "
+        "no rate.",
+    ),
+    _text("cause", "Why a cell without a ratio is not ok."),
+    _text("status_before", "As in cells.csv; empty if OLD lacks the cell."),
+    _text("status_after", "As in cells.csv; empty if NEW lacks the cell."),
+    _integer("ok_runs_before", "Runs of OLD that count."),
+    _integer("ok_runs_after", "Runs of NEW that count."),
+    _integer("same_runs", "Runs of NEW that OLD also has: they were not repeated."),
+    _number("samples_per_s_before", "Median over the ok runs of OLD.", "samples/s"),
+    _number("samples_per_s_after", "Median over the ok runs of NEW.", "samples/s"),
+    _number("ratio", "samples_per_s_after over samples_per_s_before: below 1 means slower."),
+    _number("ratio_ci_low", "Lower end of the ratio's interval."),
+    _number("ratio_ci_high", "Upper end of the interval."),
+    _text("differs", "Which of spec, data, code, machine and commit differ, separated by `;`."),
+    _text("software", "Versions that differ, separated by `;`, such as `torch 2.8.0 to 2.9.0`."),
+)
+
+SHARED = {"batch_size", "gradient_accumulation", "precision", "model", "dataset"}
+"""Columns of settings: a factor may have the name of one and then is that column."""
+
+
+def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[Column]:
+    """`columns` with those of the studies' factors. Raises ConfigError for a factor named like one
+    of them."""
+    taken = {column.name for column in columns} - SHARED
+    levels: dict[str, list[Level]] = {}
+    for name, study in studies.items():
+        for factor, entry in study.factors.items():
+            if factor in taken:
+                raise ConfigError(
+                    f"config/studies/{name}.yaml: factors.{factor}: {factor!r} is a column of the "
+                    "results already; choose another name"
+                )
+            levels.setdefault(factor, []).extend(entry.levels)
+    return with_factors(columns, levels)
+
+
+def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]]) -> list[Column]:
+    """`columns` with one for each factor in the place of the placeholder, unless the factor has the
+    name of another column."""
+    fixed = {column.name for column in columns}
+    own = [
+        Column(name, level_kind(found), "", f"Level of {name}.")
+        for name, found in levels.items()
+        if name not in fixed
+    ]
+    return [c for entry in columns for c in (own if entry.name == FACTORS else [entry])]
+
+
+def level_kind(levels: Iterable[Level]) -> Kind:
+    """The kind of a factor's column: that of its levels, or text where they differ."""
+    types = {type(level) for level in levels}
+    if types == {bool}:
+        return "flag"
+    if types == {int}:
+        return "integer"
+    return "number" if types and types <= {int, float} else "text"
+
+
+FILES = {
+    "results.csv": RUNS,
+    "cells.csv": CELLS,
+    "claims.csv": CLAIMS,
+    "changes.csv": COMPARISON,
+}
+"""The columns of every file; `changes.csv` is what `compare --out` writes."""
 _READERS: dict[Kind | None, Callable[[str], Any]] = {
     "text": str,
     "integer": int,
@@ -80,29 +276,3 @@ def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind
     readers = (_READERS.get(kinds.get(name), parse_level) for name in names)
     cells = zip(names, readers, fields, strict=True)
     return {name: read(text) if text or read is str else None for name, read, text in cells}
-
-
-def confirm_results(results: Path, out: Path) -> None:
-    """Write `out` if no run in `results` (results.csv of all studies) failed. Raises ExpectedError
-    with a short list where a run failed, or a check rejected its numbers. Cells that are
-    unsupported or ran out of memory are results, not failures."""
-    rows = [row for row in read_csv(results, RUNS) if not row.get("measured_as")]
-    tried = sum(row["status"] != "unsupported" for row in rows)
-    problems = []
-    for row in (row for row in rows if row["status"] in BAD):
-        problem = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: "
-        problem += f"{row['status']}: {row['cause']}"
-        disturbed = not DISTURBED.isdisjoint(row.get("failed_checks", "").split(";"))
-        if disturbed and (row["attempt"] or 1) >= MOST_ATTEMPTS:
-            problem += UNQUIET
-        problems.append(problem)
-    if len(problems) > LISTED:
-        problems[LISTED:] = [f"… and {len(problems) - LISTED} more"]
-    if problems:
-        failed = sum(row["status"] in BAD for row in rows)
-        head = (
-            f"{failed} of {tried} runs did not end well; the report shows them, and the same "
-            "command repeats those that failed, were disturbed or are missing:"
-        )
-        raise ExpectedError("\n  ".join([head, *problems]))
-    write_text(out, f"{tried} runs, none failed\n")

@@ -1,7 +1,7 @@
 """Every measured value, declared once: a field of `Measurement`, `Ceilings`, `Stages`,
 `PixelDistance` or `Provenance` with a `value`.
 
-The record, the columns of the result files (`columns.py`), the rows that the report reads and the
+The record, the columns of the result files (`files.py`), the rows that the report reads and the
 tables in docs/results.md follow from these fields. A field without a `value` is in the record only.
 """
 
