@@ -99,7 +99,8 @@ def write_strategy(
     strategy = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=fp32, **strategy))
     computation = describe_computation(trainer, fp32, whole=strategy["name"] != "fsdp")
-    log.write(events.Computation(rank=log.rank, **computation, **device.replays(trainer)))
+    computation |= device.replays(trainer)
+    log.write(events.Computation(rank=log.rank, **computation))
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
