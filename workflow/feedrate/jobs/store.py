@@ -129,14 +129,9 @@ def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
     """Write the store `out` (index.json) of the dataset `data` (prepared/manifest.json)."""
     loader = LoaderSettings(max_tokens=settings.max_tokens, label=settings.label)
     built = build_bare(settings.model, loader, data.parent)
+    cores, px = len(os.sched_getaffinity(0)), built.image_px
     index = write_store(
-        data.parent,
-        settings,
-        built.tokenizer,
-        built.image_px,
-        out,
-        workers=len(os.sched_getaffinity(0)),
-        column=built.column,
+        data.parent, settings, built.tokenizer, px, out, workers=cores, column=built.column
     )
     size_mb = index.size_bytes / 1e6
     print(f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB")
