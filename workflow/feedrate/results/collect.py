@@ -203,8 +203,7 @@ def cell_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
     for cell in rows:
         cell["below_rate"] = below_rate(cell, faster_cells(cell, rows, study, noise))
         memory_gib = plan.project.devices[cell["device"]].memory_gib
-        verdict = cell_verdict(cell, study.thresholds, memory_gib)
-        cell |= {"verdict": verdict.name, "why": verdict.why}
+        cell["verdict"], cell["why"] = cell_verdict(cell, study.thresholds, memory_gib)
     recommend(rows, study, noise)
     return rows
 
@@ -250,25 +249,19 @@ def add_intervals(
     """Add intervals, spread and speed-up to the rows of cells with one baseline. The intervals of
     the speed-ups hold together: there are as many comparisons as other cells with own runs."""
     comparisons = sum(bool(c[OK_RATES]) and not c["measured_as"] for c in cells) - 1
+    names = "speedup", "speedup_ci_low", "speedup_ci_high"
     for cell in cells:
-        rates, confidence = cell[OK_RATES], thresholds.confidence
-        low = high = speedup = speedup_low = speedup_high = None
+        cell |= dict.fromkeys(("ci_low", "ci_high", *names))
+        rates, base = cell[OK_RATES], baseline[OK_RATES] if baseline else []
         if rates:
-            _, low, high = median_interval(rates, confidence, noise)
+            _, *ends = median_interval(rates, thresholds.confidence, noise)
+            cell["ci_low"], cell["ci_high"] = ends
         if rates and cell is baseline:
-            speedup = speedup_low = speedup_high = 1.0
-        elif rates and baseline and baseline[OK_RATES]:
-            base = baseline[OK_RATES]
-            ratio = ratio_interval(rates, base, confidence, noise, comparisons)
-            speedup, speedup_low, speedup_high = ratio
-        cell |= {
-            "ci_low": low,
-            "ci_high": high,
-            "spread": spread(rates),
-            "speedup": speedup,
-            "speedup_ci_low": speedup_low,
-            "speedup_ci_high": speedup_high,
-        }
+            cell |= dict.fromkeys(names, 1.0)
+        elif rates and base:
+            speedup = ratio_interval(rates, base, thresholds.confidence, noise, comparisons)
+            cell |= zip(names, speedup, strict=True)
+        cell["spread"] = spread(rates)
         is_spread = (cell["spread"] or 0.0) > thresholds.noise_share
         cell["noisy"] = is_spread or cell["disturbed"] != ""
 

@@ -38,8 +38,8 @@ def measure(
     inside = [_steps_in(e.steps, first) for e in events]
     samples, wall_s = sum(w.samples for w in windows), max(w.wall_s for w in windows)
     # A sum needs the energy of all ranks, and a counter that never moves counts nothing.
-    energies = [w.energy_j for w in windows]
-    energy_j = None if None in energies else sum(energies) or None
+    energies = [w.energy_j for w in windows if w.energy_j is not None]
+    energy_j = sum(energies) or None if len(energies) == len(windows) else None
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
     quantiles: dict[str, Any] = {name: quantile(times, share) for name, share in QUANTILES.items()}
     waits = [step.data_wait_s for steps in inside for step in steps]

@@ -33,7 +33,7 @@ def ceilings(ranks: Ranks) -> Ceilings:
         found[f"{part}_samples_per_s"] = _rate(*rounds.values())
         pairs = [(_rate(rounds[n]), _rate(live[n])) for n in rounds if n in live]
         if ratios := [alone / together for alone, together in pairs if alone and together]:
-            found |= dict(zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True))
+            found |= zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True)
     return Ceilings(rounds=len(live), **found)
 
 
