@@ -26,7 +26,7 @@ from feedrate.report.context import page_settings, study_context
 from feedrate.report.findings import findings
 from feedrate.report.pages import table_content
 from feedrate.report.rows import Inputs
-from feedrate.report.table import Table
+from feedrate.report.table import Field, Table
 from feedrate.results.assemble import parse_logs
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results, merge_results
@@ -221,6 +221,11 @@ def freeze_studies() -> None:
                     shutil.copy(root / file.relative_to(kept), file)
 
 
+def plain(field: Field) -> str:
+    """The texts of a field of a table."""
+    return " ".join(" ".join((field.text, field.code, *field.notes)).split())
+
+
 def numbers(text: str) -> str:
     """The numbers in a text."""
     return " ".join(NUMBER.findall(text))
@@ -238,10 +243,10 @@ def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
         for number, table in enumerate(tables):
             group = ""
             for line in table.lines:
-                name = " ".join(line.heading.plain.split())
+                name = plain(line.heading)
                 group = group if line.fields else name
                 columns = zip(table.heads[1:], line.fields, strict=False)
-                values = {column: numbers(one.plain) for column, one in columns}
+                values = {column: numbers(plain(one)) for column, one in columns}
                 shown = {column: value for column, value in values.items() if value}
                 key = f"{page.name}/{number}/{group}/{name}"
                 while key in found:

@@ -206,5 +206,4 @@ def test_the_code_of_a_studys_pages_is_that_of_its_own_kinds(copy):
     assert "workflow/feedrate/report/tables/cells.py" in tables
     assert not any("/figures/" in file or "tables/scores.py" in file for file in tables)
     figures = page_code(graph, "figures")
-    kinds = {figure.kind for figure in graph.project.studies[LOADING].figures}
-    assert {f"workflow/feedrate/report/figures/{kind}.py" for kind in kinds} <= set(figures)
+    assert "workflow/feedrate/report/figures/answer.py" in figures

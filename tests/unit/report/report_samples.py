@@ -77,15 +77,9 @@ def figure(project, inputs, name):
     return render(settings_of(project, "figure", name), inputs)
 
 
-def overview_of(project):
-    """The settings of all studies on the first page."""
-    return [study_context(plan_of(project, study)) for study in project.studies]
-
-
 def study_of(project):
-    """The settings of the only study on the first page."""
-    (study,) = overview_of(project)
-    return study
+    """The context of the only study."""
+    return study_context(plan_of(project))
 
 
 def with_study(project, **changes):

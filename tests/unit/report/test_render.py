@@ -22,15 +22,14 @@ from feedrate.report import figures as figures_package
 from feedrate.report import tables as tables_package
 
 FIGURE = """
-from feedrate.report.figures import _canvas as canvas
+from feedrate.report import chart
 
 KINDS = {"new_figure": 15}
 
 
 def new_figure(settings, inputs):
-    figure, (axes,) = canvas.new(2)
-    axes.set_title(f"{len(inputs.cells(settings.study))} cells, {len(settings.published)} numbers")
-    return figure
+    cells, numbers = inputs.cells(settings.study), settings.published
+    return chart.Picture([chart.Panel(title=f"{len(cells)} cells, {len(numbers)} numbers")])
 """
 TABLE = """
 KINDS = {"one": 5, "other": 6}

@@ -102,7 +102,7 @@ def _study(plan: StudyPlan, inputs: Inputs) -> dict[str, Any]:
 
 def _items(study: StudyContext, inputs: Inputs) -> list[Item]:
     """All tables and figures, in the order of the page."""
-    pages = {
+    pages: dict[str, Table | Figure] = {
         **{f"figure-{page.name}": page for page in study.figures},
         **{f"table-{page.name}": page for page in study.tables},
     }

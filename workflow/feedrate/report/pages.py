@@ -39,9 +39,10 @@ def render(settings: PageSettings, inputs: Inputs) -> str:
     if settings.part == "table":
         content = table_content(settings, inputs)
         return html.render("table.html.j2", title=settings.title, parts=content)
-    # From the figure's module: importing the canvas here would load matplotlib for each table.
-    module = plugins.load(FIGURES, plugins.kinds(FIGURES)[settings.kind].plugin)
-    return str(module.canvas.as_svg(getattr(module, settings.kind), settings, inputs))
+    from feedrate.report import drawing  # it loads matplotlib, which no table needs
+
+    picture = plugins.load_kind(FIGURES, settings.kind)(settings, inputs)
+    return drawing.as_svg(picture, settings.title)
 
 
 def table_content(settings: PageSettings, inputs: Inputs) -> list[Content]:

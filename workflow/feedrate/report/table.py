@@ -26,11 +26,6 @@ class Field(NamedTuple):
     file: str = ""
     """The file that the text leads to, from the project's root."""
 
-    @property
-    def plain(self) -> str:
-        """The text and its remarks."""
-        return " ".join(filter(None, (self.text, self.code, *self.notes)))
-
 
 Shown = str | Field
 
@@ -165,8 +160,8 @@ def _cell_rows(cells: Sequence[CellRow], recommend: bool) -> Iterator[Row]:
         name = text.values_text(cell.levels)
         if cell.measured_as:
             same = text.values_text(parse_levels(cell.measured_as, BETWEEN_LEVELS))
-            why = f"Same runs as {same}: the settings that differ have no effect."
-            yield Row(Field(name, of=[cell]), wide=Field("", [why]))
+            said = f"Same runs as {same}: the settings that differ have no effect."
+            yield Row(Field(name, of=[cell]), wide=Field("", [said]))
         elif cell.samples_per_s is not None:
             mark = "noisy" if cell.noisy else ""
             yield Row(Field(name, [mark], [cell]), cell, use=recommend and cell.recommended)

@@ -1,3 +1,3 @@
-"""Kinds of figures, a file each: `ORDER` is its place in the overview, a literal, because it is
-read without importing the file. `render` draws settings and result rows with `canvas`, which is the
-name of `_canvas` in each file: `pages` takes `as_svg` from there."""
+"""Kinds of figures. A file declares `KINDS`: the names of its kinds with their places in the
+overview, a literal, because it is read without importing the file. A function of that name turns
+settings and result rows into a picture (`report/figure.py`)."""

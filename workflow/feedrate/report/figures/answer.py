@@ -2,31 +2,36 @@
 
 import textwrap
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
 
 from msgspec.structs import asdict
 
 from feedrate.config.values import level_text
-from feedrate.report import text
+from feedrate.report import chart, text
 from feedrate.report.answers import recommended_cell
 from feedrate.report.context import PageSettings
-from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, Point, measured_lines, point_status, unsupported_note
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.results.statistics import Estimate
 from feedrate.results.verdicts import ratios
 
 KINDS = {"answer": 10}
 
-Rates = dict[int, Estimate]
-"""Samples/s with its interval, by the place of the level on the axis."""
+TRAINING: chart.Look = {**chart.STYLES[0], "linewidth": 2.4, "markersize": 8, "zorder": 5}
+CEILING: chart.Look = {"linewidth": 1.6, "markersize": 6, "zorder": 3}
+PARTS: dict[str, chart.Look] = {
+    "loader": {"color": chart.RED, "marker": "v", "linestyle": (0, (5, 2)), **CEILING},
+    "model": {"color": chart.GREEN, "marker": "s", "linestyle": (0, (1, 1.2)), **CEILING},
+}
+BOLD: chart.Look = {
+    "ha": "center",
+    "weight": "bold",
+    "color": chart.BLUE,
+    "fontsize": 10,
+    "zorder": 6,
+}
 
-TRAINING = canvas.STYLES[0]
-LOADER: canvas.Style = {"color": canvas.RED, "marker": "v", "linestyle": (0, (5, 2))}
-MODEL: canvas.Style = {"color": canvas.GREEN, "marker": "s", "linestyle": (0, (1, 1.2))}
 
-
-def answer(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
+def answer(settings: PageSettings, inputs: Inputs) -> chart.Picture:
     """One panel for each device."""
     factor = settings.factor
     cells, runs = inputs.cells(settings.study), inputs.runs(settings.study)
@@ -37,20 +42,21 @@ def answer(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
         for device in settings.measured
         if (line := _main_line((one for one in lines if one.device == device), use[device]))
     ]
-    if not shown:
-        return canvas.statement("No cell has a valid result, so there is no throughput to draw.")
-    figure, panels = canvas.new(0.5 + 3.7 * len(shown), len(shown))
-    for axes, line in zip(panels, shown, strict=True):
-        axes.set_xlabel(settings.factor_label(factor))
-        axes.set_ylabel("samples/s")
-        axes.set_title(textwrap.fill(_title(settings, line, use[line.device]), 60))
-        _panel(axes, line, factor, use[line.device])
-        canvas.dots(axes, line, runs, canvas.BLACK)
+    panels = []
+    for line in shown:
+        panel = _panel(line, factor, use[line.device])
+        series = [*panel.series, chart.dots(line, runs, chart.BLACK)]
+        title, label = _title(settings, line, use[line.device]), settings.factor_label(factor)
+        panels.append(replace(panel, series=series, title=title, place_label=label))
     drawn = [line.device for line in shown]
     empty = [settings.label(device) for device in settings.measured if device not in drawn]
     missing = f"No cell has a valid result on {text.listed(empty)}." if empty else ""
-    canvas.note(figure, [missing, *(unsupported_note(settings, device) for device in drawn)])
-    return figure
+    return chart.Picture(
+        panels,
+        "No cell has a valid result, so there is no throughput to draw.",
+        [missing, *(unsupported_note(settings, device) for device in drawn)],
+        key_columns=3,
+    )
 
 
 def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
@@ -60,77 +66,68 @@ def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
     return next(own, max(valid, key=lambda line: line.best, default=None))
 
 
-def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> None:
-    loader, model = _alone(line, "loader"), _alone(line, "model")
+def _panel(line: Line, factor: str, use: CellRow | None) -> chart.Panel:
+    ceilings = {part: _alone(line, part) for part in PARTS}
+    rates = [mark.value or 0.0 for known in ceilings.values() for mark in known]
     # A ceiling far above would flatten the line that matters: it leaves through the top instead.
-    ceilings = [rate.value for rate in (*loader.values(), *model.values())]
-    top = 1.25 * max([line.best, *(rate for rate in ceilings if rate < 3 * line.best)])
-    axes.set_ylim(0, top)
+    top = 1.25 * max([line.best, *(rate for rate in rates if rate < 3 * line.best)])
     ticks = [level_text(point.levels[factor]) for point in line.points]
-    if len(ticks) <= canvas.FEW // 2:
+    if len(ticks) <= chart.FEW // 2:
         remarks = [_remark(line, point) for point in line.points]
         ticks = ["\n".join(pair).rstrip() for pair in zip(ticks, remarks, strict=True)]
-    canvas.level_axis(axes, ticks)
-    labels = [
-        *_ceiling(axes, "loader only", LOADER, loader, top),
-        *_ceiling(axes, "model only", MODEL, model, top),
-        (line.valid[-1].value or 0.0, "training", TRAINING["color"]),
-    ]
-    canvas.series(axes, line, linewidth=2.4, markersize=8, zorder=5, **TRAINING)
+    labels = []
+    for part, look in PARTS.items():
+        own = {"va": "top", "ha": "center", "bbox": chart.PAPER, "color": look["color"]}
+        above = [mark for mark in ceilings[part] if (mark.value or 0.0) > top]
+        for mark in above if len(ceilings[part]) <= chart.FEW else ():
+            words = f"↑ {text.number(mark.value, 3)}"
+            labels.append(chart.Label(mark.place, top, words, (0, -2), own))
+    chosen = None
     for place, point in enumerate(line.points):
-        if point.failed:
-            axes.plot(place, 0.03 * top, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
-        chosen = bool(use and point.row is use)
-        if point.value is not None and (len(line.points) <= canvas.FEW or chosen):
-            near = [rates[place].value for rates in (loader, model) if place in rates]
+        if use and point.row is use:
+            chosen = place
+            labels.append(chart.Label(place, 0, "use this", (0, 7), {**BOLD, "va": "baseline"}))
+        if point.value is not None and (len(line.points) <= chart.FEW or chosen == place):
+            near = [
+                m.value or 0.0 for known in ceilings.values() for m in known if m.place == place
+            ]
             # The number is above its point unless a ceiling runs there.
             below = any(0 < rate - point.value < 0.14 * top for rate in near)
             offset, va = (-12, "top") if below else (11, "bottom")
+            look = {**BOLD, "va": va, "bbox": chart.PAPER}
             words = text.number(point.value, 3)
-            _bold(axes, words, (place, point.value), offset, va=va, bbox=canvas.PAPER)
-        if chosen:
-            axes.axvspan(place - 0.42, place + 0.42, color=canvas.BLUE, alpha=0.09, linewidth=0)
-            _bold(axes, "use this", (place, 0), 7, va="baseline")
-    canvas.end_labels(axes, len(line.points) - 0.75, labels)
+            labels.append(chart.Label(place, point.value, words, (0, offset), look))
+    failed = [chart.Mark(n, 0.03 * top) for n, point in enumerate(line.points) if point.failed]
+    return chart.Panel(
+        series=[
+            *(
+                chart.Series(ceilings[part], look, f"{part} only")
+                for part, look in PARTS.items()
+                if ceilings[part]
+            ),
+            chart.Series(chart.marks(line), TRAINING, "training"),
+            chart.Series(failed, {**chart.CROSS, "color": chart.BLACK}),
+        ],
+        names=ticks,
+        value_label="samples/s",
+        limits=(0, top),
+        chosen=chosen,
+        labels=labels,
+        height_in=3.7,
+    )
 
 
-def _alone(line: Line, part: str) -> Rates:
+def _alone(line: Line, part: str) -> list[chart.Mark]:
     """The rate of a part alone at each level, with the relative interval of its ratio to training
     in the same rounds."""
-    found: Rates = {}
+    found = []
     for place, point in enumerate(line.points):
         row = point.row
         rate = row and getattr(row, f"{part}_samples_per_s")
         if row and rate and row.samples_per_s and (ratio := ratios(asdict(row))[part]):
             low, high = (end and end / ratio.value * rate for end in (ratio.low, ratio.high))
-            found[place] = Estimate(rate, low, high)
+            found.append(chart.Mark(place, rate, low, high))
     return found
-
-
-def _ceiling(
-    axes: canvas.Axes, name: str, look: canvas.Style, rates: Rates, top: float
-) -> list[tuple[float, str, str]]:
-    """Draw a ceiling; where it leaves the panel, its value is written at the upper edge."""
-    if not rates:
-        return []
-    values = [rate.value for rate in rates.values()]
-    axes.plot([*rates], values, linewidth=1.6, markersize=6, zorder=3, **look)
-    known = [(place, rate.low, rate.high) for place, rate in rates.items() if rate.low is not None]
-    if known:
-        axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
-    options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
-    for place, rate in rates.items():
-        if rate.value > top and len(rates) <= canvas.FEW:
-            words = f"↑ {text.number(rate.value, 3)}"
-            canvas.label(axes, words, (place, top), (0, -2), fontsize=9, **options)
-    return [(min(values[-1], 0.97 * top), name, look["color"])]
-
-
-def _bold(
-    axes: canvas.Axes, words: str, at: tuple[float, float], offset: float, **options: Any
-) -> None:
-    look = {"ha": "center", "weight": "bold", "color": canvas.BLUE, "fontsize": 10, "zorder": 6}
-    canvas.label(axes, words, at, (0, offset), **look, **options)
 
 
 def _remark(line: Line, point: Point) -> str:
@@ -139,14 +136,15 @@ def _remark(line: Line, point: Point) -> str:
         return textwrap.fill(point_status(line, point), 12)
     wait = point.row.data_wait_share
     waits = f"waits {text.share(wait)}" if wait is not None else ""
-    return "\n".join(filter(None, (point.row.verdict, waits, "noisy" * point.row.noisy)))
+    noisy = "noisy" if point.row.noisy else ""
+    return "\n".join(filter(None, (point.row.verdict, waits, noisy)))
 
 
 def _title(settings: PageSettings, line: Line, use: CellRow | None) -> str:
     """The device, the levels that the panel holds fixed, and the setting to use."""
     name = text.with_remark(settings.label(line.device), text.levels_text(line.others))
     if use is None:
-        return name + ": undecided" * any(p.row and p.row.open for p in line.points)
+        return f"{name}: undecided" if any(p.row and p.row.open for p in line.points) else name
     levels = {k: v for k, v in use.levels.items() if k not in line.others}
     is_baseline = use.levels == settings.baseline
     gain = f", {text.ratio(use.speedup)} the baseline" if use.speedup and not is_baseline else ""

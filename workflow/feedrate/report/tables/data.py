@@ -8,7 +8,7 @@ from feedrate.data.manifest import LeftOut
 from feedrate.report import text
 from feedrate.report.context import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.table import Column, Field, Row, Table, listed
+from feedrate.report.table import Column, Field, Row, Shown, Table, listed
 
 KINDS = {"data": 240}
 
@@ -58,7 +58,7 @@ def data(settings: PageSettings, inputs: Inputs) -> list[Table | str]:  # noqa: 
         f"{name}: {text.counted(count['rows'], 'row')}, {text.counted(count['images'], 'image')}"
         for name, count in report.splits.items()
     )
-    facts = {
+    facts: dict[str, Shown] = {
         "Source": Field(report.dataset + kind, [revision]),
         "Samples": f"{report.samples:,} with {text.counted(report.images, 'image')}",
         "Splits": ", ".join(splits),

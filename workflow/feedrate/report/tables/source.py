@@ -35,7 +35,7 @@ def published(settings: PageSettings, inputs: Inputs) -> Table:
     wanted = settings.columns or [settings.baseline]
     columns = [{**settings.baseline, **levels} for levels in wanted]
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
-    rows = [
+    rows: list[Row | str] = [
         f"Published (samples/s): {settings.origin.title}",
         *_published(settings, columns),
         "Measured here (samples/s)",
