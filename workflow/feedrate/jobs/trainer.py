@@ -19,7 +19,7 @@ from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
-from feedrate.loading.path import LoadingPath, open_path
+from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
 from feedrate.models.layers import give_shapes
 
@@ -58,7 +58,7 @@ def make_trainer(
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
     kind.fills, kind.numbered = loader.last_batch == "fill", bool(dataset.augmentation)
-    kind.path = open_path(adapter, loader)
+    kind.path = open_path(adapter, loader, held=HELD_BATCHES + train.gradient_accumulation)
     # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []

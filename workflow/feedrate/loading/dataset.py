@@ -1,7 +1,6 @@
-"""Image-text pairs of a prepared dataset: their batches and their order."""
+"""Image-text pairs of a prepared dataset: their batches, reused memory and order."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow.parquet
 import torch
-from torch.utils.data import Dataset, Sampler, get_worker_info
+from torch.utils.data import Dataset, Sampler
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
@@ -19,6 +18,7 @@ from feedrate.loading import stages
 from feedrate.loading.decoders import Source, decoders, fetch_of, first, transfer_of
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.pixels import Augmentation, Draw, Finish, Statistics
+from feedrate.loading.slots import Filling, Slots
 
 Tokenizer = Callable[..., Any]
 Sample = dict[str, torch.Tensor]
@@ -30,6 +30,8 @@ class PairDataset(Dataset[Sample]):
     A sample's number is its row, or epoch * rows + row if an augmentation must know the epoch.
     """
 
+    slots: dict[str, Slots] | None = None
+    """Memory for the tensors of batches by their names, if their loader reuses memory."""
     recorder: stages.Recorder | None = None
     """Where its workers record their stages."""
 
@@ -100,24 +102,26 @@ class PairDataset(Dataset[Sample]):
         return self.batch if self._whole_batches else None
 
     def batch(self, numbers: list[int]) -> dict[str, Any]:
-        """The samples of these numbers as one batch."""
-        return {"pixel_values": self.pixels(numbers)} | self.rest_of(numbers)
+        """The samples of these numbers as one batch, in a slot if one is free."""
+        slots, rows = self.slots or {}, len(numbers)
+        batch: dict[str, Any] = {
+            name: slots[name].take(rows)
+            if name in slots
+            else torch.empty((rows, *shape), dtype=dtype)
+            for name, (shape, dtype) in self.shapes().items()
+        }
+        room = {n: t.tensor if isinstance(t, Filling) else t for n, t in batch.items()}
+        self._fill(room["pixel_values"], numbers)
+        with stages.span("tokenise", rows):
+            chosen = torch.tensor(self.rows(numbers))
+            for name, tokens in self._tokens.items():
+                torch.index_select(tokens, 0, chosen, out=room[name])
+        return batch | self._left_to_device(numbers)
 
     def pixels(self, numbers: list[int]) -> torch.Tensor:
-        """Only the pixels of these numbers; several threads may call this."""
-        room = new_memory((len(numbers), *self.shape), self.dtype)
-        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
-            with stages.span("read", len(numbers)):
-                self._store.gather(self.rows(numbers), room)
-                for place, number in enumerate(numbers):
-                    if self.draw(number).flip:
-                        room[place] = room[place].flip(-1)
-            return room
-        for place, number in zip(room, numbers, strict=True):
-            with stages.sample():
-                pixels = self._pixels(number)
-                with stages.span("collate"):
-                    place.copy_(pixels)
+        """Only the pixels of these numbers, in new memory; several threads may call this."""
+        room = torch.empty((len(numbers), *self.shape), dtype=self.dtype)
+        self._fill(room, numbers)
         return room
 
     def rest_of(self, numbers: list[int]) -> dict[str, Any]:
@@ -126,6 +130,34 @@ class PairDataset(Dataset[Sample]):
         with stages.span("tokenise", len(rows)):
             tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
         return tokens | self._left_to_device(numbers)
+
+    def _fill(self, room: torch.Tensor, numbers: list[int]) -> None:
+        """Write the samples' pixels to `room`, (rows, 3, h, w) of `dtype`."""
+        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
+            with stages.span("read", len(numbers)):
+                self._store.gather(self.rows(numbers), room)
+                flipped = numbers if self.augmentation.flip else []
+                for place in (i for i, number in enumerate(flipped) if self.draw(number).flip):
+                    room[place] = room[place].flip(-1)
+            return
+        first = self.slots["pixel_values"].first if self.slots else None
+        if first and first.fill(room, numbers, self._write):
+            return
+        for place, number in zip(room, numbers, strict=True):
+            if first:
+                first.help(self._write)
+            self._write(place, number)
+
+    def _write(self, place: torch.Tensor, number: int) -> None:
+        with stages.sample():
+            pixels = self._pixels(number)
+            with stages.span("collate"):
+                place.copy_(pixels)
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of one sample's large tensors, by name."""
+        tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
+        return {"pixel_values": (self.shape, self.dtype)} | tokens
 
     def _pixels(self, number: int) -> torch.Tensor:
         """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
@@ -146,14 +178,6 @@ class PairDataset(Dataset[Sample]):
         if not self.augmentation.jitter or self.dtype != torch.uint8:
             return {}
         return {"colour": torch.tensor([self.draw(number).colour for number in numbers])}
-
-
-def new_memory(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Memory for a batch; in a worker process it is shared, so that it is sent without a copy."""
-    if get_worker_info() is None:
-        return torch.empty(shape, dtype=dtype)
-    storage = torch.UntypedStorage._new_shared(math.prod(shape) * dtype.itemsize)
-    return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload]
 
 
 def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:

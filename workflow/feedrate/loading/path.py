@@ -24,10 +24,13 @@ from feedrate.core import plugins
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders import decoders, first, transfer_of
+from feedrate.loading.decoders import decoders, fetch_of, first, transfer_of
 from feedrate.loading.pixels import LEVELS, NOTHING, Augmentation, Batch, crop, decode
-from feedrate.loading.workers import equip, watched, worker_threads
+from feedrate.loading.workers import equip, make_slots, watched, worker_threads
 
+HELD_BATCHES = 3
+"""Batches that a rank holds: the current one, the next, which accelerate requests early, and one on
+its way."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the numbers of each; an order without a length has no end."""
 Asked = TypeVar("Asked")
@@ -72,14 +75,16 @@ class LoadingPath(ABC):
 class HostPath(LoadingPath):
     """Batches from worker processes, or from the rank's own; the dataset reads the pixels."""
 
-    def __init__(self, settings: LoaderSettings, *, pin_memory: bool) -> None:
-        """`pin_memory`: batches are in page-locked memory."""
+    def __init__(
+        self, settings: LoaderSettings, *, pin_memory: bool, held: int = HELD_BATCHES
+    ) -> None:
+        """`pin_memory`: batches are in page-locked memory; `held`: see `open_path`."""
         self.decode, self.round_size = settings.decode, max(1, settings.workers)
-        self._settings, self._pin_memory = settings, pin_memory
+        self._settings, self._pin_memory, self._held = settings, pin_memory, held
 
     def adopt(self, loader: Any) -> Any:
-        """The same loader, with our worker start-up."""
-        return equip(loader, self._settings)
+        """The same loader, with our worker start-up and reused memory for its batches."""
+        return equip(loader, self._settings, held=self._held)
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the host, from the number of workers in the settings."""
@@ -92,7 +97,8 @@ class HostPath(LoadingPath):
             pin_memory=self._pin_memory,
             prefetch_factor=self._settings.prefetch_factor if workers else None,
         )
-        yield from equip(loader, self._settings)
+        # A generator, so that the loader and its memory live as long as its batches.
+        yield from equip(loader, self._settings, held=self._held)
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """The pixels of `rows`, read here and not normalised, which would round them."""
@@ -144,12 +150,18 @@ class ThreadPath(FedPath, HostPath):
         self.round_size = settings.workers * settings.prefetch_factor
         self.timeout_s = settings.timeout_s
 
-    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
-        """From the number of threads in the settings, `round_size` batches ahead."""
-        return partial(self._ordered, dataset)
+    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
+        """From the number of threads in the settings."""
+        return partial(self._ordered, dataset, batch_size)
 
-    def _ordered(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
-        numbers, threads = itertools.count(1), worker_threads(self._settings, cores_granted())
+    def _ordered(
+        self, dataset: PairDataset, size: int, order: Iterable[list[int]]
+    ) -> Iterator[Batch]:
+        """The batches in the order given, `round_size` of them ahead."""
+        dataset, numbers = copy.copy(dataset), itertools.count(1)
+        whole = fetch_of(self._settings) == "batch"
+        slots = make_slots(dataset, size, self._settings, self._held) if whole else None
+        dataset.slots, threads = slots, worker_threads(self._settings, cores_granted())
 
         def start() -> None:
             torch.set_num_threads(threads)
@@ -229,9 +241,10 @@ class Undecoded(Dataset[Any]):
         )
 
 
-def open_path(device: Adapter, loader: LoaderSettings) -> LoadingPath:
-    """The loading path of a run; it takes resources with its first batch. Raises UnsupportedError
-    for a path that device or software lack; no other path replaces it."""
+def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCHES) -> LoadingPath:
+    """The loading path of a run; it takes resources with its first batch. A rank holds up to
+    `held` batches at a time. Raises UnsupportedError for a path that this device, or the software
+    on this host, does not have; no other path replaces it."""
     transfer_of(loader)
     on_device, library = loader.decode == "device", library_of(loader)
     if on_device and library and device.kind != "cuda":
@@ -247,7 +260,7 @@ def open_path(device: Adapter, loader: LoaderSettings) -> LoadingPath:
     if not on_device:
         threads = loader.workers and loader.start_method == "thread"
         kind = ThreadPath if threads else HostPath
-        return kind(loader, pin_memory=pin_memory)
+        return kind(loader, pin_memory=pin_memory, held=held)
     names = decoders("device", device.kind)
     if not names:
         raise UnsupportedError(

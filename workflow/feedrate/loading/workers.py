@@ -1,25 +1,32 @@
-"""A loader's workers: how they start, how many there may be, and the end of one that hangs.
+"""A loader's workers: how they start, how many there may be, memory for their batches, and the end
+of one that hangs.
 
 Python cannot interrupt a call into a driver, so a thread watches the clock. Its error reaches
 `threading.excepthook` (`end_process_on_hang`), and the process exits without waiting for threads.
 """
 
+import math
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
+from multiprocessing import get_context
 from time import monotonic
 from typing import Any, TypeVar
 
 import torch
+from torch.utils.data import get_worker_info
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.decoders import fetch_of
+from feedrate.loading.slots import FirstBatch, Slots
 from feedrate.loading.stages import Recorder
 
 Item = TypeVar("Item")
@@ -48,32 +55,67 @@ def start_worker(
     worker: int,
     then: Callable[[int], None] | None = None,
     threads: int = 1,
+    slots: dict[str, Slots] | None = None,
     recorder: Recorder | None = None,
 ) -> None:
-    """The loaders' `worker_init_fn`: few threads, and no worker outlives its rank. Times by
-    stage go to `recorder`; `then`, the Trainer's own seeding, is called last."""
+    """The loaders' `worker_init_fn`: few threads, and no worker outlives its rank. Batches go to
+    `slots`, times by stage to `recorder`; `then`, the Trainer's own seeding, is called last."""
     die_with_parent()
     # More threads would compete for the rank's cores, and a pool forked after use can hang.
     torch.set_num_threads(threads)
+    info = get_worker_info()
+    if info is not None and isinstance(info.dataset, PairDataset):
+        info.dataset.slots = slots
     if recorder:
         recorder.attach(worker + 1)
     if then is not None:
         then(worker)
 
 
-def equip(loader: Any, settings: LoaderSettings) -> Any:
-    """Give a loader our worker start-up."""
+def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
+    """Give a loader our worker start-up and reused memory for batches; the rank holds
+    `held` batches at a time. Raises UnsupportedError if memory is too small."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
+    slots = None
+    dataset, size = inner.dataset, getattr(inner.batch_sampler, "batch_size", None)
+    if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
+        slots = make_slots(dataset, size, settings, held)
     if settings.workers:
         inner.worker_init_fn = partial(
             start_worker,
             then=inner.worker_init_fn,
             threads=worker_threads(settings, cores_granted()),
-            recorder=getattr(inner.dataset, "recorder", None),
+            slots=slots,
+            recorder=getattr(dataset, "recorder", None),
         )
         inner.timeout = settings.timeout_s
         inner.multiprocessing_context = settings.start_method
+    elif slots is not None:
+        dataset.slots = slots
     return loader
+
+
+def make_slots(
+    dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int
+) -> dict[str, Slots]:
+    """Slots for all batches that can be on their way or in use at a time. Raises UnsupportedError
+    if the host lacks the shared memory."""
+    workers = settings.workers
+    each = settings.prefetch_factor + 1 if workers else 0
+    each += math.ceil(held / max(1, workers))
+    threads = settings.start_method == "thread"  # they take slots of the rank's own
+    if threads:
+        each *= max(1, workers)
+    processes = 0 if threads else workers
+    slots = {
+        name: Slots((batch_size, *shape), dtype, processes, each)
+        for name, (shape, dtype) in dataset.shapes().items()
+        if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
+    }
+    if workers > 1:
+        lock = threading.Lock() if threads else get_context(settings.start_method).Lock()
+        slots["pixel_values"].first = FirstBatch(slots["pixel_values"], lock)
+    return slots
 
 
 class HungError(Exception):
