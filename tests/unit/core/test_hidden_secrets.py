@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedrate.core.errors import MASK, hide_secrets
+from feedrate.core.errors import MASK, hide_secrets, without_secrets
 
 KEY = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\\nAAAAMwAAAAtzc2gtZWQyNTUxOQAAACD"
 HIDDEN = {
@@ -116,3 +116,9 @@ def test_json_stays_json():
 )
 def test_the_scripts_of_a_report_have_no_secrets(code):
     assert hide_secrets(code) == code
+
+
+def test_a_document_hides_what_its_keys_call_secret():
+    value = {"a": [{"HF_TOKEN": "x", "count": 1}], "b": "password=abcdefgh", "c": None}
+    hidden = {"a": [{"HF_TOKEN": MASK, "count": 1}], "b": f"password={MASK}", "c": None}
+    assert without_secrets(value) == hidden

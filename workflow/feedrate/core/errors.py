@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote_plus
 
 _ENDS = "(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY)"
@@ -112,6 +113,18 @@ def hide_secrets(text: str) -> str:
         if any(word in small for word in words):
             text = pattern.sub(rf"\1{MASK}", text)
     return text
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """A document without secrets: those that its texts show, and what keys such as `HF_TOKEN` hold.
+    `key` is the value's own."""
+    if isinstance(value, dict):
+        return {name: without_secrets(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item, key) for item in value]
+    if not isinstance(value, str):
+        return value
+    return MASK if value and SECRET_NAME.search(key) else hide_secrets(value)
 
 
 def fail(program: str, why: object, exit_code: int = 1) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from feedrate.core import paths
-from feedrate.core.errors import Masker, hide_secrets
+from feedrate.core.errors import Masker, hide_secrets, without_secrets
 from feedrate.report import text
 from feedrate.report.context import StudyContext
 from feedrate.report.html import address, anchor
@@ -195,7 +195,7 @@ def pack(documents: dict[str, dict[str, Any]]) -> str:
     by_heading: dict[str, dict[str, Any]] = {}
     for run, parts in documents.items():
         for heading, part in parts.items():
-            by_heading.setdefault(heading, {})[run] = json.loads(hide_secrets(json.dumps(part)))
+            by_heading.setdefault(heading, {})[run] = without_secrets(part)
     plain = json.dumps(by_heading, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
 
