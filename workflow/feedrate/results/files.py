@@ -254,20 +254,21 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
 
 def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Write rows as Parquet, atomically; each column has a type, a unit and a meaning."""
+    import pandas as pd
     import pyarrow as pa
-    from pyarrow import parquet
 
     types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
-    fields, arrays = [], []
+    fields, values = [], {}
     for column in columns:
         about = {"unit": column.unit, "description": column.description}
         fields.append(pa.field(column.name, types[column.kind], metadata=about))
-        values = [row.get(column.name) for row in rows]
+        values[column.name] = [row.get(column.name) for row in rows]
         if column.kind == "text":
-            values = [None if value is None else level_text(value) for value in values]
-        arrays.append(pa.array(values, types[column.kind]))
+            texts = values[column.name]
+            values[column.name] = [None if text is None else level_text(text) for text in texts]
     with atomic_path(path) as temporary:
-        parquet.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), temporary)
+        frame = pd.DataFrame(values, dtype=object)
+        frame.to_parquet(temporary, index=False, schema=pa.schema(fields))
 
 
 def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind]) -> Row:
