@@ -32,13 +32,7 @@ STYLES: tuple[Look, ...] = (
     {"color": SKY, "marker": "P", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
     {"color": BLACK, "marker": "X", "linestyle": (0, (2, 2))},
 )
-TICK: Look = {
-    "marker": "|",
-    "linestyle": "",
-    "color": BLACK,
-    "markersize": 13,
-    "markeredgewidth": 2,
-}
+TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 13, "mew": 2}
 """A mark across a bar."""
 WAITING: Look = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "////", "linewidth": 0}
 """The look of time spent waiting for data."""
