@@ -10,7 +10,6 @@ import msgspec
 from feedrate.core.files import write_json
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.worker import bind_process, classify
-from feedrate.loading.workers import end_process_on_hang
 
 ANSWER = "probe.rank{}.json"  # the file of a rank's answer
 PRODUCT_S = 1.5  # time of the products in each precision, s
@@ -45,11 +44,12 @@ def probe_device(run: Path, precisions: list[str]) -> None:
     --run          folder with spec.json
     --precisions   fp32, tf32, bf16, fp16, fp8: the precisions of the matrix products
     """
-    end_process_on_hang(print)
     spec, _ = bind_process(run)
     # Importing torch starts its threads, so the process must be bound before.
     from feedrate.devices.base import adapter
+    from feedrate.loading.workers import end_process_on_hang
 
+    end_process_on_hang(print)
     rank, _, local_rank, local_ranks = rank_from_environment()
     answer = probe(adapter(spec.kind, local_rank, local_ranks), rank, precisions)
     write_json(run / ANSWER.format(rank), msgspec.to_builtins(answer))

@@ -23,7 +23,6 @@ from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement, bind_rank
 from feedrate.jobs.events import End, Error, EventLog, Note
-from feedrate.loading.workers import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
 """The module of each task, by name: each imports libraries that the other does not need, and torch,
@@ -104,7 +103,6 @@ def run_rank(
     The other options are those of `train`.
     """
     log = EventLog(run, rank_from_environment()[0])
-    end_process_on_hang(lambda error: write_error(log, error))
     options = Options(
         store=store.parent if store else None,
         winoground=winoground,
@@ -114,6 +112,9 @@ def run_rank(
     )
     try:
         spec, placement = bind_process(run)
+        from feedrate.loading.workers import end_process_on_hang  # it imports torch
+
+        end_process_on_hang(lambda error: write_error(log, error))
         job = importlib.import_module(JOBS[spec.task])
         job.run_job(spec, data, run, log, placement, options)
         log.write(End(rank=log.rank, ok=True))
