@@ -129,7 +129,7 @@ def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goe
     row = fault("killed driver", "local")
     assert done.returncode == row.exit_code, done.stdout
     assert (cold.root / "report.html").exists() is row.report
-    assert len(list(cold.root.glob("runs/mini/cpu/*/*rep*/"))) == 1, "nothing is left"
+    assert len(list(cold.root.glob("runs/mini/cpu/*/rep*/"))) == 1
     assert cold.warmed().planned() == {}
 
 
@@ -183,12 +183,12 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
 
 
 def test_full_disk_is_reported_as_such(ready):
-    """runs/ is a file system of 200 kB: the job's error names the full disk."""
+    """runs/ is a file system of 24 kB: the job's error names the full disk."""
     ready.study(**ONE_RUN)
     target = ready.root / "runs"
     target.mkdir(exist_ok=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(target)],
+        ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(target)],
         check=False,
         capture_output=True,
     )

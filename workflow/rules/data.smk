@@ -24,6 +24,7 @@ use rule fetch_dataset as fetch_winoground with:
         paths.WINOGROUND,
     log:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
+    localrule: DOWNLOADS_ARE_LOCAL
     params:
         job=lambda wc: GRAPH.data.fetch_winoground(wc.winoground),
 
@@ -34,6 +35,7 @@ use rule fetch_dataset as fetch_checkpoint with:
         paths.CHECKPOINT,
     log:
         f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
+    localrule: DOWNLOADS_ARE_LOCAL
     params:
         job=lambda wc: GRAPH.data.fetch_checkpoint(wc.checkpoint),
 

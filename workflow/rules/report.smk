@@ -51,6 +51,7 @@ use rule collect_results as check_claims with:
         paths.CLAIMS_CSV,
     log:
         f"{paths.LOGS}/check_claims/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
     params:
         job="check-claims",
 
@@ -63,6 +64,7 @@ use rule collect_results as tabulate_results with:
         pages(paths.TABLES, "table", "html"),
     log:
         f"{paths.LOGS}/tabulate_results/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
     params:
         job="tabulate-results",
 
@@ -75,6 +77,7 @@ use rule collect_results as plot_figures with:
         pages(paths.FIGURES, "figure", "svg"),
     log:
         f"{paths.LOGS}/plot_figures/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
     params:
         job="plot-figures",
 

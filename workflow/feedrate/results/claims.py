@@ -10,7 +10,7 @@ from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
-from feedrate.results.expression import ANY, CellRef, Ratio, cell_levels, parse
+from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
 from feedrate.results.study_plan import StudyPlan, read_plan
@@ -144,7 +144,16 @@ class _Claims:
         return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
 
     def _levels(self, ref: CellRef) -> dict[str, str]:
-        return cell_levels(ref, self._study.factors, self._study.baseline)
+        """The levels of a cell; LARGEST stays until a level fits and a larger one does not."""
+        levels = cell_levels(ref, self._study.factors, self._study.baseline)
+        for factor in [name for name, level in levels.items() if level == LARGEST]:
+            known = [level_text(level) for level in self._study.factors[factor].levels]
+            cells = [(ref.device, *(levels | {factor: level}).values()) for level in known]
+            ended = [{run["status"] for run in self._cells.get(cell, [])} for cell in cells]
+            fitting = [place for place, end in enumerate(ended) if "ok" in end]
+            if fitting and any("out_of_memory" in end for end in ended[fitting[-1] + 1 :]):
+                levels[factor] = known[fitting[-1]]
+        return levels
 
     def _runs(self, ref: CellRef) -> list[Row]:
         return self._cells.get((ref.device, *self._levels(ref).values()), [])

@@ -3,7 +3,9 @@
     expression = cell "/" cell, or where a claim says `fits`, cell
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
-`*` means each device that was measured; a factor that is not named is at the study's baseline.
+`*` means each device that was measured; a factor that is not named is at the study's baseline. The
+level `largest` of a factor of the study's ladder is the largest that fits, once a larger one is
+known not to.
 White space is allowed between the parts. The Snakefile imports this module, so it is light.
 """
 
@@ -16,7 +18,7 @@ from feedrate.config.study import Study
 from feedrate.config.values import Level, level_text, parse_levels
 from feedrate.core.errors import ExpectedError
 
-ANY = "*"
+ANY, LARGEST = "*", "largest"
 _CELL = re.compile(r"\s*([A-Za-z0-9_.+-]+|\*)\s*(?:\[([^\[\]]*)\]\s*)?")
 
 
@@ -101,6 +103,8 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
             for factor, level in ref.levels:
                 if found.known(key, factor, study.factors, "factors"):
                     allowed = [level_text(value) for value in study.factors[factor].levels]
+                    if factor in study.ladder:
+                        allowed.append(LARGEST)
                     found.known(key, level, allowed, f"levels of {factor}")
         ways = ("published", "more_than", "no_less_than", "fits")
         given = [way for way in ways if getattr(claim, way) is not None]
