@@ -53,7 +53,6 @@ rule measure:
         GRAPH.all_outcomes(),
 
 
-# Only when named, as `python -m feedrate selftest` does.
 rule selftest:
     """Show what works on each device of config/config.yaml."""
     input:
