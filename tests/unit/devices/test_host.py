@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,8 +99,12 @@ def test_a_training_job_on_this_host_is_found():
     before = host.other_training_jobs()
     idle = ["-c", "import time; time.sleep(60)", *host.WORKERS[0]]
     with subprocess.Popen([sys.executable, *idle]) as job:
-        assert host.other_training_jobs() == before + 1
+        end_s = time.monotonic() + 10  # until the child has its own command line
+        while host.other_training_jobs() == before and time.monotonic() < end_s:
+            time.sleep(0.05)
+        found = host.other_training_jobs()
         job.kill()
+    assert found == before + 1
 
 
 def test_oom_kills_of_the_kernel(kernel):
