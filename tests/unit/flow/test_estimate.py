@@ -105,7 +105,7 @@ def by_rate(spec, samples_per_s):
     [
         ("gaudi2", 8, 2, 768.7),
         ("gaudi2", 8, 16, None),  # nobody has published this cell
-        ("gaudi2", 1, 2, 58.05),  # goes before a rate of eight
+        ("gaudi2", 1, 2, 58.05),  # used instead of a rate of eight devices
         ("h100", 2, 2, 602.1 / 4),  # from eight
     ],
 )

@@ -48,15 +48,15 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     """Add the options that select a profile and override keys of config.yaml."""
     parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
     parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
-    told = "an entry of devices.yaml, or `detected` for the devices of this machine; repeatable"
-    parser.add_argument("--device", action="append", help=told)
+    help_text = "an entry of devices.yaml, or `detected` for those of this machine; repeatable"
+    parser.add_argument("--device", action="append", help=help_text)
     parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
     several: dict[str, Any] = {"nargs": "+", "default": []}
-    told = "YAML file that overrides keys of config.yaml"
-    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=told, **several)
+    help_text = "YAML file that overrides keys of config.yaml"
+    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=help_text, **several)
     several |= {"action": "extend", "metavar": "KEY=VALUE"}
-    told = "keys of config.yaml in Snakemake's syntax; repeatable"
-    parser.add_argument("--config", "-C", help=told, **several)
+    help_text = "keys of config.yaml in Snakemake's syntax; repeatable"
+    parser.add_argument("--config", "-C", help=help_text, **several)
     parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
 
 
@@ -72,12 +72,12 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            found: argparse.Namespace = parse_args(list(others))[1]
+            parsed: argparse.Namespace = parse_args(list(others))[1]
     except SystemExit:
         raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
     except (CliException, WorkflowError, ValueError) as error:
         raise UsageError(f"an option of Snakemake, in {shlex.join(others)}: {error}") from None
-    return found
+    return parsed
 
 
 def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:

@@ -35,12 +35,12 @@ def problems(options: argparse.Namespace, project: Project, devices: Iterable[st
     if options.executor != "slurm":
         return []
     partitions = slurm.partitions()
-    found = []
+    refusals = []
     for device in devices:
         problem = _problem(_resources(options, project, device), partitions)
         if problem:
-            found.append(f"{paths.rule_of(paths.TRAIN_RULE, device)}: {problem}")
-    return found
+            refusals.append(f"{paths.rule_of(paths.TRAIN_RULE, device)}: {problem}")
+    return refusals
 
 
 def _resources(options: argparse.Namespace, project: Project, device: str) -> dict[str, Any]:
@@ -61,13 +61,13 @@ def _evaluated(resources: Mapping[str, Any] | None, attempt: int) -> dict[str, A
     from snakemake.exceptions import WorkflowError
 
     job = {"input": [], "attempt": attempt, "threads": 1, "rulename": "", "async_run": None}
-    found = {}
+    values = {}
     for name, resource in (resources or {}).items():
         try:
-            found[name] = resource.evaluate(None, **job).value
+            values[name] = resource.evaluate(None, **job).value
         except WorkflowError:
             continue
-    return found
+    return values
 
 
 def _problem(resources: Mapping[str, Any], partitions: Sequence[slurm.Partition]) -> str:

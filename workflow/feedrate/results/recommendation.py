@@ -201,5 +201,5 @@ class _Choice:
             return ""
         busy = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
         text = "; on each host the job has" if nodes > 1 else "; the job has"
-        text += f" {cores} CPU core{'s' * (cores != 1)}"
+        text += f" {cores} CPU core" if cores == 1 else f" {cores} CPU cores"
         return f"{text}, fewer than its {busy} workers and ranks" if busy > cores else text
