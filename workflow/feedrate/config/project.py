@@ -13,9 +13,7 @@ from feedrate.config.settings import Settings
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
-    FIGURES,
     SETTINGS,
-    TABLES,
     BenchmarkAccuracy,
     BenchmarkScore,
     Bundle,
@@ -178,27 +176,18 @@ def check_study(
     found.names("ladder", study.ladder, study.factors, "factors")
     for part in FILES:
         found.names(part, getattr(study, part), files, "files in config/published")
-    _check_pages(found, study, levels)
-    found.unique(numbered("claims[{}].id", [claim.id for claim in study.claims]))
+    claims = [claim.id for claim in study.claims]
+    found.unique(numbered("claims[{}].id", claims))
+    if study.claim:
+        found.known("claim", study.claim, claims, "the study's claims")
+    if study.asks == "latency" and study.task != "inference":
+        found.say("asks", "latency is what `task: inference` measures; this study trains")
+    if study.asks == "largest" and not study.ladder:
+        found.say("asks", "largest needs a `ladder`: factors whose later levels need more memory")
     for key, claim in numbered("claims[{}].edition", study.claims):
         if claim.edition:
             found.known(key, claim.edition, study.source.editions, "source.editions")
     return found
-
-
-def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
-    for part, pages, package, word in (
-        ("tables", study.tables, TABLES, "factor"),
-        ("figures", study.figures, FIGURES, "x"),
-    ):
-        found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
-        for key, page in numbered(f"{part}[{{}}]", pages):
-            found.known(f"{key}.kind", page.kind, plugins.kinds(package), "allowed")
-            if (factor := getattr(page, word)) is not None:
-                found.known(f"{key}.{word}", factor, study.factors, "factors")
-    for key, table in numbered("tables[{}]", study.tables):
-        for place, column in numbered(f"{key}.columns[{{}}]", table.columns):
-            _check_levels(found, place, column, levels)
 
 
 def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:

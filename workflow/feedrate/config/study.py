@@ -1,4 +1,4 @@
-"""A study as data: what it varies, shows and claims, and the numbers that its source published."""
+"""A study as data: what it varies, asks and claims, and the numbers that its source published."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -111,32 +111,6 @@ class Claim(Strict, kw_only=True):
     ] = "samples_per_s"
 
 
-TABLES, FIGURES = "feedrate.report.tables", "feedrate.report.figures"
-"""The packages of the kinds of tables and figures, which planning reads without importing."""
-
-
-class Table(Strict, kw_only=True):
-    """A table of the report."""
-
-    name: Name
-    kind: Annotated[Name, about("In KINDS of a file in workflow/feedrate/report/tables.")]
-    title: Text
-    caption: Annotated[str, about("File in report/captions, without .rst.")]
-    columns: Annotated[list[dict[str, Level]], about("Cells to show (kind: published).")] = []
-    factor: Annotated[Name | None, about("The factor that spans the table.")] = None
-    epoch_samples: Annotated[Count | None, about("Samples of an epoch (kind: training).")] = None
-
-
-class Figure(Strict, kw_only=True):
-    """A figure of the report."""
-
-    name: Name
-    kind: Annotated[Name, about("In KINDS of a file in workflow/feedrate/report/figures.")]
-    title: Text
-    caption: Annotated[str, about("File in report/captions, without .rst.")]
-    x: Annotated[Name | None, about("The factor on the horizontal axis.")] = None
-
-
 class Thresholds(Strict, kw_only=True):
     """Limits of verdicts and statistics; a change of them repeats no training."""
 
@@ -156,6 +130,18 @@ class Study(Strict, kw_only=True):
 
     title: Text
     question: Annotated[Text, about("What the report answers.")]
+    asks: Annotated[
+        Literal["speed", "largest", "latency", "learning"] | None,
+        about(
+            "What its first screen shows: the fastest setting, the largest level of the last "
+            "factor in `ladder` that fits, latencies, or scores; without: latency for inference, "
+            "else speed."
+        ),
+    ] = None
+    claim: Annotated[str, about("The id of the claim that its first screen judges.")] = ""
+    epoch_samples: Annotated[
+        Count | None, about("Samples of an epoch, for which the report gives the time.")
+    ] = None
     task: Annotated[Task, about("Training steps, or forward passes only.")] = "training"
     source: Source
     settings: Settings
@@ -181,8 +167,6 @@ class Study(Strict, kw_only=True):
     published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []
     published_accuracies: Annotated[list[str], about("The same, on other benchmarks.")] = []
     claims: list[Claim] = []
-    tables: list[Table] = []
-    figures: list[Figure] = []
     thresholds: Thresholds = Thresholds()
 
     def baseline_of(self, cell: Mapping[str, Any]) -> dict[str, Level]:

@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from feedrate.config.values import Level, level_text
 from feedrate.jobs.events import NOT_TRIED
-from feedrate.results.statistics import ratio_text
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 STATUS_WORDS = {
     "ok": "ok",
@@ -21,11 +21,8 @@ STATUS_WORDS = {
     "invalid": "rejected by a check",
     "missing": "no result",
     "unsupported": "not supported",
-    "absent": "not run",
-    "excluded": "left out",
 }
-"""A cell's status in words. An `absent` cell is missing in the results; the study leaves out an
-`excluded` cell on purpose."""
+"""A cell's status in words."""
 
 
 def state(status: str, cause: str) -> str:
@@ -33,8 +30,9 @@ def state(status: str, cause: str) -> str:
     return "not tried" if cause.startswith(NOT_TRIED) else STATUS_WORDS[status]
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """`value` with `digits` significant digits and no exponent: 601.5, 1,489, 0.01230."""
+def number(value: float | None, digits: int = 3) -> str:
+    """`value` with `digits` significant digits and no exponent: 601, 1,489, 0.0123. Digits before
+    the decimal point are never dropped."""
     if value is None:
         return DASH
     magnitude = math.floor(math.log10(abs(value))) if value else 0
@@ -51,58 +49,65 @@ def exact(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,}"
 
 
-def rate(value: float | None) -> str:
-    """A throughput in samples/s."""
-    return DASH if value is None else f"{number(value)} samples/s"
+def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    """A value with half of its interval: `43.5 ±2.6`; without an interval, the value alone."""
+    if value is None or low is None or high is None:
+        return number(value)
+    return f"{number(value)} {PLUS_MINUS}{number((high - low) / 2, 2)}"
 
 
 def ratio(value: float | None) -> str:
     """A ratio with its sign: two decimals, from 10 on three digits."""
-    return DASH if value is None else f"{TIMES}{ratio_text(value)}"
+    if value is None:
+        return DASH
+    return f"{TIMES}{value:.2f}" if value < 9.995 else f"{TIMES}{number(value)}"
+
+
+def change(factor: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A ratio as a change, with its interval if there is one: `+18% (5 to 32%)`."""
+    if factor is None:
+        return DASH
+    words = signed_percent(factor - 1)
+    if low is None or high is None or low == high:
+        return words
+    return f"{words} ({percent(low - 1)} to {percent(high - 1)}%)"
+
+
+def percent(share: float) -> str:
+    """A share in per cent without the sign: `23`, `-5`, `0.3`, `180`."""
+    value = 100 * share
+    words = f"{value:.0f}" if abs(value) >= 0.95 or value == 0 else f"{value:.1f}"
+    return "0" if float(words) == 0 else words
+
+
+def signed_percent(share: float) -> str:
+    """A change in per cent: `+18%`, `-5%`, `0%`."""
+    words = percent(share)
+    return f"{words}%" if words.startswith("-") or words == "0" else f"+{words}%"
 
 
 def share(value: float | None) -> str:
     """A share in per cent: `23%`, `2.4%`, `0.3%`."""
     if value is None:
         return DASH
-    percent = 100 * value
-    return f"{percent:.0f}%" if abs(percent) >= 10 else f"{percent:.1f}%"
+    return f"{100 * value:.0f}%" if abs(value) >= 0.0995 else f"{100 * value:.1f}%"
 
 
 def seconds(value: float | None) -> str:
     """A time, in ms below one second and in s above."""
     if value is None:
         return DASH
-    return f"{number(1000 * value, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    """An interval as `588 to 612`; empty where there is none."""
-    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
-
-
-def ratio_interval(low: float | None, high: float | None) -> str:
-    """An interval of a ratio as `1.05 to 1.12`; empty where there is none (a cell over itself)."""
-    if low is None or high is None or low == high:
-        return ""
-    return f"{ratio_text(low)} to {ratio_text(high)}"
-
-
-def with_remark(words: str, remark: str) -> str:
-    """`words (remark)`; only the words where the remark is empty."""
-    return f"{words} ({remark})" if remark else words
-
-
-def with_interval(
-    value: float | None, low: float | None, high: float | None, unit: str = ""
-) -> str:
-    """A value with its unit and its interval: `23.28 samples/s (22.9 to 23.6)`."""
-    return with_remark(f"{number(value)} {unit}".strip(), interval(low, high))
+    return f"{number(1000 * value)} ms" if abs(value) < 1 else f"{number(value)} s"
 
 
 def levels_text(levels: Mapping[str, Level]) -> str:
     """Levels as `workers = 2, decode = host`."""
     return ", ".join(f"{name} = {level_text(level)}" for name, level in levels.items())
+
+
+def values_text(levels: Mapping[str, Level]) -> str:
+    """Levels without factor names, for tables whose heading names the factors: `2, host, ddp`."""
+    return ", ".join(level_text(level) for level in levels.values())
 
 
 def listed(items: Iterable[str]) -> str:
@@ -122,8 +127,3 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 def counted(value: int, noun: str) -> str:
     """`1 run`, `3 runs`."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
-
-
-def values_text(levels: Mapping[str, Level]) -> str:
-    """Levels without factor names, for tables whose heading names the factors: `2, host, ddp`."""
-    return ", ".join(level_text(level) for level in levels.values())

@@ -1,0 +1,366 @@
+"""A study as the report reads it: its plan, the rows of its result files, and the names of both."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from feedrate.config.errors import ConfigError
+from feedrate.config.plan import study_settings
+from feedrate.config.study import Published
+from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels, subset
+from feedrate.core import paths
+from feedrate.core.errors import LogError
+from feedrate.jobs.events import Step, read_events
+from feedrate.report import text
+from feedrate.results import files
+from feedrate.results.claims import NO_DATA
+from feedrate.results.comparability import WORKERS
+from feedrate.results.files import read_csv
+from feedrate.results.record import Record, RecordError, Score, read_records
+from feedrate.results.study_plan import StudyPlan, read_plan
+
+# Rows of result files
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a result file; columns that the file lacks are None or empty."""
+
+    study: str
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # the columns that `with_columns` adds
+
+
+Key = tuple[str, str]
+"""A device and a cell."""
+
+
+class CellOf(Row, frozen=True, kw_only=True):
+    """A row that belongs to a cell."""
+
+    device: str
+    cell: str
+
+    @property
+    def key(self) -> Key:
+        """The device and the cell."""
+        return self.device, self.cell
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """The cell's levels, from its name."""
+        return parse_levels(self.cell, BETWEEN_LEVELS)
+
+
+T = TypeVar("T")
+AnyRow = TypeVar("AnyRow", bound=Row)
+_TYPES: dict[str, tuple[Any, Any]] = {
+    "text": (str, ""),
+    "integer": (int | None, None),
+    "number": (float | None, None),
+    "flag": (bool, False),
+}
+
+
+def with_columns(known: Sequence[files.Column]) -> Callable[[type[AnyRow]], type[AnyRow]]:
+    """Add a typed field for each column that a class of rows does not declare itself."""
+
+    def build(kind: type[AnyRow]) -> type[AnyRow]:
+        own = {*kind.__struct_fields__, files.FACTORS}
+        fields = [(c.name, *_TYPES[c.kind]) for c in known if c.name not in own]
+        return msgspec.defstruct(  # type: ignore[return-value]
+            kind.__name__, fields, bases=(kind,), module=__name__, frozen=True, kw_only=True
+        )
+
+    return build
+
+
+@with_columns(files.CELLS)
+class CellRow(CellOf, frozen=True, kw_only=True):
+    """A row of cells.csv: the repeats of one cell together."""
+
+    status: str
+    task: str = "training"
+    runs: int = 0
+    ok_runs: int = 0
+
+
+@with_columns(files.RUNS)
+class RunRow(CellOf, frozen=True, kw_only=True):
+    """A row of results.csv: one run."""
+
+    status: str
+
+
+@with_columns(getattr(files, "ANSWERS", ()))
+class AnswerRow(CellOf, frozen=True, kw_only=True):
+    """A row of answers.csv: the cell to use on a device, with its bounds."""
+
+
+@with_columns(files.CLAIMS)
+class ClaimRow(Row, frozen=True, kw_only=True):
+    """A row of claims.csv."""
+
+    claim: str
+    statement: str
+    of: str = "source"
+
+    @property
+    def compared(self) -> list[CellOf]:
+        """The cells that a verdict rests on; none where there is no verdict."""
+        named = [] if self.verdict == NO_DATA else filter(None, self.cells.split(";"))
+        pairs = (cell.partition("/") for cell in named)
+        return [CellOf(study=self.study, device=device, cell=cell) for device, _, cell in pairs]
+
+
+class ScoreRow(CellOf, frozen=True, kw_only=True):
+    """One score of a run's model."""
+
+    repeat: int
+    score: Score
+
+
+class Trace(NamedTuple):
+    """The steps of one run, as rank 0 measured them."""
+
+    run: RunRow
+    steps: list[Step]
+
+
+class Line(NamedTuple):
+    """The tried cells of a device that differ in one factor only, in the order of its levels;
+    `others` are the levels of the other factors."""
+
+    device: str
+    others: dict[str, Level]
+    cells: list[CellRow]
+
+    @property
+    def ok(self) -> list[CellRow]:
+        """The cells that have a rate."""
+        return [cell for cell in self.cells if cell.samples_per_s is not None]
+
+
+class StudyResults:
+    """One study: what was planned, what came out, and how both are named for readers."""
+
+    def __init__(self, plan: StudyPlan, results: Path) -> None:
+        """`results` is the folder of all results."""
+        self.plan, self.study, self.name = plan, plan.study, plan.name
+        self._folder = results / plan.name
+
+    @classmethod
+    def read(cls, plan: Path, results: Path) -> "StudyResults":
+        """The study of a plan's file; `results` is the folder of its results."""
+        return cls(read_plan(plan), results.parent)
+
+    # Rows. All raise ConfigError for a file that is missing or wrong.
+
+    @cached_property
+    def cells(self) -> list[CellRow]:
+        """All cells, in the order of the configuration."""
+        return self._rows("cells.csv", CellRow)
+
+    @cached_property
+    def tried(self) -> list[CellRow]:
+        """The cells that have runs of their own."""
+        return [c for c in self.cells if c.status != "unsupported" and not c.measured_as]
+
+    @cached_property
+    def runs(self) -> list[RunRow]:
+        """All runs."""
+        return self._rows("results.csv", RunRow)
+
+    @cached_property
+    def answers(self) -> list[AnswerRow]:
+        """The cells to use: one for each device and level of the factors in `within`."""
+        return self._rows("answers.csv", AnswerRow)
+
+    @cached_property
+    def claims(self) -> list[ClaimRow]:
+        """All claims."""
+        return self._rows("claims.csv", ClaimRow)
+
+    @cached_property
+    def records(self) -> dict[str, Record]:
+        """The records by the folders of their runs; files that cannot be read are left out."""
+        records: dict[str, Record] = {}
+        for device in dict.fromkeys(run.device for run in self.runs):
+            with contextlib.suppress(OSError, RecordError):
+                records |= {r.folder: r for r in read_records(self._folder, device)}
+        return records
+
+    @cached_property
+    def scores(self) -> list[ScoreRow]:
+        """The scores in the records of runs that were evaluated."""
+        return [
+            subset(ScoreRow, run, score=score)
+            for run in self.runs
+            if run.evaluation_s is not None and not run.measured_as and run.folder in self.records
+            for score in self.records[run.folder].scores
+        ]
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """The ok runs with their steps; events files that cannot be read are left out."""
+        traces = []
+        for run in self.runs:
+            if run.status == "ok" and run.folder and not run.measured_as:
+                with contextlib.suppress(OSError, LogError):
+                    if steps := read_events(Path(run.folder) / paths.EVENTS_NAME, 0).steps:
+                        traces.append(Trace(run, steps))
+        return traces
+
+    def data_report(self, kind: type[T]) -> T | None:
+        """The report about the study's data; None where there is none yet."""
+        try:
+            return msgspec.json.decode(Path(self.plan.data_report).read_bytes(), type=kind)
+        except OSError:
+            return None
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{self.plan.data_report}: {error}") from None
+
+    def _rows(self, name: str, kind: type[AnyRow]) -> list[AnyRow]:
+        path = self._folder / name
+        try:
+            return [
+                msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
+                for row in read_csv(path, files.FILES[name])
+            ]
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def runs_of(self, cell: CellOf) -> list[RunRow]:
+        """The runs of a cell."""
+        return self._runs_by_cell.get(cell.key, [])
+
+    @cached_property
+    def _runs_by_cell(self) -> dict[Key, list[RunRow]]:
+        return text.grouped(self.runs, lambda run: run.key)
+
+    def cell(self, device: str, levels: Mapping[str, Level]) -> CellRow | None:
+        """The cell of a device with these levels."""
+        return self._cell_by_key.get((device, level_key(levels)))
+
+    @cached_property
+    def _cell_by_key(self) -> dict[Key, CellRow]:
+        return {(cell.device, level_key(cell.levels)): cell for cell in self.cells}
+
+    def answer(self, device: str) -> AnswerRow | None:
+        """The answer of a device: at the last level of the factors in `within` that has one."""
+        mine = [answer for answer in self.answers if answer.device == device]
+        orders = {name: self.study.factors[name].texts for name in self.study.within}
+
+        def place(answer: AnswerRow) -> list[int]:
+            return [order.index(level_text(answer.levels[n])) for n, order in orders.items()]
+
+        return max(mine, key=place, default=None)
+
+    # What the study asks
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices on which it is measured."""
+        return self.plan.measured
+
+    @property
+    def asks(self) -> str:
+        """speed, largest, latency or learning."""
+        return self.study.asks or ("latency" if self.study.task == "inference" else "speed")
+
+    @property
+    def along(self) -> str:
+        """The factor whose levels the first screen compares: the last one of the ladder where the
+        study asks for the largest level or for latencies, else the first with a common baseline."""
+        if self.asks in ("largest", "latency") and self.study.ladder:
+            return self.study.ladder[-1]
+        names = [name for name in self.study.factors if name not in self.study.within]
+        return next(iter(names or self.study.factors))
+
+    def lines(self, factor: str) -> list[Line]:
+        """The tried cells along a factor: a line for each device and levels of the others."""
+        order = self.study.factors[factor].texts
+        lines = []
+        for device in self.devices:
+            mine = [cell for cell in self.tried if cell.device == device]
+            groups = text.grouped(mine, lambda c: level_key(without(c.levels, factor)))
+            for cells in groups.values():
+                cells.sort(key=lambda cell: order.index(level_text(cell.levels[factor])))
+                lines.append(Line(device, without(cells[0].levels, factor), cells))
+        return lines
+
+    @cached_property
+    def published(self) -> dict[Key, Published]:
+        """The published throughputs that comparisons use, by device and `level_key`."""
+        return {
+            (row.device, level_key({**self.study.baseline, **row.levels})): row
+            for row in self.plan.published
+            if row.headline and row.metric == "samples_per_s"
+        }
+
+    # Names
+
+    def label(self, device: str) -> str:
+        """The device's display name."""
+        devices = self.plan.project.devices
+        return devices[device].label if device in devices else device
+
+    def factor_label(self, factor: str) -> str:
+        """The factor's display name."""
+        return self.study.factors[factor].label or factor
+
+    def memory_limit_gib(self, device: str) -> float | None:
+        """The study's memory limit for a process, GiB; None where it sets none."""
+        return study_settings(self.plan.project, self.name, device).train.memory_gib
+
+    @cached_property
+    def workers_factor(self) -> str | None:
+        """The factor that sets the loader's workers."""
+        factors = self.study.factors.items()
+        return next((name for name, factor in factors if factor.sets == WORKERS), None)
+
+    def setting(self, levels: Mapping[str, Level]) -> str:
+        """A cell in a sentence, by what a reader must set: `2 loader workers, decode = device`.
+        These are the levels along the first screen and those that differ from the baseline."""
+        words = []
+        for name, level in levels.items():
+            if name == self.workers_factor:
+                if name == self.along or level != self.study.baseline[name]:
+                    words.append(workers_text(level))
+            elif name in (self.along, *self.study.ladder) or level != self.study.baseline[name]:
+                words.append(f"{name} = {level_text(level)}")
+        return ", ".join(words)
+
+    def short(self, cell: CellOf, cells: Iterable[CellOf]) -> str:
+        """A cell's name beside `cells`: the levels in which they differ, such as `2, device`."""
+        varying = varying_factors([*cells])
+        levels = [level_text(cell.levels[name]) for name in varying]
+        return ", ".join(levels) or text.levels_text(cell.levels)
+
+
+def workers_text(count: Level) -> str:
+    """`no loader worker`, `1 loader worker`, `2 loader workers`."""
+    return text.counted(int(count), "loader worker") if count else "no loader worker"
+
+
+def varying_factors(cells: Sequence[CellOf]) -> list[str]:
+    """The factors in which cells differ."""
+    levels = [cell.levels for cell in cells]
+    names = list(dict.fromkeys(itertools.chain(*levels)))
+    return [name for name in names if len({level_text(one.get(name, "")) for one in levels}) > 1]
+
+
+def without(levels: Mapping[str, Level], *factors: str) -> dict[str, Level]:
+    """Levels without those of some factors."""
+    return {name: level for name, level in levels.items() if name not in factors}
+
+
+def level_key(levels: Mapping[str, Level]) -> str:
+    """A cell's levels as a key that ignores the order of the factors."""
+    return ",".join(f"{name}={level_text(levels[name])}" for name in sorted(levels))
