@@ -1,5 +1,6 @@
-"""HTML from the templates in report/templates/; they escape every text that they are given."""
+"""HTML and sentences from the templates in report/templates/."""
 
+import math
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from feedrate.report.rows import CellOf
+from feedrate.report import text
+from feedrate.report.study import CellOf
 
 FOLDER = Path(__file__).resolve().parents[3] / "report"
 """The templates and their static files, beside the package: not those of the folder that a report
@@ -16,21 +18,37 @@ is about."""
 
 
 def render(template: str, **facts: Any) -> str:
-    """A page that needs no other file."""
-    return _environment().get_template(template).render(facts)
+    """A page that needs no other file; every text in `facts` is escaped."""
+    return _environment(escape=True).get_template(template).render(facts)
+
+
+def sentence(name: str, **facts: Any) -> str:
+    """The sentences of a macro in sentences.j2, as plain text."""
+    template = _environment(escape=False).get_template("sentences.j2")
+    return " ".join(getattr(template.module, name)(**facts).split())
 
 
 @cache
-def _environment() -> Environment:
-    made = Environment(
+def _environment(*, escape: bool) -> Environment:
+    environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
-        autoescape=True,
+        autoescape=escape,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    made.globals |= {"static": _static, "anchors": anchors}
-    return made
+    environment.globals |= {"static": _static, "anchors": anchors}
+    environment.filters |= {
+        "listed": text.listed,
+        "counted": text.counted,
+        "seconds": text.seconds,
+        "number": text.number,
+        "ratio": text.ratio,
+        "share": text.share,
+        "down": lambda value: f"{math.floor(100 * value + 1e-9)}%",
+        "up": lambda value: f"{math.ceil(100 * value - 1e-9)}%",
+    }
+    return environment
 
 
 def _static(name: str) -> str:
@@ -38,7 +56,7 @@ def _static(name: str) -> str:
 
 
 def anchor(study: str, device: str, cell: str, repeat: int | None = None) -> str:
-    """The id of a run, or of a cell, in the overview's table of runs."""
+    """The id of a run, or of a cell, in the page's table of runs."""
     return "/".join([study, device, cell, *([f"rep{repeat}"] if repeat else [])])
 
 

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -225,6 +226,23 @@ class StudyResults:
             return None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.plan.data_report}: {error}") from None
+
+    def score(self, cell: CellOf, on: str, metric: str) -> Score | None:
+        """The score of a cell on a split or on Winoground, over its repeats: the means, and the
+        outermost ends of the intervals of the gain."""
+        scores = [
+            row.score
+            for row in self.scores
+            if (*row.key, row.score.on, row.score.metric) == (*cell.key, on, metric)
+        ]
+        if not scores:
+            return None
+        values: dict[str, Any] = {}
+        ends = {"before": fmean, "after": fmean, "gain_low": min, "gain_high": max}
+        for name, combine in ends.items():
+            known = [v for score in scores if (v := getattr(score, name)) is not None]
+            values[name] = combine(known) if known else None
+        return msgspec.structs.replace(scores[0], **values)
 
     def _rows(self, name: str, kind: type[AnyRow]) -> list[AnyRow]:
         path = self._folder / name
