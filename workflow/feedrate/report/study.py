@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,6 +40,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 Key = tuple[str, str]
 """A device and a cell."""
+Part = Literal["answer", "why", "source", "method", "runs"]
+"""Where a page shows a table or a figure: on the first screen, or in one of the folded parts."""
+MOST = 8
+"""Settings of a device on the first screen."""
 
 
 class CellOf(Row, frozen=True, kw_only=True):
@@ -312,6 +316,23 @@ class StudyResults:
                 cells.sort(key=lambda cell: order.index(level_text(cell.levels[factor])))
                 lines.append(Line(device, without(cells[0].levels, factor), cells))
         return lines
+
+    def on_first_screen(self, device: str) -> list[CellRow]:
+        """The cells of a device on the first screen: those along `along` at the other levels of the
+        answer, the cell to use and its baseline. Of more than `MOST`, the fastest and these two."""
+        answer = self.answer(device)
+        levels = answer.levels if answer else self.study.baseline
+        base = self.study.baseline_of(levels)
+        always = [self.cell(device, base), self.cell(device, levels)]
+        others = without(levels, self.along)
+        mine = [
+            cell
+            for cell in self.tried
+            if cell.device == device
+            and (cell in always or level_key(without(cell.levels, self.along)) == level_key(others))
+        ]
+        fastest = sorted(mine, key=lambda c: (c not in always, -(c.samples_per_s or 0)))[:MOST]
+        return [cell for cell in mine if cell in fastest]
 
     @cached_property
     def published(self) -> dict[Key, Published]:
