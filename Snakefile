@@ -43,7 +43,7 @@ rule all:
     input:
         # Snakemake does not make what only an up-to-date file was made from.
         GRAPH.all_outcomes(),
-        paths.OVERVIEW,
+        paths.PAGE,
         paths.CONFIRMED,
 
 

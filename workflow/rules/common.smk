@@ -32,7 +32,6 @@ def pages(folder, name, suffix):
     return report(
         directory(folder),
         patterns=[f"{{{name}}}.{suffix}"],
-        caption=f"../../report/captions/{name}.rst",
         category=f"{name.title()}s",
         subcategory="{study}",
         labels={name: f"{{{name}}}"},

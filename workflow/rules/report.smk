@@ -1,5 +1,5 @@
 """Report: runs become records, results, claims, tables, figures and the first page. Time stamps decide
-what is made again: of code, captions, and a file with the configuration of the study.
+what is made again: of code, templates, and a file with the configuration of the study.
 """
 
 
@@ -59,7 +59,7 @@ use rule collect_results as check_claims with:
 # Write all tables of a study as pages.
 use rule collect_results as tabulate_results with:
     input:
-        **GRAPH.page_inputs("tables"),
+        **GRAPH.page_inputs(),
     output:
         pages(paths.TABLES, "table", "html"),
     log:
@@ -72,7 +72,7 @@ use rule collect_results as tabulate_results with:
 # Draw all figures of a study.
 use rule collect_results as plot_figures with:
     input:
-        **GRAPH.page_inputs("figures"),
+        **GRAPH.page_inputs(),
     output:
         pages(paths.FIGURES, "figure", "svg"),
     log:
@@ -83,32 +83,31 @@ use rule collect_results as plot_figures with:
 
 
 rule write_report:
-    """Merge the results of all studies, and write the first page: the answer, then the details."""
+    """Merge the results of all studies, and write report.html: the answers, then the details."""
     input:
         expand(paths.OF_A_STUDY, study=STUDIES),
         data=[ancient(GRAPH.data.report(study)) for study in STUDIES],
         plans=expand(paths.STUDY_PLAN, study=STUDIES),
-        captions=GRAPH.captions(),
         templates=GRAPH.templates(),
-        code=GRAPH.code("report/overview.py"),
+        code=GRAPH.page_code(),
     output:
         paths.OF_ALL_STUDIES,
-        page=report(paths.OVERVIEW, category="Overview"),
+        page=report(paths.PAGE, category="Page", labels={"page": "answers"}),
     log:
         f"{paths.LOGS}/write_report.log",
     localrule: SHORT_IS_LOCAL
     conda:
         REPORT_ENV
     shell:
-        "python -m feedrate write-report --plans {input.plans:q} --captions {input.captions:q} "
-        "--results results 2> >(tee {log:q} >&2)"
+        "python -m feedrate write-report --plans {input.plans:q} --results results "
+        "--page {output.page:q} 2> >(tee {log:q} >&2)"
 
 
 rule confirm_results:
     """Fail with a short list if a run failed; runs last, so that the report exists."""
     input:
-        results=paths.of_all_studies(paths.RESULTS_CSV),
-        after=paths.OVERVIEW,
+        results=expand(paths.RESULTS_CSV, study=STUDIES),
+        after=paths.PAGE,
     output:
         paths.CONFIRMED,
     log:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from feedrate.cli.snakemake import add_choices, load_project, write_html
+from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import Project, study_names
 from feedrate.config.project import load_project as read_project
@@ -20,8 +20,7 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import digest_file, replaced_folder
 from feedrate.flow.graph import Graph
-from feedrate.report.overview import write_report
-from feedrate.report.pages import plot_figures, tabulate_results
+from feedrate.report.page import plot_figures, tabulate_results, write_report
 from feedrate.results.assemble import parse_logs, read_spec
 from feedrate.results.checks import confirm_results
 from feedrate.results.claims import check_claims
@@ -50,14 +49,15 @@ def report(options: argparse.Namespace) -> int:
     if options.sites:
         return _report_of_sites(options)
     graph = Graph(load_project(options), Path().resolve())
-    make_report(graph.study_plans(ended=True), graph.captions())
-    code = write_html(options)
-    confirm_results(Path(paths.of_all_studies(paths.RESULTS_CSV)), Path(paths.CONFIRMED))
-    return code
+    plans = graph.study_plans(ended=True)
+    make_report(plans)
+    results = [Path(paths.RESULTS_CSV.format(study=plan.name)) for plan in plans]
+    confirm_results(results, Path(paths.CONFIRMED))
+    return 0
 
 
-def make_report(plans: Sequence[StudyPlan], captions: Sequence[str]) -> None:
-    """Make all that follows from the runs in the working directory: results, pages, first page."""
+def make_report(plans: Sequence[StudyPlan]) -> None:
+    """Make all that follows from the runs in the working directory: results and the page."""
     files = []
     for plan in plans:
         file, results = write_plan(plan), Path(paths.STUDY.format(study=plan.name))
@@ -66,13 +66,13 @@ def make_report(plans: Sequence[StudyPlan], captions: Sequence[str]) -> None:
         for stage in (collect_results, check_claims, tabulate_results, plot_figures):
             stage(plan=file, results=results)
         files.append(file)
-    write_report(plans=files, captions=list(map(Path, captions)), results=Path(paths.RESULTS))
+    write_report(plans=files, results=Path(paths.RESULTS), page=Path(paths.PAGE))
 
 
 def _report_of_sites(options: argparse.Namespace) -> int:
     if options.out and options.out.exists():
         raise UsageError(f"--out {options.out}: not allowed; it exists")
-    root, sites = Path.cwd(), dict(map(_site, options.sites))
+    sites = dict(map(_site, options.sites))
     if len(sites) < len(options.sites):
         raise UsageError("two sites have one name: name them, as in SITE=FOLDER")
     if wrong := [name for name in sites if options.out and not re.fullmatch(r"[\w.+-]+", name)]:
@@ -92,7 +92,6 @@ def _report_of_sites(options: argparse.Namespace) -> int:
         for study in project.studies
     }
     plans = [study_plan(project, s, plan, folders, reports[s]) for s in project.studies]
-    captions = [str(file) for file in sorted((root / "report/captions").glob("*.rst"))]
     if options.out:
         with replaced_folder(options.out) as folder:
             for key, name in folders.items():
@@ -102,11 +101,11 @@ def _report_of_sites(options: argparse.Namespace) -> int:
                     (folder / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(first / name, folder / name)
             with contextlib.chdir(folder):
-                make_report(plans, captions)
+                make_report(plans)
     else:
         with contextlib.chdir(first):
-            make_report(plans, captions)
-    print(f"The report: {(options.out or first) / paths.OVERVIEW}")
+            make_report(plans)
+    print(f"The report: {(options.out or first) / paths.PAGE}")
     return 1 if changed else 0
 
 

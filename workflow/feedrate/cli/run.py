@@ -14,12 +14,10 @@ from feedrate.cli.display import cells_table, output
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.report import make_report
 from feedrate.cli.snakemake import (
-    REPORT,
     add_choices,
     check_call,
     load_project,
     run_snakemake,
-    write_html,
 )
 from feedrate.core import paths, slurm
 from feedrate.core.errors import fail, tell
@@ -62,16 +60,13 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         return code
     if code and not given.targets:
         report_on_what_exists(options)
-    if not Path(paths.OVERVIEW).is_file():
+    if not Path(paths.PAGE).is_file():
         if code == 0:
             tell("feedrate", "nothing to report yet")
         return code
-    report_code = 0
-    if started or not REPORT.is_file():
-        report_code = write_html(options)
     if not quiet:
-        show(REPORT if report_code == 0 else None)
-    return code or report_code
+        show(Path(paths.PAGE))
+    return code
 
 
 def report_on_what_exists(options: argparse.Namespace) -> None:
@@ -80,7 +75,7 @@ def report_on_what_exists(options: argparse.Namespace) -> None:
     graph = Graph(load_project(options), Path().resolve())
     ended = [Path(outcome).is_file() for outcome in graph.all_outcomes()]
     if any(ended) and not all(ended):
-        make_report(graph.study_plans(ended=True), graph.captions())
+        make_report(graph.study_plans(ended=True))
 
 
 def measure_again(

@@ -20,10 +20,6 @@ from feedrate.core.errors import UsageError
 from feedrate.core.processes import die_with_parent, stop_signals
 from feedrate.flow import configuration
 
-REPORT = Path("report.html")
-PART = Path(".report.part.html")
-STYLE = Path("report/style.css")
-
 TWICE_WITHIN_S = 2.0
 """A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
 if it is interrupted again while it handles the first one."""
@@ -33,15 +29,6 @@ def load_project(options: argparse.Namespace) -> Project:
     """The project of a call. Raises ConfigError."""
     profile = configuration.read_profile(options.profile)
     return configuration.load(Path(), layers_of(options, profile))
-
-
-def write_html(options: argparse.Namespace) -> int:
-    """Write report.html on this host; the old one is replaced only if this succeeds."""
-    PART.unlink(missing_ok=True)
-    words = ("--executor", "local", "--report", str(PART), "--report-stylesheet", str(STYLE))
-    if (code := run_snakemake(options, *words, held_back=True)) == 0:
-        PART.replace(REPORT)
-    return code
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

@@ -47,8 +47,8 @@ CONFIRMED = f"{RESULTS}/confirmed.txt"
 SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
 """The parts that work on this machine; its figures, runs and archive are in the same folder."""
 CHECKSUMS = "SHA256SUMS"  # of an archive, as `sha256sum` reads it
-OVERVIEW = f"{RESULTS}/overview.html"
-"""The report's first page, which `report/workflow.rst` includes."""
+PAGE = "report.html"
+"""The page with the answers of all studies; one file to forward."""
 
 
 def of_all_studies(path: str) -> str:

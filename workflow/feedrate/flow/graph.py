@@ -262,33 +262,26 @@ class Graph:
             for file in files
         ]
 
-    def page_inputs(self, part: str) -> dict[str, Files]:
-        """The inputs of a study's `tables` or `figures`."""
+    def page_inputs(self) -> dict[str, Files]:
+        """The inputs of a study's tables and figures."""
         return {
-            "results": [paths.RESULTS_CSV, paths.CELLS_CSV, paths.CLAIMS_CSV],
+            "results": [*paths.OF_A_STUDY[:-2]],
             "data": lambda wildcards: self.data.report(wildcards.study),
             "plan": paths.STUDY_PLAN,
-            "code": lambda wildcards: self._page_code(wildcards.study, part),
-            "templates": self.templates() if part == "tables" else [],
+            "code": self.page_code(),
+            "templates": self.templates(),
         }
 
-    def _page_code(self, study: str, part: str) -> list[str]:
-        """The code of a study's tables or figures."""
-        pages: list[Any] = getattr(self.project.studies[study], part)
-        package = f"feedrate.report.{part}"
-        kinds = plugins.kinds(package)
-        names = sorted({kinds[page.kind].plugin for page in pages})
-        programs = (plugin_file(package, name) for name in names)
-        return self.code("report/pages.py", *programs)
+    def page_code(self) -> list[str]:
+        """The code of the page, its tables and its figures."""
+        kinds = [
+            plugin_file(package, name)
+            for package in ("feedrate.report.tables", "feedrate.report.figures")
+            for name in plugins.names(package)
+        ]
+        return self.code("report/page.py", "report/drawing.py", *kinds)
 
     def templates(self) -> list[str]:
         """The templates of pages, with their style and script; they are beside the package."""
         folder = PACKAGE.parents[1] / "report"
         return self._from_root(sorted([*folder.glob("templates/*"), *folder.glob("static/*")]))
-
-    def captions(self) -> list[str]:
-        """The captions of all tables and figures."""
-        studies = self.project.studies.values()
-        names = [table.caption for study in studies for table in study.tables]
-        names += [figure.caption for study in studies for figure in study.figures]
-        return [f"report/captions/{name}.rst" for name in dict.fromkeys(names)]

@@ -6,7 +6,7 @@ import itertools
 import json
 import zlib
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,31 +15,14 @@ from msgspec import to_builtins
 from feedrate.core import paths
 from feedrate.core.errors import Masker, hide_secrets, without_secrets
 from feedrate.report import text
-from feedrate.report.context import StudyContext
 from feedrate.report.html import address, anchor
-from feedrate.report.rows import RunRow
+from feedrate.report.study import RunRow, StudyResults
 from feedrate.results.record import Record
-from feedrate.results.schema import Provenance
-from feedrate.results.study_plan import Setup
 
 PACKED = 50
 """Runs whose documents are packed together: they share most of their texts."""
 FIRST, LAST, WIDE = 8, 8, 600
-"""Lines of a raw log that a page shows, from its start and its end, and their longest."""
-
-_STEPS = {"training": "optimizer step", "inference": "request"}
-
-
-Records = Mapping[str, Record]
-"""Records by the folders of their runs."""
-
-
-class Machine(NamedTuple):
-    """Facts about a device's runs by name, empty where unknown; and the first run's command."""
-
-    label: str
-    facts: dict[str, str]
-    command: str
+"""Lines of a raw log that the page shows, from its start and its end, and their longest."""
 
 
 class RunLine(NamedTuple):
@@ -52,84 +35,104 @@ class RunLine(NamedTuple):
     packed_in: str
     name: str
     valid: bool
-    shown: str
+    rate: str
     cause: str
     facts: tuple[str, ...]
     folder: str
 
 
-def machines(study: StudyContext, runs: Sequence[RunRow], records: Records) -> list[Machine]:
-    """The machine and software of each device that has runs."""
-    made = [run for run in runs if run.repeat is not None]
-    by_device = text.grouped(made, lambda run: run.device)
-    return [_machine(study, device, own, records) for device, own in by_device.items()]
+def headline(study: StudyResults) -> list[str]:
+    """A line for each device: machine, model, batch, precision, data, date and number of runs."""
+    lines = []
+    for device in study.devices:
+        runs = [r for r in study.runs if r.device == device and r.repeat and not r.measured_as]
+        good = [run for run in runs if run.status == "ok"] or runs
+        cores = _usual(run.cores_granted for run in good)
+        machine = _usual(run.device_model for run in good) or study.label(device)
+        batch = _usual(run.batch_size for run in good)
+        days = sorted({run.started_at[:10] for run in runs if run.started_at})
+        made = [run for run in runs if run.status != "missing"]
+        setup = study.plan.setups.get(device)
+        parts = [
+            machine,
+            f"{cores} CPU cores" if cores else "",
+            _usual(run.model for run in good),
+            f"batch {batch}" if batch else "",
+            _usual(run.precision for run in good),
+            "drawn pictures" if setup and setup.drawn else _usual(run.dataset for run in good),
+            " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
+            text.counted(len(made), "run"),
+        ]
+        lines.append(" · ".join(filter(None, parts)))
+    return lines
 
 
-def _machine(
-    study: StudyContext, device: str, runs: Sequence[RunRow], known_records: Records
-) -> Machine:
-    """Machine, software, data and protocol. Facts that only records have are those of all records
-    that can be read; the command and the machine before it are of the first valid run. The model,
-    its batch and its precision are of the valid cells."""
-    valid_first = sorted(runs, key=lambda run: run.status != "ok")
-    records = [known_records[run.folder] for run in valid_first if run.folder in known_records]
-    made = [record.provenance for record in records]
-    known = next(iter(made), Provenance())
-    lengths = _usual(one.spec.settings.loader.max_tokens for one in records if one.spec)
-    good = {run.cell: run for run in runs if run.status == "ok"}.values()
-    batch, precision = _usual(run.batch_size for run in good), _usual(run.precision for run in good)
-    facts = {
-        "Device model": _distinct(run.device_model for run in runs),
-        "Driver": _distinct(one.driver for one in made),
-        "Firmware": _distinct(", ".join(map(" ".join, one.firmware.items())) for one in made),
-        "CPU cores per job": _cores(runs, known),
-        "Host": _distinct(run.host for run in runs),
-        "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in made),
-        "Host memory": _distinct(_gib(one.host_memory_gib) for one in made),
-        "Memory limit": study.limit(device),
-        "Model": _usual(run.model for run in good),
-        "Parameters": _usual(run.model_parameters for run in good),
-        "Batch": f"{batch} per device, {precision}" if batch else "",
-        "Captions": f"cut or padded to {lengths} tokens, for models of text" if lengths else "",
-        "Protocol": _protocol(study.setups.get(device), _STEPS[study.task]),
-        "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
-        "Trainer": _distinct(run.library for run in runs),
-        "Python": _distinct(" on ".join(filter(None, (m.python, m.platform))) for m in made),
-        "Packages": _every(" ", (one.packages for one in made)),
-        "Environment variables": _every("=", (one.environment for one in made)),
-        "Commit": _distinct(run.commit for run in runs),
-        "Source digest": _distinct(run.source_digest[:12] for run in runs),
-        "Machine before the first run": _machine_before(known),
-        "Measured": _times(runs),
-    }
-    return Machine(study.label(device), facts, known.command)
+def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each device's label with its facts by name, empty where unknown. A fact in which runs differ
+    has all its values; the command is the first valid run's."""
+    for device in study.devices:
+        mine = [run for run in study.runs if run.device == device]
+        runs = sorted(mine, key=lambda run: run.status != "ok")
+        records = [study.records[run.folder] for run in runs if run.folder in study.records]
+        if not records:
+            continue
+        made = [record.provenance for record in records]
+        limit_gib = study.memory_limit_gib(device)
+        setup = study.plan.setups.get(device)
+        times = sorted(run.started_at[:16] for run in runs if run.started_at)
+        before = made[0].machine_before.items()
+        yield (
+            study.label(device),
+            {
+                "Device model": _distinct(run.device_model for run in runs),
+                "Driver": _distinct(one.driver for one in made),
+                "Firmware": _distinct(
+                    ", ".join(map(" ".join, one.firmware.items())) for one in made
+                ),
+                "CPU cores per job": _distinct(str(one.cores_granted or "") for one in made),
+                "CPU cores of the host": _distinct(str(one.cores_of_host or "") for one in made),
+                "Threads per process": _distinct(str(one.intraop_threads or "") for one in made),
+                "Host": _distinct(run.host for run in runs),
+                "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in made),
+                "Host memory": _distinct(
+                    f"{text.number(one.host_memory_gib)} GiB" if one.host_memory_gib else ""
+                    for one in made
+                ),
+                "Memory limit": f"{limit_gib:g} GiB per process" if limit_gib else "",
+                "Model": _distinct(run.model for run in runs),
+                "Parameters": _distinct(text.integer(r.model_parameters) for r in records),
+                "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
+                "Steps": f"{setup.steps}, the first {setup.warmup_steps} left out" if setup else "",
+                "Repeats": f"{setup.repeats}, interleaved" if setup and setup.repeats > 1 else "1",
+                "Trainer": _distinct(run.library for run in runs),
+                "Python": _distinct(f"{one.python} {one.platform}".strip() for one in made),
+                "Packages": _every(" ", (one.packages for one in made)),
+                "Environment variables": _every("=", (one.environment for one in made)),
+                "Commit": _distinct(run.commit for run in runs),
+                "Source digest": _distinct(run.source_digest[:12] for run in runs),
+                "Machine before the first run": ", ".join(f"{k} {v}" for k, v in before if v),
+                "Measured": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
+                "Command of the first run": made[0].command,
+            },
+        )
 
 
-def _machine_before(known: Provenance) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ').replace('cpu', 'CPU').replace('mhz', 'MHz')} {value}"
-        for name, value in known.machine_before.items()
-        if value not in ("", None)
-    )
-
-
-def packed_runs(
-    study: StudyContext, runs: Sequence[RunRow], records: Records
-) -> dict[str, list[RunLine] | dict[str, str]]:
-    """All runs with their throughputs as `runs`; as `packed`, their documents by the name of the
-    element that holds them."""
-    made = [run for run in runs if run.repeat is not None]
+def packed_runs(study: StudyResults) -> tuple[list[RunLine], dict[str, str]]:
+    """All runs; and their documents, packed, by the name of the element that holds them."""
+    made = [run for run in study.runs if run.repeat is not None]
     first = {run.key: run for run in reversed(made)}
     lines, packed = list[RunLine](), dict[str, str]()
     for at in range(0, len(made), PACKED):
-        name, group = f"{study.study}-records-{at // PACKED}", made[at : at + PACKED]
+        name, group = f"{study.name}-records-{at // PACKED}", made[at : at + PACKED]
         lines += [_line(study, run, first[run.key] is run, name) for run in group]
-        packed[name] = pack({_anchor(r): documents(r, records.get(r.folder)) for r in group})
-    return {"runs": lines, "packed": packed}
+        of_runs = {_anchor(r): documents(r, study.records.get(r.folder)) for r in group}
+        packed[name] = pack(of_runs)
+    return lines, packed
 
 
-def _line(study: StudyContext, run: RunRow, first: bool, packed_in: str) -> RunLine:
+def _line(study: StudyResults, run: RunRow, first: bool, packed_in: str) -> RunLine:
     valid = run.status == "ok"
+    started = run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0]
     return RunLine(
         anchor=_anchor(run),
         cell_anchor=anchor(run.study, run.device, run.cell) if first else "",
@@ -137,13 +140,9 @@ def _line(study: StudyContext, run: RunRow, first: bool, packed_in: str) -> RunL
         packed_in=packed_in,
         name=f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}",
         valid=valid,
-        shown=text.number(run.samples_per_s) if valid else text.state(run.status, run.cause),
+        rate=text.number(run.samples_per_s) if valid else text.state(run.status, run.cause),
         cause="" if valid else run.cause,
-        facts=(
-            run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
-            text.seconds(run.duration_s),
-            str(run.attempt or text.DASH),
-        ),
+        facts=(started, text.seconds(run.duration_s), str(run.attempt or text.DASH)),
         folder=run.folder,
     )
 
@@ -205,43 +204,15 @@ def _every(sign: str, mappings: Iterable[dict[str, str]]) -> str:
     return ", ".join(sorted({f"{name}{sign}{v}" for one in mappings for name, v in one.items()}))
 
 
-def _gib(memory: float | None) -> str:
-    return f"{text.number(memory, 3)} GiB" if memory else ""
-
-
-def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
-    granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
-    host = f" of the host's {known.cores_of_host}" if granted and known.cores_of_host else ""
-    threads = f"; {text.counted(known.intraop_threads or 0, 'thread')} per process"
-    return granted + host + (threads if known.intraop_threads else "")
-
-
-def _protocol(setup: Setup | None, step: str) -> str:
-    if setup is None:
-        return ""
-    return (
-        f"{text.counted(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
-        + text.counted(setup.repeats, "repeat")
-        + (", interleaved" if setup.repeats > 1 else "")
-    )
-
-
-def _times(runs: Sequence[RunRow]) -> str:
-    times = sorted(run.started_at for run in runs if run.started_at)
-    if not times:
-        return ""
-    first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
-    return f"first run started {first}, last {last} (UTC)"
-
-
 def _usual(values: Iterable[Any]) -> str:
-    """The value of most cells, with the others; of numbers without a majority, their range."""
+    """The value of most runs; of numbers without a majority, their range."""
     counts = Counter(value for value in values if value)
-    names = [f"{v:,}" if isinstance(v, int) else str(v) for v, _ in counts.most_common()]
-    if isinstance(next(iter(counts), None), int) and 2 * max(counts.values()) <= counts.total():
+    if not counts:
+        return ""
+    value, times = counts.most_common(1)[0]
+    if isinstance(value, int) and 2 * times <= counts.total() and len(counts) > 1:
         return f"{min(counts):,} to {max(counts):,}"
-    others = f"{', '.join(names[1:])} in some cells" if len(names) > 1 else ""
-    return text.with_remark(names[0], others) if names else ""
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _distinct(values: Iterable[str]) -> str:

@@ -158,7 +158,7 @@ class StudyResults:
     def __init__(self, plan: StudyPlan, results: Path) -> None:
         """`results` is the folder of all results."""
         self.plan, self.study, self.name = plan, plan.study, plan.name
-        self._folder = results / plan.name
+        self.folder = results / plan.name
 
     @classmethod
     def read(cls, plan: Path, results: Path) -> "StudyResults":
@@ -198,7 +198,7 @@ class StudyResults:
         records: dict[str, Record] = {}
         for device in dict.fromkeys(run.device for run in self.runs):
             with contextlib.suppress(OSError, RecordError):
-                records |= {r.folder: r for r in read_records(self._folder, device)}
+                records |= {r.folder: r for r in read_records(self.folder, device)}
         return records
 
     @cached_property
@@ -249,7 +249,7 @@ class StudyResults:
         return msgspec.structs.replace(scores[0], **values)
 
     def _rows(self, name: str, kind: type[AnyRow]) -> list[AnyRow]:
-        path = self._folder / name
+        path = self.folder / name
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
@@ -269,6 +269,10 @@ class StudyResults:
     def cell(self, device: str, levels: Mapping[str, Level]) -> CellRow | None:
         """The cell of a device with these levels."""
         return self._cell_by_key.get((device, level_key(levels)))
+
+    def baseline_cell(self, cell: CellOf) -> CellRow | None:
+        """The cell that a cell is compared with."""
+        return self.cell(cell.device, self.study.baseline_of(cell.levels))
 
     @cached_property
     def _cell_by_key(self) -> dict[Key, CellRow]:
@@ -367,14 +371,21 @@ class StudyResults:
     def setting(self, levels: Mapping[str, Level]) -> str:
         """A cell in a sentence, by what a reader must set: `2 loader workers, decode = device`.
         These are the levels along the first screen and those that differ from the baseline."""
-        words = []
-        for name, level in levels.items():
-            if name == self.workers_factor:
-                if name == self.along or level != self.study.baseline[name]:
-                    words.append(workers_text(level))
-            elif name in (self.along, *self.study.ladder) or level != self.study.baseline[name]:
-                words.append(f"{name} = {level_text(level)}")
-        return ", ".join(words)
+        always = {self.along, *self.study.ladder}
+        return self._words(
+            {n: at for n, at in levels.items() if n in always or at != self.study.baseline[n]}
+        )
+
+    def setting_of_baseline(self, cell: CellOf) -> str:
+        """A cell's baseline in a sentence, by the levels in which it differs from the cell."""
+        baseline = self.study.baseline_of(cell.levels)
+        return self._words({n: at for n, at in baseline.items() if at != cell.levels[n]})
+
+    def _words(self, levels: Mapping[str, Level]) -> str:
+        return ", ".join(
+            workers_text(level) if name == self.workers_factor else f"{name} = {level_text(level)}"
+            for name, level in levels.items()
+        )
 
     def short(self, cell: CellOf, cells: Iterable[CellOf]) -> str:
         """A cell's name beside `cells`: the levels in which they differ, such as `2, device`."""

@@ -160,11 +160,11 @@ def check_run(evidence: Evidence) -> list[Check]:
     ]
 
 
-def confirm_results(results: Path, out: Path) -> None:
-    """Write `out` if no run in `results` (results.csv of all studies) failed. Raises ExpectedError
+def confirm_results(results: list[Path], out: Path) -> None:
+    """Write `out` if no run in `results` (results.csv of each study) failed. Raises ExpectedError
     with a short list where a run failed, or a check rejected its numbers. Cells that are
     unsupported or ran out of memory are results, not failures."""
-    rows = [row for row in read_csv(results, RUNS) if not row.get("measured_as")]
+    rows = [r for file in results for r in read_csv(file, RUNS) if not r.get("measured_as")]
     tried = sum(row["status"] != "unsupported" for row in rows)
     problems = []
     for row in (row for row in rows if row["status"] in BAD):
