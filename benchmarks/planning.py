@@ -34,7 +34,7 @@ BARE = """
 CELLS = [f"workers={{w}},batch={{b}}" for w in range({workers}) for b in range(1, 11)]
 
 rule all:
-    input: "results/results.csv", "results/overview.html"
+    input: "results/results.csv", "report.html"
 
 rule prepare:
     output: "resources/manifest.json"
@@ -60,7 +60,7 @@ rule collect:
 
 rule page:
     input: "results/results.csv"
-    output: "results/overview.html"
+    output: "report.html"
     shell: "touch {{output}}"
 """
 

@@ -55,7 +55,7 @@ def test_larger_batches_are_tried_until_one_does_not_fit(laddered):
     assert status == {fits: "ok", tried: "out_of_memory", larger: "out_of_memory"}
     assert "allocate memory" in cells[tried]["cause"], "it was tried, and really ran out of memory"
     assert cells[larger]["cause"].startswith(f"Not tried: {tried} ran out of memory")
-    page = (laddered.root / "results/overview.html").read_text()
+    page = (laddered.root / "report.html").read_text()
     assert f"CPU: a batch of {BATCHES[0]} fits (size = tiny, strategy = ddp)." in page
     assert "No level ran out of memory" not in page
     table = (laddered.root / f"results/{STUDY}/tables/largest.html").read_text()

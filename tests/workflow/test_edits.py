@@ -75,7 +75,7 @@ def ended(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
     (root / "config/published/mini.csv").write_text(PUBLISHED)
     write_runs(root)
     made = project.call("snakemake", "--profile", "profiles/local")
-    assert (root / "results/overview.html").exists(), made.stdout
+    assert (root / "report.html").exists(), made.stdout
     return project
 
 

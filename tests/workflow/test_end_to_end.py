@@ -83,7 +83,7 @@ def test_report_opens_with_the_answer_and_needs_no_network(finished):
     assert "A small study" in report
     for marker in ('src="http', "src='http", 'rel="stylesheet" href="http', "@import url(http"):
         assert marker not in report
-    overview = (finished.root / "results/overview.html").read_text()
+    overview = (finished.root / "report.html").read_text()
     assert "samples/s" in overview
     assert "data:image/svg+xml" in overview
 

@@ -178,7 +178,7 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
     assert "batch" in failed["cause"]
     assert "Traceback" not in done.stdout
     assert "batch=4000" in done.stdout
-    assert "batch=4000" in (ready.root / "results/overview.html").read_text()
+    assert "batch=4000" in (ready.root / "report.html").read_text()
     assert (ready.root / "report.html").exists()
 
 

@@ -186,7 +186,7 @@ def test_its_pages_are_made_of_the_numbers(studies, name):
     for made in STUDIES[name].pages:
         shows_numbers((folder / made).read_text())
     study = yaml.safe_load((studies.root / f"config/studies/{name}.yaml").read_text())
-    overview = html.unescape((studies.root / "results/overview.html").read_text())
+    overview = html.unescape((studies.root / "report.html").read_text())
     assert study["question"].strip() in overview
     assert f"{study['title']}: all results" in overview
 

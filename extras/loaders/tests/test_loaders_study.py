@@ -54,6 +54,6 @@ def test_libraries_that_are_not_installed_are_unsupported_and_the_others_run(pro
 def test_the_table_of_statements_is_part_of_the_report(project):
     page = (project.root / f"results/{STUDY}/tables/loader_claims.html").read_text()
     assert "Does it hold here?" in page
-    overview = (project.root / "results/overview.html").read_text()
+    overview = (project.root / "report.html").read_text()
     assert "Where the claims hold" in overview
     assert project.planned("--config", f"studies=[{STUDY}]") == {}

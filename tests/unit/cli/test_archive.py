@@ -13,7 +13,7 @@ from feedrate.core.files import digest_file
 from feedrate.results.files import CELLS, RUNS, read_csv
 
 RUN = f"runs/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1-0a1b2c3d"
-DERIVED = ("results/cells.csv", f"results/{STUDY}/tables/cells.html", "results/overview.html")
+DERIVED = ("results/cells.csv", f"results/{STUDY}/tables/cells.html", "report.html")
 TOKENS = {
     "hf_AbCdEfGhIjKlMnOpQrSt": "hf_AbCdEf",
     "AKIAIOSFODNN7EXAMPLE": "AKIAIOSF",
@@ -141,7 +141,7 @@ def test_two_sites_become_one_report(made, tmp_path, monkeypatch, capsys):
             for site in ("north", "south")
         ]
         assert rates[0] == rates[1] != []
-    page = (out / "results/overview.html").read_text()
+    page = (out / "report.html").read_text()
     assert "(north)" in page
     assert "(south)" in page
 

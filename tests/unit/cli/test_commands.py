@@ -75,7 +75,7 @@ def test_outside_the_project_it_is_told(tmp_path, monkeypatch, capsys):
 def measured(root):
     """A project with results and without a report."""
     (root / "results").mkdir()
-    (root / "results/overview.html").write_text("")
+    (root / "report.html").write_text("")
     return root
 
 
@@ -130,7 +130,7 @@ def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
 
 def test_the_report_is_written_with_the_same_profile_on_this_host(root, snakemake, monkeypatch):
     (root / "results").mkdir()
-    (root / "results/overview.html").write_text("")
+    (root / "report.html").write_text("")
     PART.write_text("")
     monkeypatch.setattr(type(PART), "unlink", lambda *_, **__: None)
     assert entry.main(["run", "--profile", "gaudi", "--quiet"]) == 0

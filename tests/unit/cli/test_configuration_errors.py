@@ -22,7 +22,7 @@ def root(tmp_path, monkeypatch):
             (tmp_path / link.name).symlink_to(link.readlink())
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "results").mkdir()
-    (tmp_path / "results/overview.html").write_text("")
+    (tmp_path / "report.html").write_text("")
     (tmp_path / ".snakemake").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -54,7 +54,7 @@ SAME = {
     "docstring": {METER: ("", '"""A text."""\n')},
     "supervisor": code("jobs/supervisor.py", "jobs/processes.py", "jobs/outcome.py"),
     "planning": code("flow/graph.py", "flow/preflight.py", "config/plan.py"),
-    "reporting": code("results/assemble.py", "report/overview.py"),
+    "reporting": code("results/assemble.py", "report/page.py"),
     "other plug-ins": code(
         "devices/kinds/cuda.py",
         "devices/launchers/srun.py",

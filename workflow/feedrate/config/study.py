@@ -44,7 +44,7 @@ class Source(Strict, kw_only=True):
     title: Text
     address: str = ""
     editions: Annotated[list[str], about("Editions of the source, oldest first.")] = []
-    protocol: Annotated[SourceProtocol, about("How it measured (kind: window).")] = SourceProtocol()
+    protocol: Annotated[SourceProtocol, about("How it measured.")] = SourceProtocol()
     sheet: Annotated[str, about("Entry of sheets.yaml, for statements in words.")] = ""
 
 
