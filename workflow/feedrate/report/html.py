@@ -22,10 +22,10 @@ def render(template: str, **facts: Any) -> str:
     return _environment(escape=True).get_template(template).render(facts)
 
 
-def sentence(name: str, **facts: Any) -> str:
+def sentence(macro: str, /, **facts: Any) -> str:
     """The sentences of a macro in sentences.j2, as plain text."""
     template = _environment(escape=False).get_template("sentences.j2")
-    return " ".join(getattr(template.module, name)(**facts).split())
+    return " ".join(getattr(template.module, macro)(**facts).split())
 
 
 @cache

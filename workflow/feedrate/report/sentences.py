@@ -144,7 +144,6 @@ def _largest(study: StudyResults, device: str) -> Statement:
         fast_rate=text.number(fastest.samples_per_s),
         beyond_failed=bool(beyond),
         out_of_memory=level_text(full.levels[factor]) if full else "",
-        beyond=bool(beyond),
     )
     return Statement(words, [largest])
 

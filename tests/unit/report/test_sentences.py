@@ -1,0 +1,142 @@
+"""The rules of the page's sentences: which case a number falls in, and how bounds are rounded."""
+
+import re
+
+import pytest
+
+from feedrate.report.html import sentence
+
+SPEED = {
+    "use": "2 loader workers",
+    "rate": "45.0",
+    "baseline": "no loader worker",
+    "gain": "19%",
+    "at_least": 0.059,
+    "at_most": 0.171,
+    "nearest": "16 loader workers",
+    "nearest_change": "-7% to +17%",
+    "more_repeats": 6,
+    "smallest": 0.03,
+    "single": False,
+}
+
+
+def speed(**changed):
+    return sentence("speed", **SPEED | changed)
+
+
+def numbers(words):
+    return re.findall(r"[+-]?\d+(?:\.\d+)?%?", words)
+
+
+def test_a_gain_is_rounded_down_and_a_possible_loss_up():
+    words = speed()
+    assert numbers(words) == ["2", "45.0", "19%", "5%", "18%", "16", "-7%", "+17%"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "absent", "present"),
+    [
+        ({"at_least": 0.0099}, "19%", "no loader worker"),
+        ({"baseline": ""}, "19%", "baseline"),
+        ({"at_least": None}, "19%", "baseline"),
+        ({"at_most": 0.029}, "16 loader workers", "3%"),
+        ({"at_most": 0.51}, "51%", "6 more repeats"),
+        ({"at_most": None}, "16 loader workers", "45.0"),
+    ],
+)
+def test_each_case_of_the_fastest_setting(changed, absent, present):
+    words = speed(**changed)
+    assert absent not in words
+    assert present in words
+
+
+def test_single_runs_are_named():
+    assert len(speed(single=True)) > len(speed())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.012, 0.0991, ["10%"]),
+        (0.013, 0.118, ["1%", "12%"]),
+        (0.249, 0.40, ["24%"]),
+        (0.0, 0.05, ["5%"]),
+        (None, None, []),
+    ],
+)
+def test_the_gain_of_a_faster_loader_is_a_bound_or_a_range(low, high, shown):
+    assert numbers(sentence("loader_gain", low=low, high=high)) == shown
+
+
+LEARNING = {"subject": "vit-tiny", "before": 0.18, "after": 0.6, "chance": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.38, 0.46, ["60%", "18%", "20%", "38"]),
+        (-0.01, 0.46, ["60%", "18%", "20%"]),
+        (None, None, ["60%", "18%", "20%"]),
+        (-0.2, -0.1, ["60%", "18%"]),
+    ],
+)
+def test_a_score_has_learned_only_if_its_whole_interval_is_above_zero(low, high, shown):
+    words = sentence("learning", **LEARNING, low=low, high=high)
+    assert numbers(words) == shown
+    assert ("learns" in words) == (low is not None and low > 0)
+
+
+LARGEST = {
+    "level": "64",
+    "label": "batch",
+    "others": "",
+    "rate": "310",
+    "memory": "70 GiB",
+    "fast_level": "",
+    "fast_rate": "310",
+    "beyond_failed": False,
+    "out_of_memory": "",
+}
+
+
+def test_the_largest_level_says_how_the_limit_is_known():
+    known = sentence("largest", **LARGEST | {"out_of_memory": "128"})
+    failed = sentence("largest", **LARGEST | {"beyond_failed": True})
+    open_end = sentence("largest", **LARGEST)
+    assert "128" in known
+    assert len({known, failed, open_end}) == 3
+    assert "32" in sentence("largest", **LARGEST | {"fast_level": "32", "fast_rate": "350"})
+
+
+CLAIM = {
+    "statement": "A against B",
+    "printed": 1.41,
+    "recomputed": 1.408,
+    "agrees": True,
+    "equal": 1.277,
+    "differs": "decode = device",
+    "mfu": ["B runs at 11% of its peak"],
+    "warmup_inside": "B",
+    "measured": None,
+    "verdict": "no data here",
+    "missing": ["A", "B"],
+}
+
+
+def test_the_verdict_on_a_claim_has_its_facts():
+    words = sentence("claim", **CLAIM)
+    for fact in ("1.41", "1.28", "decode = device", "11%", "A and B"):
+        assert fact in words
+    wrong = sentence("claim", **CLAIM | {"agrees": False, "recomputed": 1.3})
+    assert "1.30" in wrong
+    assert "1.28" not in sentence("claim", **CLAIM | {"equal": None})
+    measured = sentence("claim", **CLAIM | {"measured": 1.2, "verdict": "refuted"})
+    assert "1.20, refuted" in measured
+    assert "A and B" not in measured
+
+
+def test_a_cell_without_a_number_and_one_that_lost_runs():
+    facts = {"name": "CPU, batch = 8", "words": "failed", "cause": "The disk is full.", "runs": 3}
+    assert "failed" in sentence("failed", **facts, lost=0)
+    assert "2 of 3 runs" in sentence("failed", **facts, lost=2)
