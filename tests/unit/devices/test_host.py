@@ -1,5 +1,6 @@
 """What the host grants to a job, read from kernel files made for the test."""
 
+import os
 import subprocess
 import sys
 import time
@@ -145,6 +146,56 @@ def test_counters_of_the_host(tmp_path, monkeypatch):
     assert found.pop("cores_busy_s") == pytest.approx(420 / host.TICKS)
     assert found.pop("cores_s") == pytest.approx(570 / host.TICKS)
     assert found == {"job_waited_s": 0.25, "cpu_waited_s": 1.5, "memory_waited_s": 2.5}
+
+
+def test_programs_of_others_are_named_by_their_use_and_without_their_arguments():
+    burn = [sys.executable, "-c", "while True: pass", "a secret"]
+    with subprocess.Popen(burn) as one, subprocess.Popen(burn) as other:
+        try:
+            before = host.cpu_by_process(one.pid)
+            time.sleep(0.5)
+            after = host.cpu_by_process(one.pid)
+            name, pid, used_s = host.busiest(
+                {other.pid: before[other.pid]}, {other.pid: after[other.pid]}
+            )[0]
+            assert one.pid not in after
+            assert other.pid not in host.cpu_by_process(os.getpid())
+        finally:
+            one.kill()
+            other.kill()
+    assert name == Path(os.path.realpath(sys.executable)).name[:15] or "python" in name
+    assert (pid, used_s > 0.05) == (other.pid, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({}, {}, []),
+        ({1: ("a", 5.0)}, {1: ("a", 5.0)}, []),
+        # A process that began meanwhile counts from its start; those of one name together.
+        ({1: ("a", 5.0)}, {1: ("a", 6.0), 2: ("a", 0.5), 3: ("b", 2.0)}, ["b 3 2.0", "a 0 1.5"]),
+        ({}, {n: (f"p{n}", 10.0 - n) for n in range(5)}, ["p0 0 10.0", "p1 1 9.0", "p2 2 8.0"]),
+        ({}, {1: ("a", 9.0), 2: ("b", 0.1)}, ["a 1 9.0"]),
+    ],
+)
+def test_the_busiest_programs(before, after, expected):
+    found = host.busiest(before, after)
+    assert [f"{name} {pid} {used_s}" for name, pid, used_s in found] == expected
+
+
+def test_a_busy_machine_is_told_with_what_keeps_it_busy(monkeypatch):
+    loads = iter(
+        {"cores_s": end_s, "cores_busy_s": end_s * 0.95, "job_cpu_s": end_s * 0.05}
+        for end_s in (0.0, 2.0)
+    )
+    uses = iter([{}, {7: ("python3", 1.2), 8: ("chromium", 0.6)}])
+    monkeypatch.setattr(host, "host_load", lambda: next(loads))
+    monkeypatch.setattr(host, "cpu_by_process", lambda _: next(uses))
+    monkeypatch.setattr(host, "WATCHED_S", 0.0)
+    monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {0, 1})
+    assert host.Watch().busy() == (
+        "both cores are 90% busy with other programs (python3 60%, chromium 30%)"
+    )
 
 
 def test_counters_of_this_host_only_rise():

@@ -3,7 +3,17 @@ import pytest
 from msgspec.structs import replace
 from record_builder import a_device, make_measurement, make_spec
 
-from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
+from feedrate.jobs.events import (
+    Data,
+    Machine,
+    Model,
+    Program,
+    RankEvents,
+    Start,
+    Step,
+    Strategy,
+    Window,
+)
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
 from feedrate.results.conformity import Evidence, disturbances, head_starts, undisturbed
 from feedrate.results.record import Outcome
@@ -342,6 +352,16 @@ def test_what_disturbs_and_what_may(readings, certain, possible):
     assert passed is not bool(certain)
     assert all(sentence in told for sentence in found[0] or found[1])
     assert ("No disturbance" in told) is (certain + possible == 0)
+
+
+def test_the_programs_that_disturbed_are_named_with_their_shares():
+    ranks = window_of(host={"cores_s": 8.0, "cores_busy_s": 8.0, "job_cpu_s": 4.0})
+    start, end = ranks[0].machines
+    programs = [Program("python3", 123, 3.2), Program("chromium", 0, 0.8)]
+    ranks[0].machines[:] = [start, replace(end, programs=programs)]
+    (sentence,), _ = disturbances(ranks)
+    assert "50%" in sentence
+    assert sentence.endswith(": python3 (pid 123, 40%), chromium (10%).")
 
 
 @pytest.mark.parametrize(

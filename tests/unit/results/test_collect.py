@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 from collected_rows import W0, W1, W2, cells_from, rows_of, shared
+from msgspec.structs import replace
 from record_builder import make_record, make_spec, runs_of
+
+from feedrate.results.record import Check
 
 
 def test_one_row_a_run_and_one_a_cell_that_is_not_supported():
@@ -51,6 +54,29 @@ def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else():
     assert (cell["samples_per_s"], cell["runs"], cell["ok_runs"]) == (10.0, 2, 1)
     assert (cell["status"], cell["invalid_runs"]) == ("ok", 1)
     assert cell["cause"] == "MFU is 120%.", "why one of its runs does not count"
+
+
+def disturbed_run(rate, repeat, *failed):
+    checks = [Check(name=name, passed=False, detail="…") for name in failed]
+    spec = make_spec(0, repeat=repeat)
+    record = make_record(rate, spec=spec, status="invalid", cause="…")
+    return replace(record, checks=checks)
+
+
+def test_runs_that_were_only_disturbed_give_a_cell_without_ok_runs_a_provisional_rate():
+    disturbed = [
+        disturbed_run(10.0, 1, "undisturbed"),
+        disturbed_run(12.0, 2, "undisturbed", "alone_on_host"),
+        disturbed_run(99.0, 3, "undisturbed", "pixels"),
+    ]
+    rows, settings = rows_of(disturbed, unsupported=[])
+    assert [row["provisional"] for row in rows] == [True, True, False]
+    (cell,) = cells_from(rows, settings)
+    assert (cell["samples_per_s"], cell["provisional_samples_per_s"]) == (None, 11.0)
+    assert (cell["speedup"], cell["ok_runs"]) == (None, 0)
+    ok = make_record(20.0, spec=make_spec(0, repeat=4))
+    (cell,) = cells_from(*rows_of([*disturbed, ok], unsupported=[]))
+    assert (cell["samples_per_s"], cell["provisional_samples_per_s"]) == (20.0, None)
 
 
 @pytest.mark.parametrize("change", [{"train": {"batch_size": 8}}, {"seed": 5}])

@@ -180,7 +180,7 @@ print("\\n" + json.dumps([answer(code) for code in json.loads(sys.argv[1])]))
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
     """The findings for these runs. `here`: they run on this host. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
-    findings = [_disk(project, runs)]
+    findings, watch = [_disk(project, runs)], host.Watch()
     if here and runs:
         findings += _host(runs)
     for device, group in groupby(runs, key=attrgetter("device")):
@@ -189,6 +189,10 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
         if here:
             own = list(_of_device(project.devices[device], list(group)))
         findings += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
+    if here and runs:
+        busy, remedy = watch.busy(), "stop them; rates that are measured meanwhile are provisional"
+        text = busy or "no other program uses much of the cores"
+        findings.append(Finding(SLOW if busy else FINE, "load", text, remedy))
     return findings
 
 

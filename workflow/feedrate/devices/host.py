@@ -154,6 +154,81 @@ def cpu_time_s(root: int | None = None) -> float:
     return total_s
 
 
+Use = tuple[str, float]
+"""The name of a process and its CPU time, s. Its arguments stay unread: they may hold secrets."""
+
+
+def cpu_by_process(root: int) -> dict[int, Use]:
+    """The use of each process of the host that is neither `root` nor below it, by its number."""
+    parents: dict[int, int] = {}
+    uses: dict[int, Use] = {}
+    for process in psutil.process_iter(["ppid", "name", "cpu_times"]):
+        info = process.info
+        parents[process.pid] = info["ppid"]
+        if times := info["cpu_times"]:
+            name = info["name"].partition("/")[0]  # kworker/0:1-events has other names later
+            uses[process.pid] = name, times.user + times.system
+    own, below = set[int](), {root}
+    while below:
+        own |= below
+        below = {pid for pid, parent in parents.items() if parent in below} - own
+    return {pid: use for pid, use in uses.items() if pid not in own}
+
+
+NAMED = 3  # programs that are named
+LEAST_SHARE = 0.02
+"""Share of the busiest program's CPU time below which a program is not named."""
+
+
+def busiest(before: Mapping[int, Use], after: Mapping[int, Use]) -> list[tuple[str, int, float]]:
+    """The programs that used most CPU time between two answers of `cpu_by_process`: name, number
+    of the process (0: several), and seconds. Those that have ended meanwhile are unknown."""
+    used_s: dict[str, list[tuple[int, float]]] = {}
+    for pid, (name, end_s) in after.items():
+        _, start_s = before.get(pid, (name, 0.0))
+        if end_s > start_s:
+            used_s.setdefault(name, []).append((pid, end_s - start_s))
+    programs = [
+        (name, uses[0][0] if len(uses) == 1 else 0, round(sum(took_s for _, took_s in uses), 2))
+        for name, uses in used_s.items()
+    ]
+    programs.sort(key=lambda program: -program[2])
+    return [each for each in programs[:NAMED] if each[2] >= LEAST_SHARE * programs[0][2]]
+
+
+WATCHED_S = 1.0
+BUSY = 0.25
+"""Share of its cores' time from which other programs may disturb a job."""
+
+
+class Watch:
+    """What other programs use of this process's cores, from now on."""
+
+    def __init__(self) -> None:
+        self._start_s = time.monotonic()
+        self._load, self._uses = host_load(), cpu_by_process(os.getpid())
+
+    def busy(self) -> str:
+        """A sentence without a full stop if they use much of the cores; else empty. This waits
+        until they were watched for a second."""
+        if self._load:
+            time.sleep(max(0.0, self._start_s + WATCHED_S - time.monotonic()))
+        now = host_load()
+        passed_s = {name: now[name] - value for name, value in self._load.items() if name in now}
+        whole_s = passed_s.get("cores_s", 0.0)
+        if not whole_s:
+            return ""
+        share = (passed_s["cores_busy_s"] - passed_s["job_cpu_s"]) / whole_s
+        if share < BUSY:
+            return ""
+        cores = len(os.sched_getaffinity(0))
+        subject = {1: "the core is", 2: "both cores are"}.get(cores, f"the {cores} cores are")
+        programs = busiest(self._uses, cpu_by_process(os.getpid()))
+        names = ", ".join(f"{name} {used_s / whole_s:.0%}" for name, _, used_s in programs)
+        sentence = f"{subject} {share:.0%} busy with other programs"
+        return f"{sentence} ({names})" if names else sentence
+
+
 def machine_state() -> dict[str, Any]:
     """The part of the machine's state before a run that may disturb the run."""
     load = os.getloadavg()

@@ -118,11 +118,21 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
     energy_j: float | None = None
 
 
+class Program(msgspec.Struct, frozen=True):
+    """A program that is no part of the job, with its CPU time in the window."""
+
+    name: str
+    pid: int
+    """The number of its process; 0: several."""
+    cpu_s: float
+
+
 class Machine(Event, frozen=True, kw_only=True, tag="machine"):
     """The machine at one end of the window, read outside of it: what may slow this rank."""
 
     device: dict[str, Any] = {}
     host: dict[str, float] = {}
+    programs: list[Program] = []
 
 
 class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):

@@ -9,6 +9,7 @@ work counts, before the first step, at both ends of the window and at both ends 
 else waits for it: a step's loss is read later, and its waits are measured by marks.
 """
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from feedrate.devices.base import Adapter, Counter, Deferred
-from feedrate.devices.host import host_load
+from feedrate.devices.host import Use, busiest, cpu_by_process, host_load
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 
@@ -50,6 +51,8 @@ class Meter:
         self._window_s: float | None = None  # when the window opened; None while it is closed
         self._window_paused_s = 0.0
         self._inside: list[events.Step] = []
+        self._others: dict[int, Use] = {}  # other processes of the host as the window opened
+        self.window: events.Window | None = None  # once it has closed
         # The mark at which the loop asked for batches; None while it does not wait for any.
         self._fetch_start: Any = None
         self._clear_step()
@@ -102,6 +105,7 @@ class Meter:
             self._adapter.synchronize()  # only work submitted inside the window counts
         if opens:
             self._log.write(machine_now(self._adapter, self._log.rank))
+            self._others = cpu_by_process(os.getppid())
             self._energy.start(perf_counter())
         now_s = perf_counter()
         self._add_step(step, now_s, scale)
@@ -118,9 +122,10 @@ class Meter:
     def _close_window(self, wall_s: float) -> None:
         self._energy.stop()
         paused_s, used_j = self._window_paused_s, self._energy.total_j
-        self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, used_j))
+        self.window = window_of(self._inside, wall_s, paused_s, self._adapter, used_j)
+        self._log.write(self.window)
         # After the window, whose event ends it for those who time it from outside.
-        self._log.write(machine_now(self._adapter, self._log.rank))
+        self._log.write(machine_now(self._adapter, self._log.rank, self._others))
         self._window_s = None
 
     def end_epoch(self) -> None:
@@ -216,9 +221,15 @@ class WindowEnergy:
             self._read_s = now_s
 
 
-def machine_now(adapter: Adapter, rank: int) -> events.Machine:
-    """The `machine` event. Reading it takes milliseconds, which the window must not contain."""
-    return events.Machine(rank=rank, device=adapter.condition(), host=host_load())
+def machine_now(
+    adapter: Adapter, rank: int, others: Mapping[int, Use] | None = None
+) -> events.Machine:
+    """The `machine` event, with the programs that are busiest since `cpu_by_process` gave `others`.
+    Reading it takes milliseconds, which the window must not contain."""
+    condition, load = adapter.condition(), host_load()
+    programs = busiest(others, cpu_by_process(os.getppid())) if others is not None else []
+    named = [events.Program(*program) for program in programs]
+    return events.Machine(rank=rank, device=condition, host=load, programs=named)
 
 
 def window_of(

@@ -13,6 +13,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.study import Thresholds
 from feedrate.config.values import Level, cell_name
 from feedrate.results.assemble import parse_logs
+from feedrate.results.conformity import DISTURBED
 from feedrate.results.files import (
     CELLS,
     FILES,
@@ -134,12 +135,14 @@ def of_one_spec(records: Collection[Record]) -> Iterator[Record]:
 def _run_row(record: Record) -> Row:
     """The row of a record; unknown fields are left out. The numbers of an invalid run stay in it:
     its status excludes them from everything else."""
+    failed = {check.name for check in record.checks if not check.passed}
     row: Row = {
         "model_parameters": record.model_parameters,
         "model_size_gib": record.model_parameters and record.model_parameters * 4 / 2**30,
         "flops_per_sample": record.flops_per_sample,
         "library": record.trainer.library,
         "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
+        "provisional": record.status == "invalid" and bool(failed) and failed <= DISTURBED,
         "disturbed": " ".join(record.disturbances),
     }
     for name in (*KEY, "repeat", "status", "cause", "folder"):
@@ -223,8 +226,10 @@ def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
     others = [run for run in runs if run["status"] != "ok"]
     telling = others if ok and others else [run for run in runs if run["status"] == status]
     cell = first | {f"{name}_runs": counts[name] for name in STATUSES if name != "unsupported"}
+    provisional = [run["samples_per_s"] for run in runs if run["provisional"] and not ok]
     cell |= {
         "status": status,
+        "provisional_samples_per_s": of_known(median, provisional),
         "cause": next((run["cause"] for run in telling if run["cause"]), ""),
         "runs": len(runs) - counts["unsupported"],
         "disturbed": max((run["disturbed"] for run in ok), default=""),

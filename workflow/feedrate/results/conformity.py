@@ -254,8 +254,25 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
     foreign, idle = foreign_cpu(ranks)
     if foreign >= FOREIGN_POSSIBLE:
         found = certain if foreign >= FOREIGN_CERTAIN and idle < FEW_IDLE else possible
-        found.append(f"Other processes kept the job's CPU cores busy {foreign:.0%} of the time.")
+        sentence = f"Other programs used {foreign:.0%} of the time of the job's CPU cores"
+        names = _programs(ranks) if found is certain else ""
+        found.append(f"{sentence}: {names}." if names else f"{sentence}.")
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
+
+
+def _programs(ranks: Mapping[int, RankEvents]) -> str:
+    """The programs that were busiest in the window, on the host where they were, with their shares
+    of the time of the job's cores: `python3 (pid 123, 40%), chromium (12%)`."""
+    ends = [events for events in ranks.values() if len(events.machines) == 2]
+    busiest = max(ends, key=lambda e: sum(p.cpu_s for p in e.machines[1].programs), default=None)
+    whole_s = passed(busiest).get("cores_s") if busiest else None
+    if busiest is None or not whole_s:
+        return ""
+    return ", ".join(
+        f"{program.name} ({f'pid {program.pid}, ' if program.pid else ''}"
+        f"{program.cpu_s / whole_s:.0%})"
+        for program in busiest.machines[1].programs
+    )
 
 
 LOADED_BEFORE = 0.05

@@ -85,6 +85,7 @@ RUNS = (
     _text("library", "Library that trained, with its version."),
     _text("dataset", "The dataset, an entry of config/config.yaml."),
     _text("failed_checks", "Names of the checks that the run failed, separated by `;`."),
+    _flag("provisional", "Whether the run is invalid only because other programs disturbed it."),
     _text("disturbed", "What may have disturbed the run, in sentences."),
     _text("folder", "The run's folder, from the project's root."),
 )
@@ -107,6 +108,11 @@ CELLS = (
     _integer("failed_runs", "Runs that failed."),
     _integer("invalid_runs", "Runs whose numbers a check rejected."),
     _integer("missing_runs", "Runs that have no folder."),
+    _number(
+        "provisional_samples_per_s",
+        "Median over the provisional runs, if no run is ok; it is in no ratio.",
+        "samples/s",
+    ),
     _number("speedup", "Throughput over the baseline cell's on the same device."),
     _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
