@@ -1,4 +1,4 @@
-"""How often intervals cover and recommendations err, in studies simulated from recorded steps."""
+"""How often intervals cover, in studies simulated from recorded steps."""
 
 import json
 import math
@@ -11,10 +11,6 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.figure import Figure
-from feedrate.config.settings import ModelSettings, Settings
-from feedrate.config.spec import StudyProtocol
-from feedrate.config.study import Factor, Source, Study
-from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.statistics import (
     block_noise,
     median_interval,
@@ -33,16 +29,6 @@ LOWEST, HIGHEST = 93, 97
 """Coverage that is asked for, %."""
 SEED = 20
 PLACE = ("simulated", "cpu")
-QUIET = 0.2
-TWO_LEVELS = Study(
-    title="Simulated",
-    question="How often is the answer wrong?",
-    source=Source(title="none"),
-    settings=Settings(model=ModelSettings(name="any", size="tiny")),
-    protocol=StudyProtocol(steps=STEPS, warmup_steps=1),
-    factors={"workers": Factor(sets="loader.workers", levels=[0, 1])},
-    baseline={"workers": 0},
-)
 
 Row = dict[str, Any]
 
@@ -159,34 +145,8 @@ def winners() -> tuple[float, float, float]:
     return 100 * fmean(faster), 100 * fmean(above), 100 * fmean(told)
 
 
-def choices(gain: float, repeats: int) -> dict[str, float]:
-    """Share of studies, %, that recommend the simplest setting, another one, or none yet.
-
-    The last of two levels is faster by `gain`. The noise is QUIET times the recorded one.
-    """
-    rng, told = random.Random(SEED), {"simplest": 0, "other": 0, "undecided": 0}
-    for _ in range(STUDIES // 4):
-        runs = study(rng, Trouble(), 2, repeats)
-        for row in runs:
-            row["samples_per_s"] = 100 * (row["samples_per_s"] / 100) ** QUIET
-            row["block_noise"] *= QUIET
-            if row["cell"] == 1:
-                row["samples_per_s"] *= 1 + gain
-        cells = [_cell(number, rates) for number, rates in enumerate(rates_of(runs))]
-        recommend(cells, TWO_LEVELS, noise_by_device(runs))
-        use = next((cell["workers"] for cell in cells if cell["recommended"]), None)
-        told["undecided" if use is None else "other" if use else "simplest"] += 1
-    return {word: 100 * count / sum(told.values()) for word, count in told.items()}
-
-
-def _cell(workers: int, rates: list[float]) -> Row:
-    facts = dict(zip(("study", "device"), PLACE, strict=True)) | {"cell": workers, "status": "ok"}
-    hosts = {"cores_granted": 2, "nodes": 1, "world_size": 1, "block_noise": None, "disturbed": ""}
-    return {**facts, **hosts, "workers": workers, "samples_per_s": median(rates), OK_RATES: rates}
-
-
 def measure() -> Iterator[Figure]:
-    """Coverage with each trouble, false winners, and wrong recommendations."""
+    """Coverage with each trouble, and false winners."""
     for name in TROUBLES:
         found = [coverage(TROUBLES[name], repeats) for repeats in REPEATS]
         note = "2, 3, 5 repeats: " + ", ".join(f"{m:.1f} and {r:.1f}" for m, r in found)
@@ -197,7 +157,3 @@ def measure() -> Iterator[Figure]:
     yield Figure(f"false winners among {LADDER} equal levels", faster, 5, "% of studies")
     note = f"{above:.1f}% without it"
     yield Figure("the best of them above the truth, as labelled", told, 1, "%", note)
-    for gain, wrong in ((0.0, "other"), (0.1, "simplest")):
-        found_by = {n: choices(gain, n)[wrong] for n in REPEATS}
-        name = f"wrong recommendation, true gain {gain:.0%}"
-        yield Figure(name, max(found_by.values()), 5, "% of studies", str(found_by))

@@ -52,11 +52,11 @@ SETUPS = {"serial": Setup(1, 0, 8), "workers": Setup(1, 1, 8), "ranks": Setup(2,
 
 
 class Fault(NamedTuple):
-    """A fault, and the verdicts that name it."""
+    """A fault, and the answers that name it."""
 
     kind: str
     setup: str
-    verdicts: tuple[str, ...]
+    answers: tuple[str, ...]
     delay: float = 0.0
     """In each step, as a share of a clean step."""
     only_rank: int | None = None
@@ -67,17 +67,15 @@ class Fault(NamedTuple):
 
 
 FAULTS = {
-    "slow-storage": Fault("slow_read", "serial", ("input-bound",), 0.4),
-    "slow-worker": Fault("slow_read", "workers", ("input-bound",), 2.0),
-    "slow-rank": Fault("slow_backward", "ranks", ("rank-bound",), 0.4, only_rank=1),
-    "slow-network": Fault("slow_exchange", "ranks", ("communication-bound",), 0.4),
-    "little-memory": Fault(
-        "limited_memory", "serial", ("memory-limited", "out_of_memory"), memory=0.95
-    ),
+    "slow-storage": Fault("slow_read", "serial", ("data loading",), 0.4),
+    "slow-worker": Fault("slow_read", "workers", ("data loading",), 2.0),
+    "slow-rank": Fault("slow_backward", "ranks", ("slow rank",), 0.4, only_rank=1),
+    "slow-network": Fault("slow_exchange", "ranks", ("gradient exchange",), 0.4),
+    "little-memory": Fault("limited_memory", "serial", ("memory",), memory=0.95),
     "foreign-process": Fault("", "ranks", ("disturbed",), busy_cores=1),
 }
-CLEAN = ("compute-bound", "launch-bound", "mixed", "undecided")
-"""Right answers to a clean run: a tiny model's kernels are short; the last two name no limit."""
+CLEAN = ("computing", "launching", "")
+"""Right answers to a clean run: a tiny model's kernels are short; the last names no limit."""
 
 
 def measure() -> Iterator[Figure]:
@@ -103,7 +101,7 @@ def measure() -> Iterator[Figure]:
             faulty = run(folder, data, interpreter, name, fault.setup, planted, fault.busy_cores)
             records.append(faulty)
         answers = answers_of(records)
-    named = [name for name, fault in FAULTS.items() if answers[name] in fault.verdicts]
+    named = [name for name, fault in FAULTS.items() if answers[name] in fault.answers]
     note = "; ".join(f"{name}: {answers[name]}" for name in FAULTS)
     yield Figure("planted faults named", len(named), len(FAULTS), "runs", note, at_most=False)
     alarms = [setup for setup in SETUPS if answers[setup] not in CLEAN]
@@ -194,7 +192,7 @@ def run(
 
 
 def answers_of(records: Sequence[Record]) -> dict[str, str]:
-    """What cells.csv says of each run: disturbed, its verdict, or its status."""
+    """What cells.csv says of each run: disturbed, its limit, or its status."""
     names = [*SETUPS, *FAULTS]
     study = Study(
         title="Planted faults",
@@ -210,7 +208,7 @@ def answers_of(records: Sequence[Record]) -> dict[str, str]:
     project = Project(config=config, devices=devices, studies={STUDY: study}, published={})
     plan, answers = StudyPlan(project=project, runs=[]), {}
     for row in cell_rows(run_table(records, plan), plan):
-        answer = row["verdict"] or ("undecided" if row["status"] == "ok" else row["status"])
+        answer = row["limit"] if row["status"] in ("ok", "out_of_memory") else row["status"]
         disturbed = row["noisy"] or row["disturbed"] or row["status"] == "invalid"
         answers[row["run"]] = "disturbed" if disturbed else str(answer)
     return answers

@@ -28,7 +28,7 @@ rule collect_results:
         plan=paths.STUDY_PLAN,
         code=GRAPH.code("results/collect.py"),
     output:
-        [paths.RESULTS_CSV, paths.RESULTS_PARQUET, paths.CELLS_CSV],
+        [paths.RESULTS_CSV, paths.RESULTS_PARQUET, paths.CELLS_CSV, paths.ANSWERS_CSV],
     log:
         f"{paths.LOGS}/collect_results/{{study}}.log",
     localrule: SHORT_IS_LOCAL

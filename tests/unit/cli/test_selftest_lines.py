@@ -117,15 +117,15 @@ def test_pixels_must_be_those_of_the_reference():
 @pytest.mark.parametrize(
     ("planted", "expected"),
     [
-        ({"wait": 0.6, "ceilings": (110.0, 300.0)}, "input-bound"),
-        ({"wait": 0.005, "ceilings": (5000.0, 101.0)}, "compute-bound"),
+        ({"wait": 0.6, "ceilings": (110.0, 300.0)}, "data loading"),
+        ({"wait": 0.005, "ceilings": (5000.0, 101.0)}, "computing"),
     ],
 )
 def test_a_planted_limit_is_called_by_its_name(planted, expected):
-    names = {"input-bound", "compute-bound"}
+    names = {"data loading", "computing"}
     (other,) = names - {expected}
-    assert selftest.judge_verdict(record(**planted), expected, None, "plant").outcome == "passed"
-    assert selftest.judge_verdict(record(**planted), other, None, "plant").outcome == "failed"
+    assert selftest.judge_limit(record(**planted), expected, None, "plant").outcome == "passed"
+    assert selftest.judge_limit(record(**planted), other, None, "plant").outcome == "failed"
 
 
 def check(name, passed):

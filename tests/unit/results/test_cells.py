@@ -1,21 +1,18 @@
-"""What a cell says of its runs: medians, intervals, its state and its verdict."""
+"""What a cell says of its runs: medians, intervals, its state and its limit."""
 
 import pytest
-from collected_rows import W0, W1, W2, cells_from, cells_of, rows_of, shared
+from collected_rows import W0, W1, W2, cells_of, rows_of, shared
 from msgspec.structs import replace
-from record_builder import make_plan, make_record, make_spec, make_study, runs_of
+from record_builder import make_record, make_spec, make_study, runs_of
 
-from feedrate.config.study import Factor
 from feedrate.core.errors import ExpectedError
 from feedrate.results.checks import confirm_results
 from feedrate.results.files import RUNS, for_studies, write_csv
 
 
-def test_a_shared_run_is_one_choice_and_one_failure(tmp_path):
+def test_a_shared_run_is_one_failure(tmp_path):
     records = [*runs_of(0, [5.0, 5.1]), *runs_of(1, [10.0, 12.0])]
     rows, settings = rows_of(records, unsupported=[], shared=[shared()])
-    cells = {cell["cell"]: cell for cell in cells_from(rows, settings)}
-    assert [name for name, cell in cells.items() if cell["recommended"]] == [W1]
     for row in rows:
         row["status"] = "failed"
     write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.project.studies), rows)
@@ -37,9 +34,6 @@ def test_whether_loaders_have_more_processes_than_cores(workers, decode, count, 
     record = make_record(spec=make_spec(workers, decode, count=count), cores=cores)
     (row,) = (row for row in rows_of([record])[0] if row["status"] == "ok")
     assert row["oversubscribed"] is more
-    settings = make_plan()
-    cell = next(cell for cell in cells_from([row], settings))
-    assert ("share" in cell["why"]) is more
 
 
 def test_a_cell_has_medians_interval_spread_and_speed_up():
@@ -52,29 +46,7 @@ def test_a_cell_has_medians_interval_spread_and_speed_up():
     assert (zero["speedup"], zero["speedup_ci_low"]) == (1.0, 1.0)
     assert two["speedup"] == pytest.approx(2.1)
     assert two["speedup_ci_low"] < 20.5 / 11 < 21.5 / 9 < two["speedup_ci_high"]
-
-
-@pytest.mark.parametrize(
-    ("rate", "sets", "flagged"),
-    [
-        (15.0, "loader.decode", "model"),
-        (13.0, "loader.decode", ""),
-        # A device that computes less, or something else, tells nothing of this model alone.
-        (15.0, "loader.max_tokens", ""),
-        (15.0, "train.precision", ""),
-    ],
-)
-def test_a_cell_that_only_loads_otherwise_tells_what_the_model_reaches(rate, sets, flagged):
-    study = make_study(
-        factors={
-            "workers": Factor(sets="loader.workers", levels=[0, 1]),
-            "decode": Factor(sets=sets, levels=["host", "device"]),
-        }
-    )
-    fast = make_record(rate, spec=make_spec(1, "device"), model=20.0)
-    cells = cells_of([*runs_of(0, [10.0]), fast], study=study, unsupported=[])
-    assert cells[W0]["below_rate"] == flagged
-    assert ("not a ceiling" in cells[W0]["why"]) is bool(flagged)
+    assert (zero["use"], two["use"]) == (False, True)
 
 
 def test_a_cell_tells_energy_and_what_a_million_samples_cost():
@@ -117,19 +89,18 @@ def test_the_state_of_a_cell(statuses, expected):
     if expected != "ok":
         assert cell["cause"] == f"It is {expected}."
         assert cell["samples_per_s"] is None
-        assert cell["why"] == cell["cause"]
-    assert (
-        cell["verdict"] == {"ok": "mixed", "out_of_memory": "memory-limited"}.get(expected, "")
-        or expected == "ok"
-    )
+        assert (cell["gain_low"], cell["gain_high"]) == (None, None)
+        assert cell["limit"] == ("memory" if expected == "out_of_memory" else "")
 
 
-def test_the_verdict_uses_medians_and_the_devices_memory():
+def test_the_limit_uses_medians_and_the_devices_memory():
     records = runs_of(1, [10.0, 10.1, 10.2], data_wait_share=0.3, model=20.0)
-    assert cells_of(records)[W1]["verdict"] == "input-bound"
+    cell = cells_of(records)[W1]
+    assert cell["limit"] == "data loading"
+    assert cell["gain_low"] < 20 / 10.1 - 1 < cell["gain_high"]
     records = runs_of(1, [10.0], data_wait_share=0.01, model=10.0, peak_memory_gib=79.0)
     cells = cells_of(records, device={"memory_gib": 80.0})
-    assert cells[W1]["verdict"] == "memory-limited"
+    assert cells[W1]["limit"] == "memory"
 
 
 def test_within_a_factor_each_level_has_its_own_baseline():

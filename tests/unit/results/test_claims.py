@@ -15,8 +15,8 @@ from feedrate.config.plan import Shared
 from feedrate.config.study import Claim, Exclude
 from feedrate.config.values import cell_name
 from feedrate.jobs.events import NOT_TRIED
-from feedrate.results.claims import agrees, claim_rows, judge, recompute
-from feedrate.results.collect import run_table
+from feedrate.results.claims import agrees, claim_rows, judge, margin, recompute
+from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.expression import parse
 from feedrate.results.files import CLAIMS, RUNS, for_studies, read_csv, write_csv
 from feedrate.results.statistics import Estimate
@@ -125,6 +125,36 @@ def test_a_claim_about_a_cell_that_shares_a_run_is_checked():
 def test_four_outcomes_follow_from_the_interval(said, value, low, high, verdict):
     made = claim("cpu / cpu", **({"published": None} | said))
     assert judge(made, Estimate(value, low, high), 0.05, 0.03)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("said", "ends", "share"),
+    [
+        ({"published": 2.0}, (1.8, 2.1), 0.1),
+        ({"published": 2.0}, (1.99, 2.5), 0.25),
+        ({"more_than": 1}, (0.92, 1.3), 0.08),
+        ({"no_less_than": 1}, (0.92, 1.3), 0.08),
+        ({"more_than": 1}, (None, None), None),
+    ],
+)
+def test_the_margin_by_which_a_claim_may_be_missed(said, ends, share):
+    made = claim("cpu / cpu", **({"published": None} | said))
+    found = margin(made, Estimate(1.1, *ends))
+    assert found == (share if share is None else pytest.approx(share))
+
+
+def test_a_ratio_to_the_baseline_is_that_of_its_cell():
+    """Also its interval, which holds together with those of the other cells."""
+    records = [*runs_of(0, [10.0, 10.2]), *runs_of(1, [11.0, 10.4]), *runs_of(2, [20.0, 20.4])]
+    made = claim("cpu[workers=1] / cpu", published=None, more_than=1)
+    (row,) = rows_of(records, made)
+    plan = make_plan()
+    cells = cell_rows(run_table(records, plan), plan)
+    cell = next(cell for cell in cells if cell["workers"] == 1)
+    names = ("speedup", "speedup_ci_low", "speedup_ci_high")
+    assert [row["measured"], row["ci_low"], row["ci_high"]] == [cell[name] for name in names]
+    assert row["verdict"] == "cannot tell"
+    assert row["margin"] == pytest.approx(1 - row["ci_low"])
 
 
 def test_noise_of_the_other_cells_of_a_device_counts(tmp_path):

@@ -28,9 +28,7 @@ def test_percentiles_task_and_instructions_have_columns():
     assert {run["bf16_instructions"] for run in runs} == {"avx512_bf16;amx_bf16"}
 
 
-def test_nothing_is_recommended_and_nothing_limits():
+def test_no_cell_is_to_be_used_and_nothing_limits():
     _, cells = rows_of("inference")
     assert [cell["speedup"] for cell in cells] == [1.0, 3.0]
-    assert {(c["verdict"], c["why"], c["recommended"], c["open"]) for c in cells} == {
-        ("", "", False, "")
-    }
+    assert {(c["limit"], c["gain_high"], c["use"]) for c in cells} == {("", None, False)}

@@ -2,15 +2,15 @@ import pyarrow.parquet as pq
 
 from feedrate.cli.jobs import run
 from feedrate.results.collect import merge_results
-from feedrate.results.files import CELLS, CLAIMS, RUNS, read_csv, with_factors, write_csv
+from feedrate.results.files import FILES, RUNS, read_csv, with_factors, write_csv
 
-FILES = {"results.csv": RUNS, "cells.csv": CELLS, "claims.csv": CLAIMS}
+OF_A_STUDY = ("results.csv", "cells.csv", "answers.csv", "claims.csv")
 
 
 def write_study(folder, study, factors, **levels):
     row = {"study": study, "device": "cpu", "cell": "x", "repeat": 1, "status": "ok", "cause": ""}
-    for name, columns in FILES.items():
-        columns = with_factors(columns, factors)
+    for name in OF_A_STUDY:
+        columns = with_factors(FILES[name], factors)
         write_csv(folder / study / name, columns, [row | levels])
 
 
@@ -27,9 +27,7 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
     ]
     table = pq.read_table(tmp_path / "results.parquet")
     assert table.column("workers").to_pylist() == ["2", "many"]
-    assert {p.name for p in tmp_path.glob("*.csv")} == {
-        "results.csv", "cells.csv", "claims.csv",
-    }  # fmt: skip
+    assert {p.name for p in tmp_path.glob("*.csv")} == {*OF_A_STUDY}
 
 
 def test_one_study_alone_is_its_own_table(tmp_path):

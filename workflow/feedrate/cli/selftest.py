@@ -38,16 +38,16 @@ from feedrate.devices.doctor import FAILS, examine
 from feedrate.jobs.probe import ANSWER, Probe, Product
 from feedrate.results.assemble import build_record
 from feedrate.results.conformity import DISTURBED
+from feedrate.results.limits import limit_of
 from feedrate.results.record import Record
 from feedrate.results.statistics import rate_text
-from feedrate.results.verdicts import cell_verdict
 
 NAME = "selftest"
 LIMIT_S = 570.0
 """Time for all parts, s; what has not begun by then is unknown."""
 PART_S, LEAST_S = 180.0, 20.0
 """The longest time of a part, s, and the shortest in which one is still begun."""
-VERDICTS = {"slow-loader": "input-bound", "slow-model": "compute-bound"}
+LIMITS = {"slow-loader": "data loading", "slow-model": "computing"}
 LEAST_OF_PEAK, MOST_OF_PEAK = 0.2, 1.2
 """Shares of its peak that a large matrix product on a working device lies between: libraries reach
 0.6 to 0.95. A rate without a wait is far higher. From the peak on it proves nothing: an RTX 5090
@@ -172,8 +172,8 @@ def part_lines(
         return
     if part == "baseline" or part.startswith("decode"):
         yield judge_pixels(record, subject)
-    if part in VERDICTS:
-        yield judge_verdict(record, VERDICTS[part], entry.memory_gib, subject)
+    if part in LIMITS:
+        yield judge_limit(record, LIMITS[part], entry.memory_gib, subject)
 
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:
@@ -260,19 +260,20 @@ def judge_pixels(record: Record, subject: str) -> Line:
     return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
 
 
-def judge_verdict(record: Record, expected: str, memory_gib: float | None, subject: str) -> Line:
-    """A planted limit is found: a slow loader is input-bound, a slow model is compute-bound."""
+def judge_limit(record: Record, expected: str, memory_gib: float | None, subject: str) -> Line:
+    """A planted limit is found: data loading with a slow loader, computing with a slow model."""
     if record.measurement is None or record.spec is None:
-        return Line("failed", f"{subject}: verdict", "there is no measurement")
+        return Line("failed", f"{subject}: limit", "there is no measurement")
     cell = msgspec.structs.asdict(record.measurement) | msgspec.structs.asdict(record.ceilings)
-    cell |= {"status": "ok", "task": "training", "oversubscribed": False}
+    cell |= {"status": "ok", "task": "training"}
     cell |= {"device_kind": record.spec.kind, "world_size": record.spec.count}
     loader = record.spec.settings.loader
     cell |= {"loader_workers": loader.workers, "decodes_on_device": loader.decode == "device"}
     cell["device_busy_share"] = None  # a slow model may have small kernels
-    verdict = cell_verdict(cell, Thresholds(), memory_gib)
-    wrong = "" if verdict.name == expected else f", not {expected}"
-    return Line(_if(not wrong), f"{subject}: verdict", f"{verdict.name}{wrong}: {verdict.why}")
+    name, low, high = limit_of(cell, Thresholds(), memory_gib)
+    wrong = "" if name == expected else f", not {expected}"
+    gain = f"a faster loader would gain {low or 0.0:.0%} to {high or 0.0:.0%}"
+    return Line(_if(not wrong), f"{subject}: limit", f"{name or 'not known'}{wrong}: {gain}")
 
 
 def _if(passed: bool) -> Outcome:

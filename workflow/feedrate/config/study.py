@@ -112,13 +112,12 @@ class Claim(Strict, kw_only=True):
 
 
 class Thresholds(Strict, kw_only=True):
-    """Limits of verdicts and statistics; a change of them repeats no training."""
+    """Lines of limits and statistics; a change of them repeats no training."""
 
-    input_bound_wait_share: Annotated[Share, about("Input-bound from this data-wait share.")] = 0.10
-    compute_bound_wait_share: Annotated[Share, about("Compute-bound up to this data wait.")] = 0.02
+    long_wait_share: Annotated[Share, about("A wait of this share of the time is long.")] = 0.10
     headroom: Annotated[Positive, about("Loader rate over consumption that shows headroom.")] = 1.3
     replay_gain: Annotated[Positive, about("Model-only to measured rate that shows a loss.")] = 1.1
-    memory_limited_share: Annotated[Share, about("Memory-limited from this share of it.")] = 0.95
+    full_memory_share: Annotated[Share, about("Memory is full from this share of it.")] = 0.95
     noise_share: Annotated[Positive, about("Noisy if two runs may differ by more.")] = 0.10
     smallest_effect: Annotated[Share, about("A smaller gain does not justify a change.")] = 0.03
     confidence: Annotated[float, Meta(description="Level of all intervals.", gt=0, lt=1)] = 0.95

@@ -39,6 +39,7 @@ STUDY_PLAN = ".snakemake/feedrate/{study}.json"
 RESULTS_CSV = f"{STUDY}/results.csv"
 RESULTS_PARQUET = f"{STUDY}/results.parquet"
 CELLS_CSV = f"{STUDY}/cells.csv"
+ANSWERS_CSV = f"{STUDY}/answers.csv"
 CLAIMS_CSV = f"{STUDY}/claims.csv"
 TABLES, FIGURES = f"{STUDY}/tables", f"{STUDY}/figures"
 TABLE = f"{TABLES}/{{table}}.html"
@@ -56,9 +57,11 @@ def of_all_studies(path: str) -> str:
     return path.replace(f"{STUDY}/", f"{RESULTS}/")
 
 
-OF_A_STUDY = [RESULTS_CSV, CELLS_CSV, CLAIMS_CSV, TABLES, FIGURES]
+OF_A_STUDY = [RESULTS_CSV, CELLS_CSV, ANSWERS_CSV, CLAIMS_CSV, TABLES, FIGURES]
 """What the first page shows of a study."""
-OF_ALL_STUDIES = [*map(of_all_studies, (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, CLAIMS_CSV))]
+OF_ALL_STUDIES = [
+    *map(of_all_studies, (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, ANSWERS_CSV, CLAIMS_CSV))
+]
 
 
 def fault(path: str) -> str:

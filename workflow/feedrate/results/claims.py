@@ -8,11 +8,12 @@ from statistics import median
 from feedrate.config.study import Claim, Published
 from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
+from feedrate.results.answers import group_key, groups_of
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
-from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
+from feedrate.results.statistics import RATE, Estimate, noise_by_device, ratio_interval
 from feedrate.results.study_plan import StudyPlan, read_plan
 
 HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
@@ -94,6 +95,16 @@ def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> 
     return CANNOT_TELL, why
 
 
+def margin(claim: Claim, measured: Estimate) -> float | None:
+    """By how much the ratio may miss what is claimed; None without an interval."""
+    if measured.low is None or measured.high is None:
+        return None
+    if claim.published is not None:
+        return max(1 - measured.low / claim.published, measured.high / claim.published - 1)
+    limit = claim.no_less_than if claim.more_than is None else claim.more_than
+    return max(1 - measured.low / limit, 0.0) if limit else None
+
+
 def _shown(values: Sequence[float], *limits: float) -> list[str]:
     """The values with as few digits, at least 3, as keep each on its side of the limits."""
 
@@ -111,6 +122,7 @@ class _Claims:
     def __init__(self, plan: StudyPlan, runs: Sequence[Row]) -> None:
         self._plan, self._study, self._sources = plan, plan.study, plan.sources
         self._noises = {device: one for (_, device), one in noise_by_device(runs).items()}
+        self._groups = groups_of(runs, plan.study)
         self._cells: dict[tuple[str, ...], list[Row]] = {}
         for run in runs:
             levels = (level_text(run[factor]) for factor in self._study.factors)
@@ -174,9 +186,12 @@ class _Claims:
                 why += self._disturbed(refs)
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
+            if measured and verdict == CANNOT_TELL:
+                row["margin"] = margin(claim, measured)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
         if different:
             verdict, why = NOT_COMPARABLE, because(different)
+            row.pop("margin", None)
         return row | {"verdict": verdict, "why": why}
 
     def _disturbed(self, refs: Sequence[CellRef]) -> str:
@@ -234,8 +249,9 @@ class _Claims:
         return f"{named} was {next(left_out, 'not measured.')}"
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
-        """Our ratio of medians over ok runs, or why there is none. The noise of a rate is the
-        largest of the devices, if all are known; that of other metrics, of these cells."""
+        """Our ratio of medians over ok runs, or why there is none. That of two rates of one device
+        is the same as in cells.csv. For two devices, the noise of a rate is the larger, if both
+        are known; that of other metrics is the noise of these cells."""
         rates = [
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
             for runs in map(self._runs, ratio)
@@ -244,6 +260,11 @@ class _Claims:
         if missing := dict.fromkeys(self._absent(r, claim.metric) for r, good in both if not good):
             return None, " ".join(missing)
         above, below = rates
+        if claim.metric == RATE:
+            runs = [self._runs(ref)[0] for ref in ratio]
+            keys = {group_key(run, self._study) for run in runs}
+            if len(keys) == 1:
+                return self._groups[keys.pop()].ratio(*(run["cell"] for run in runs)), ""
         if claim.metric in COUNTED:
             value = above[0] / below[0]
             return Estimate(value, value, value), ""

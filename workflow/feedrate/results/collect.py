@@ -1,8 +1,8 @@
 """Makes the tables of a study from the documents of its runs: results.csv and results.parquet have
-a row per run, cells.csv a row per cell."""
+a row per run, cells.csv a row per cell, answers.csv a row per device and level of what is given."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Thresholds
 from feedrate.config.values import Level, cell_name
+from feedrate.results.answers import Group, GroupKey, answer_rows, group_key, groups_of
 from feedrate.results.assemble import parse_logs
 from feedrate.results.conformity import DISTURBED
 from feedrate.results.files import (
+    ANSWERS,
     CELLS,
     FILES,
     RUNS,
@@ -25,8 +27,8 @@ from feedrate.results.files import (
     write_csv,
     write_parquet,
 )
+from feedrate.results.limits import limit_of
 from feedrate.results.parts import PARTS, of_known, over_runs
-from feedrate.results.recommendation import OK_RATES, recommend
 from feedrate.results.record import Record, RecordError, read_records
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.statistics import (
@@ -34,11 +36,9 @@ from feedrate.results.statistics import (
     Noises,
     median_interval,
     noise_by_device,
-    ratio_interval,
     spread,
 )
 from feedrate.results.study_plan import StudyPlan, read_plan
-from feedrate.results.verdicts import below_rate, cell_verdict, faster_cells
 
 Key = tuple[str, str, str]
 KEY = ("study", "device", "cell")
@@ -54,8 +54,8 @@ FEWEST = 2
 
 
 def collect_results(plan: Path, results: Path) -> None:
-    """Collect the study's records into tables of its runs and cells: results.csv, results.parquet
-    and cells.csv."""
+    """Collect the study's records into tables of its runs, cells and answers: results.csv,
+    results.parquet, cells.csv and answers.csv."""
     study, records = read_plan(plan), list[Record]()
     for device in dict.fromkeys(run.device for run in study.runs):
         try:
@@ -67,14 +67,17 @@ def collect_results(plan: Path, results: Path) -> None:
     columns = for_studies(RUNS, study.project.studies)
     write_csv(results / "results.csv", columns, runs)
     write_parquet(results / "results.parquet", columns, runs)
-    columns = for_studies(CELLS, study.project.studies)
-    write_csv(results / "cells.csv", columns, cell_rows(runs, study))
+    groups = groups_of(runs, study.study)
+    cells = cell_rows(runs, study, groups)
+    write_csv(results / "cells.csv", for_studies(CELLS, study.project.studies), cells)
+    answers = answer_rows(cells, groups.values())
+    write_csv(results / "answers.csv", for_studies(ANSWERS, study.project.studies), answers)
 
 
 def merge_results(studies: Sequence[Path], out: Path) -> None:
     """Merge the result files in the folders of all studies, each kind into a file of its name in
     the folder `out`."""
-    for name in ("results.csv", "cells.csv", "claims.csv"):
+    for name in ("results.csv", "cells.csv", "answers.csv", "claims.csv"):
         rows = [row for study in studies for row in read_csv(study / name, FILES[name])]
         known = {column.name for column in FILES[name]}
         levels: dict[str, list[Level]] = {}
@@ -184,10 +187,15 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
     }
 
 
-def cell_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
-    """A row for each cell of `run_table`, with its verdict and a recommendation per device."""
+def cell_rows(
+    runs: Sequence[Row], plan: StudyPlan, groups: Mapping[GroupKey, Group] | None = None
+) -> list[Row]:
+    """A row for each cell of `run_table`; without `groups`, they are made from the runs."""
     study, noise = plan.study, noise_by_device(runs)
-    part_noise = {part: noise_by_device(runs, f"{part}_ratio", floor="") for part in PARTS}
+    groups = groups_of(runs, study) if groups is None else groups
+    part_noise = {
+        part: noise_by_device(runs, itemgetter(f"{part}_ratio"), lambda _: None) for part in PARTS
+    }
     of_cells: dict[Key, list[Row]] = {}
     for run in runs:
         of_cells.setdefault(_key(run), []).append(run)
@@ -199,16 +207,15 @@ def cell_rows(runs: Sequence[Row], plan: StudyPlan) -> list[Row]:
             cell["usd_per_million_samples"] = price / 3600 / cell["samples_per_s"] * 1e6
         baseline = name, device, cell_name(study.baseline_of(cell))
         compared.setdefault(baseline, []).append(cell)
+        group = groups.get(group_key(cell, study))
+        add_intervals(cell, group, study.thresholds, noise.get((name, device)))
+        others = group.faster(cell["cell"]) if group else []
+        memory_gib = plan.project.devices[device].memory_gib
+        limit = limit_of(cell, study.thresholds, memory_gib, others)
+        cell["limit"], cell["gain_low"], cell["gain_high"] = limit
     for baseline, alike in compared.items():
-        add_intervals(alike, cells.get(baseline), study.thresholds, noise.get(baseline[:2]))
         add_losses(alike, baseline, of_cells)
-    rows = list(cells.values())
-    for cell in rows:
-        cell["below_rate"] = below_rate(cell, faster_cells(cell, rows, study, noise))
-        memory_gib = plan.project.devices[cell["device"]].memory_gib
-        cell["verdict"], cell["why"] = cell_verdict(cell, study.thresholds, memory_gib)
-    recommend(rows, study, noise)
-    return rows
+    return list(cells.values())
 
 
 def _key(row: Row) -> Key:
@@ -235,7 +242,6 @@ def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
         "disturbed": max((run["disturbed"] for run in ok), default=""),
         "short_epochs": any(run["short_epochs"] for run in ok) if ok else None,
         "usd_per_million_samples": None,
-        OK_RATES: [run["samples_per_s"] for run in ok],
     }
     for value in VALUES.values():
         values = [run[value.column] for run in ok]
@@ -249,26 +255,20 @@ def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
 
 
 def add_intervals(
-    cells: Sequence[Row], baseline: Row | None, thresholds: Thresholds, noise: Noise | None
+    cell: Row, group: Group | None, thresholds: Thresholds, noise: Noise | None
 ) -> None:
-    """Add intervals, spread and speed-up to the rows of cells with one baseline. The intervals of
-    the speed-ups hold together: there are as many comparisons as other cells with own runs."""
-    comparisons = sum(bool(c[OK_RATES]) and not c["measured_as"] for c in cells) - 1
-    names = "speedup", "speedup_ci_low", "speedup_ci_high"
-    for cell in cells:
-        cell |= dict.fromkeys(("ci_low", "ci_high", *names))
-        rates, base = cell[OK_RATES], baseline[OK_RATES] if baseline else []
-        if rates:
-            _, *ends = median_interval(rates, thresholds.confidence, noise)
-            cell["ci_low"], cell["ci_high"] = ends
-        if rates and cell is baseline:
-            cell |= dict.fromkeys(names, 1.0)
-        elif rates and base:
-            speedup = ratio_interval(rates, base, thresholds.confidence, noise, comparisons)
-            cell |= zip(names, speedup, strict=True)
-        cell["spread"] = spread(rates)
-        is_spread = (cell["spread"] or 0.0) > thresholds.noise_share
-        cell["noisy"] = is_spread or cell["disturbed"] != ""
+    """Add interval, spread and speed-up to the row of a cell, and whether it is the one to use."""
+    speedup = "speedup", "speedup_ci_low", "speedup_ci_high"
+    cell |= dict.fromkeys(("ci_low", "ci_high", *speedup))
+    rates = group.rates(cell["cell"]) if group else []
+    if group and rates:
+        _, cell["ci_low"], cell["ci_high"] = median_interval(rates, thresholds.confidence, noise)
+        if group.rates(group.baseline):
+            cell |= zip(speedup, group.ratio(cell["cell"], group.baseline), strict=True)
+    cell["use"] = bool(group and group.use == cell["cell"])
+    cell["spread"] = spread(rates)
+    is_spread = (cell["spread"] or 0.0) > thresholds.noise_share
+    cell["noisy"] = is_spread or cell["disturbed"] != ""
 
 
 def add_losses(cells: Sequence[Row], baseline: Key, runs: Mapping[Key, Sequence[Row]]) -> None:

@@ -12,6 +12,7 @@ from feedrate.config.values import Level, level_text, parse_level
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import atomic_path, write_text
 from feedrate.results.schema import VALUES, Kind
+from feedrate.results.statistics import RATE
 
 Row = dict[str, Any]
 FACTORS = "<factor>"
@@ -96,12 +97,10 @@ CELLS = (
     _text(
         "cause", "Of the first run with that status; for an ok cell, of a run that does not count."
     ),
-    _text("verdict", "What limits the cell: one of the names under Verdicts below."),
-    _text("why", "The figures behind the verdict, in a sentence."),
-    _flag("recommended", "Whether this is the simplest cell that no other clearly beats."),
-    _text("recommendation", "The recommendation in a sentence, in the rows of recommended cells."),
-    _text("open", "What the runs do not decide yet about this cell."),
-    _integer("repeats_to_decide", "Approximate number of further repeats that would decide it."),
+    _flag("use", "Whether this is the setting to use, among those compared with it."),
+    _text("limit", "What limits the cell: one of the names under Limits below."),
+    _number("gain_low", "What a loader that never lets the device wait would gain.", "share"),
+    _number("gain_high", "Upper end of the range.", "share"),
     _integer("runs", "Planned runs."),
     _integer("ok_runs", "Runs that count; all medians are over these."),
     _integer("out_of_memory_runs", "Runs that ran out of memory."),
@@ -113,7 +112,7 @@ CELLS = (
         "Median over the provisional runs, if no run is ok; it is in no ratio.",
         "samples/s",
     ),
-    _number("speedup", "Throughput over the baseline cell's on the same device."),
+    _number("speedup", "Ratio to the baseline cell on the same device; see Answers below."),
     _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
     *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values() if v.repeats),
@@ -127,7 +126,27 @@ CELLS = (
     _number("loss_seeds", "Effect of the seed on loss_end: the range over repeats."),
     _flag("loss_departs", "Whether loss_shift exceeds loss_seeds: a warning, not a test."),
     _flag("loss_identical", "Whether every loss equals the baseline's: the batches are the same."),
-    _text("below_rate", "Parts slower alone than training, so not ceilings; separated by `;`."),
+)
+
+ANSWERS = (
+    *_CELL,
+    _text("site", "In a report of several sites: the site of the runs."),
+    _text("baseline", "The cell that this one is compared with."),
+    _integer("compared", "Cells that were compared with each other."),
+    _number(RATE, "Median rate of the cell to use.", "samples/s"),
+    _number("ci_low", "Lower end of its interval.", "samples/s"),
+    _number("ci_high", "Upper end of the interval.", "samples/s"),
+    _number("gain_at_least", "By how much it is faster than the baseline, at least.", "share"),
+    _number("loss_at_most", "By how much another cell could be faster, at most.", "share"),
+    _text("nearest", "The cell that could be fastest; empty: nothing else was compared."),
+    _number("nearest_low", "Its ratio to the cell to use: lower end of the interval."),
+    _number("nearest_high", "Upper end of the interval."),
+    _text("limit", "What limits the cell to use, as in cells.csv."),
+    _number("limit_gain_low", "As gain_low in cells.csv.", "share"),
+    _number("limit_gain_high", "As gain_high in cells.csv.", "share"),
+    _text("measure", "What cells are compared by: live/model, or window."),
+    _flag("single", "Whether no cell has two runs: noise is then assumed, from noise_share."),
+    _integer("more_repeats", "Further repeats of each cell that would halve the uncertainty."),
 )
 
 CLAIMS = (
@@ -148,6 +167,7 @@ CLAIMS = (
     _number("ci_low", "Lower end of its t-interval on the logarithm."),
     _number("ci_high", "Upper end of the interval."),
     _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
+    _number("margin", "If cannot tell: by how much the ratio may miss the claim, at 95%.", "share"),
     _text("why", "The verdict's reason in a sentence."),
 )
 
@@ -218,6 +238,7 @@ def level_kind(levels: Iterable[Level]) -> Kind:
 FILES = {
     "results.csv": RUNS,
     "cells.csv": CELLS,
+    "answers.csv": ANSWERS,
     "claims.csv": CLAIMS,
     "changes.csv": COMPARISON,
 }

@@ -49,22 +49,28 @@ def over_runs(
     `between` is the noise of this ratio between runs, pooled over cells; None: no cell has two.
     The noise between the rounds of a run is a lower bound of it; the excess of `between` over this
     bound has its own degrees of freedom (Welch and Satterthwaite)."""
-    ratio, low, high = names = names_of(part)
-    known = [run for run in runs if run[ratio] and run[low] and (run["rounds"] or 0) > 1]
+    names = names_of(part)
+    known = [run for run in runs if round_noise(run, part) is not None]
     if not known:
         return dict.fromkeys(names)
-    dofs = [int(run["rounds"]) - 1 for run in known]
-    within = fmean(
-        (math.log(run[high] / run[low]) / 2 / critical(CONFIDENCE, dof)) ** 2
-        for run, dof in zip(known, dofs, strict=True)
-    )
+    within = fmean((round_noise(run, part) or 0.0) ** 2 for run in known)
     beyond = max(between.sd**2 - within, 0.0) if between else 0.0
-    square, dof = within + beyond, sum(dofs)
+    square, dof = within + beyond, sum(int(run["rounds"]) - 1 for run in known)
     if between and beyond:
         dof = max(int(square**2 / (within**2 / dof + beyond**2 / between.dof)), 1)
-    noise = Noise(math.sqrt(square), dof)
-    found = median_interval([run[ratio] for run in known], CONFIDENCE, noise)
+    noise = Noise(math.sqrt(square), dof, between.cells if between else 1)
+    found = median_interval([run[names[0]] for run in known], CONFIDENCE, noise)
     return dict(zip(names, found, strict=True))
+
+
+def round_noise(run: Mapping[str, Any], part: str) -> float | None:
+    """Relative standard error of a part's ratio to training, from the rounds of a run; None for a
+    single round."""
+    ratio, low, high = map(run.get, names_of(part))
+    rounds = run.get("rounds") or 0
+    if not (ratio and low and high) or rounds < 2:
+        return None
+    return math.log(high / low) / 2 / critical(CONFIDENCE, int(rounds) - 1)
 
 
 def blocks_of(ranks: Ranks, kind: str) -> dict[int, Blocks]:

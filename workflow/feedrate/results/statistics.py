@@ -6,9 +6,10 @@ intervals use it. docs/measurement-intervals.md shows by simulation how often th
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
+from operator import itemgetter
 from statistics import NormalDist, fmean, median, stdev
 from typing import Any, NamedTuple
 
@@ -19,13 +20,18 @@ REPEATABILITY = 2.8
 CONFIDENCE = 0.95
 """Confidence of intervals outside any study's thresholds: those of records, of predictions, and
 of ratios that only sentences give (those of one sentence hold together)."""
-RATE = "samples_per_s"
+RATE, BLOCK_NOISE = "samples_per_s", "block_noise"
+"""The columns with the rate of a run, and its standard error from blocks of steps."""
 FEWEST_BLOCKS = 8
 """Blocks of steps that a standard error needs at least."""
 _VARIANCES = (1.0, 0.5, 0.4487, 0.2982, 0.2868, 0.2147, 0.2104, 0.1682, 0.1661, 0.1383)
 """Variance of the median of 1, 2, … values from the standard normal distribution (Hojo 1931)."""
-_AGREE = (2.78, 1.20, 2.05, 1.34, 1.83, 1.40, 1.73, 1.42, 1.68)
-"""Range of the closest majority of 2, 3, … such values that 5% exceed (200,000 simulated)."""
+_AGREE = (
+    (-0.01, 1.421), (-0.19, 0.703), (0.22, 0.929), (0.19, 0.586), (0.41, 0.720), (0.39, 0.512),
+    (0.56, 0.593), (0.51, 0.464), (0.66, 0.517),
+)  # fmt: skip
+"""Range of the closest majority of 2, 3, … such values that a share of them exceeds: a + b z, with
+z the two-sided quantile (4 million simulated; within 2% for shares of 5% to 0.05%)."""
 
 
 class Estimate(NamedTuple):
@@ -47,10 +53,12 @@ def rate_text(samples_per_s: float) -> str:
 
 
 class Noise(NamedTuple):
-    """Standard deviation of ln(rate) between runs of a cell, and its degrees of freedom."""
+    """Standard deviation of ln(rate) between runs of a cell, its degrees of freedom, and the number
+    of cells that it is from."""
 
     sd: float
     dof: int
+    cells: int = 1
 
 
 Noises = Mapping[tuple[str, str], Noise | None]
@@ -74,7 +82,7 @@ def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise
         sum(min(distance, most) ** 2 for distance in distances) / len(logs)
         for distances, logs in zip(pairs, cells, strict=True)
     )
-    return Noise(max(math.sqrt(squares / dof), floor), dof)
+    return Noise(max(math.sqrt(squares / dof), floor), dof, len(cells))
 
 
 def median_interval(
@@ -116,15 +124,18 @@ def ratio_interval(
 
 def noise_of(values: Sequence[float], noise: Noise | None) -> Noise | None:
     """The noise of one cell: `noise`, or its own if no majority of its runs agrees within that. A
-    minority that is far off does not move the median."""
+    minority that is far off does not move the median. By chance, one of all cells keeps its own in
+    5% of the studies."""
     own = pooled_noise([values])
     if noise is None or own is None:
         return own or noise
     logs, most = sorted(map(math.log, values)), len(values) // 2
     closest = min(high - low for low, high in zip(logs, logs[most:], strict=False))
-    limit = _AGREE[min(len(values) - 2, len(_AGREE) - 1 - len(values) % 2)]
-    scale = noise.sd * critical(0.95, noise.dof) / 1.96
-    return noise if closest <= limit * scale else own
+    start, slope = _AGREE[min(len(values) - 2, len(_AGREE) - 1 - len(values) % 2)]
+    normal = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / noise.cells)
+    student = critical(CONFIDENCE, noise.dof, noise.cells)
+    limit = (start + slope * normal) * noise.sd * student / normal
+    return noise if closest <= limit else own
 
 
 def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
@@ -197,17 +208,21 @@ def selection_bias(noise: Noise, runs: int, among: int) -> float:
 
 
 def noise_by_device(
-    runs: Iterable[Mapping[str, Any]], column: str = RATE, floor: str = "block_noise"
+    runs: Iterable[Mapping[str, Any]],
+    value: Callable[[Mapping[str, Any]], float | None] = itemgetter(RATE),
+    within: Callable[[Mapping[str, Any]], float | None] = lambda run: run.get(BLOCK_NOISE),
 ) -> Noises:
-    """The noise of a column by study and device, from the ok runs among rows of results.csv; at
-    least the median of `floor`, the standard error that blocks of steps show within them."""
+    """The noise of a value by study and device, from the ok runs among rows of results.csv; at
+    least the median of the standard error `within` them, which their steps or rounds show."""
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
     blocks: dict[tuple[str, str], list[float]] = {}
     for run in runs:
-        if run["status"] == "ok" and run.get(column) and not run.get("measured_as"):
+        if run["status"] != "ok" or run.get("measured_as"):
+            continue
+        if measured := value(run):
             key = run["study"], run["device"]
-            cells.setdefault(key, {}).setdefault(run["cell"], []).append(run[column])
-            blocks.setdefault(key, []).append(run.get(floor) or 0.0)
+            cells.setdefault(key, {}).setdefault(run["cell"], []).append(measured)
+            blocks.setdefault(key, []).append(within(run) or 0.0)
     return {key: pooled_noise(cells[key].values(), median(blocks[key])) for key in cells}
 
 
