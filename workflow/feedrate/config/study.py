@@ -232,6 +232,9 @@ class Published(Strict, kw_only=True):
     flops_per_sample: Annotated[
         Positive | None, about("Of the model of a rate as built here, forward and backward.")
     ] = None
+    counted: Annotated[
+        Positive | None, about("Parameters of the model as built here, of a number of parameters.")
+    ] = None
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     software: str = ""
     source: Annotated[Text, about("Title or address of the source.")]

@@ -40,12 +40,19 @@ class Measurement(Strict, kw_only=True):
     step_time_median_s: Annotated[float, value("s", "Median time of a step, slowest rank.")]
     step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
     step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
-    first_step_s: Annotated[Number, value("s", "The very first step, with compilation.")] = None
+    first_step_s: Annotated[
+        Number, value("s", "The very first step, with compilation.", extra="First step")
+    ] = None
     block_noise: Annotated[
         Number, value("share", "Standard error of the rate, from blocks of steps within the run.")
     ] = None
     data_wait_share: Annotated[
-        float, value("share", "Share of wall time spent waiting for batches, mean of the ranks.")
+        float,
+        value(
+            "share",
+            "Share of wall time spent waiting for batches, mean of the ranks.",
+            extra="Waiting for data",
+        ),
     ]
     copy_wait_share: Annotated[
         Number, value("share", "Share of wall time spent copying batches, mean of the ranks.")
@@ -54,7 +61,10 @@ class Measurement(Strict, kw_only=True):
         Number, value("share", "Extra time of epochs' first steps; empty: none starts in it.")
     ] = None
     peak_memory_gib: Annotated[
-        Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest")
+        Number,
+        value(
+            "GiB", "Peak memory of a device (cpu: of a process).", "largest", "Peak memory (GiB)"
+        ),
     ] = None
     forward_memory_gib: Annotated[
         Number, value("GiB", "Used after a forward pass (cpu: resident).", "largest")
@@ -67,7 +77,8 @@ class Measurement(Strict, kw_only=True):
         Number, value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest")
     ] = None
     allocator_retries: Annotated[
-        int | None, value("", "Times that CUDA's allocator freed its cache.", "largest")
+        int | None,
+        value("", "Times that CUDA's allocator freed its cache.", "largest", "Allocator retries"),
     ] = None
     energy_j: Annotated[Number, value("J", "Energy of all devices, counted.", "")] = None
     energy_j_per_sample: Annotated[
@@ -82,7 +93,9 @@ class Measurement(Strict, kw_only=True):
         Number, value("share", "MFU without the padding of texts.", extra="MFU, real tokens")
     ] = None
     mfu_achievable: Annotated[Number, value("share", "Model FLOP/s over achievable peak.")] = None
-    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOP/s of one device.")] = None
+    tflops_per_device: Annotated[
+        Number, value("TFLOP/s", "Model FLOP/s of one device.", extra="TFLOP/s per device")
+    ] = None
     loss_first: Annotated[Number, value("", "Loss of the first step that reported one.", "")] = None
     loss_last: Annotated[Number, value("", "Loss of the last step that reported one.")] = None
     loss_end: Annotated[Number, value("", "Mean of the last tenth of losses (5 or more).")] = None
@@ -215,7 +228,13 @@ class PixelDistance(Strict, kw_only=True):
     event."""
 
     mean_abs_diff: Annotated[
-        Number, value("levels", "Mean difference from `decode: reference`, of 255.", "largest")
+        Number,
+        value(
+            "levels",
+            "Mean difference from `decode: reference`, of 255.",
+            "largest",
+            "Pixels off (of 255)",
+        ),
     ] = None
     psnr_db: Annotated[Number, value("dB", "The same as PSNR; empty: equal.", "")] = None
     worst_abs_diff: Number = None  # of the picture that differs most

@@ -1,3 +1,1 @@
-"""Kinds of tables. A file declares `KINDS`: the names of its kinds with their places in the
-overview, a literal, because it is read without importing the file. A function of that name turns
-settings and result rows into tables (`report/table.py`) and sentences."""
+"""Tables of a study. A file registers its own in `TABLES` (`report/table.py`)."""

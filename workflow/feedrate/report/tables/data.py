@@ -1,19 +1,16 @@
 """The training data: counts, sizes, and the files left out with the reason."""
 
-from functools import partial
+from typing import Any
 
 import msgspec
 
 from feedrate.data.manifest import LeftOut
 from feedrate.report import text
-from feedrate.report.context import PageSettings
-from feedrate.report.rows import Inputs
-from feedrate.report.table import Column, Field, Row, Shown, Table, listed
+from feedrate.report.study import StudyResults
+from feedrate.report.table import Column, Field, Table, Wide
 
-KINDS = {"data": 240}
-
-LISTED = 50
-"""Left-out files that the table names; the last row refers to data_report.json for the others."""
+LISTED = 10
+"""Left-out files that the table names."""
 _MEASURES = {
     "width_px": "Width (px)",
     "height_px": "Height (px)",
@@ -22,8 +19,8 @@ _MEASURES = {
     "caption_words": "Words in a caption",
 }
 _MARKS = {
-    "min": "smallest", "p5": "5%", "median": "median", "mean": "mean", "p95": "95%",
-    "max": "largest",
+    "min": "Smallest", "p5": "5%", "median": "Median", "mean": "Mean", "p95": "95%",
+    "max": "Largest",
 }  # fmt: skip
 
 
@@ -49,57 +46,49 @@ class DataReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[LeftOut] = []
 
 
-def data(settings: PageSettings, inputs: Inputs) -> list[Table | str]:  # noqa: ARG001 (of all studies)
-    """Counts, sizes and the list of left-out files."""
-    report = inputs.data_report(DataReport)
+def rows(study: StudyResults) -> list[Any]:
+    """What the data are, how large they are, and the files left out."""
+    report = study.data_report(DataReport)
+    if report is None:
+        return []
     kind = f" ({report.source})" if report.source != report.dataset else ""
     revision = f"revision {report.revision}" if report.revision else ""
     splits = (
         f"{name}: {text.counted(count['rows'], 'row')}, {text.counted(count['images'], 'image')}"
         for name, count in report.splits.items()
     )
-    facts: dict[str, Shown] = {
+    facts = {
         "Source": Field(report.dataset + kind, [revision]),
         "Samples": f"{report.samples:,} with {text.counted(report.images, 'image')}",
         "Splits": ", ".join(splits),
         "Colour modes as found": _counts(report.modes),
         "Formats as found": _counts(report.formats),
-        "Converted": _counts(report.converted) or "nothing",
+        "Converted": _counts(report.converted),
+        "Changed since they were fetched": text.listed(report.changed_since_fetch),
+        "Left out": f"{text.counted(len(report.left_out), 'file')}, "
+        f"{text.counted(report.rows_left_out, 'row')}",
     }
-    if report.changed_since_fetch or report.source == "hub":
-        changed = text.listed(report.changed_since_fetch) or "none"
-        facts["Changed since they were fetched"] = changed
-    sizes = [
-        Row(name, values) for field, name in _MEASURES.items() if (values := getattr(report, field))
+    found: list[Any] = [Wide(name, words) for name, words in facts.items() if words]
+    found += [
+        Wide(one.path, f"{one.reason}: {text.counted(one.rows, 'row')}")
+        for one in report.left_out[:LISTED]
     ]
-    columns = [
-        Column(name, partial(_quantile, mark), partial(text.number, digits=3))
-        for mark, name in _MARKS.items()
-    ]
-    return [
-        Table("Property", listed("Value"), [Row(k, wide=v) for k, v in facts.items()], "texts"),
-        Table("Property", columns, sizes),
-        *_left_out(report),
-    ]
-
-
-def _quantile(mark: str, values: dict[str, float]) -> float | None:
-    return values.get(mark)
-
-
-def _left_out(report: DataReport) -> list[Table | str]:
-    if not report.left_out:
-        return ["Nothing was left out."]
-    rows: list[Row | str] = [Row(entry.path, entry) for entry in report.left_out[:LISTED]]
-    if (more := len(report.left_out) - LISTED) > 0:
-        rows.append(f"and {more:,} more, in data_report.json")
-    lost = text.counted(report.rows_left_out, "row")
-    columns = [Column("Reason", "reason"), Column("Rows lost", "rows", text.integer)]
-    return [
-        f"Left out: {text.counted(len(report.left_out), 'file')}, {lost}.",
-        Table("File", columns, rows, "texts"),
-    ]
+    if len(report.left_out) > LISTED:
+        found.append(Wide(f"{len(report.left_out) - LISTED:,} more", "in data_report.json"))
+    sizes = {name: getattr(report, field) for field, name in _MEASURES.items()}
+    return [*found, *((name, values) for name, values in sizes.items() if values)]
 
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in counts.items())
+
+
+def _columns(_: StudyResults) -> list[Column]:
+    quantiles = (
+        Column(head, lambda row, mark=mark: row[1].get(mark), text.number)
+        for mark, head in _MARKS.items()
+    )
+    return [Column("Property", lambda row: row[0]), *quantiles]
+
+
+TABLES = (Table("data", "The data", "runs", 80, rows, _columns),)

@@ -1,192 +1,210 @@
-"""What the source of a study states: its numbers, its experiments and its claims, beside ours."""
+"""What the source of a study prints, what follows from its own table, and what was measured."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import asdict
 
 from feedrate.config.study import Published
-from feedrate.config.values import Level, level_text
 from feedrate.report import text
-from feedrate.report.context import PageSettings
-from feedrate.report.lines import (
-    against,
-    first_runs,
-    level_key,
-    missing_capabilities,
-    published_rates,
-)
-from feedrate.report.rows import CellRow, ClaimRow, Inputs, RunRow
-from feedrate.report.table import Column, Field, Row, Shown, Table, listed
-from feedrate.results.comparability import NEEDS as KINDS_OF_NUMBERS
-from feedrate.results.comparability import Compared, because, compare, in_the_way
-
-KINDS = {"published": 50, "claims": 190, "comparability": 195}
+from feedrate.report.study import ClaimRow, RunRow, StudyResults
+from feedrate.report.table import Column, Field, Table, Wide, Words, rate
+from feedrate.results.claims import NO_DATA
+from feedrate.results.comparability import Compared, compare, in_the_way, short_epochs
 
 MARKS = {"holds": "✓", "refuted": "✗"}
-CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
-
-Columns = list[dict[str, Level]]
-Cells = dict[tuple[str, str], CellRow]
-"""The measured cells by device and `level_key`."""
-
-
-def published(settings: PageSettings, inputs: Inputs) -> Table:
-    """Published rows, then measured rows, then their ratio where they can be compared."""
-    wanted = settings.columns or [settings.baseline]
-    columns = [{**settings.baseline, **levels} for levels in wanted]
-    cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
-    rows: list[Row | str] = [
-        f"Published (samples/s): {settings.origin.title}",
-        *_published(settings, columns),
-        "Measured here (samples/s)",
-        *(_measured(settings, cells, device, columns) for device in settings.measured),
-        *_compared(settings, cells, first_runs(inputs.runs(settings.study)), columns),
-    ]
-    heads = listed(*map(text.levels_text, wanted), "Edition, software, batch")
-    return Table("Device", heads, rows, "last-text")
+OF = {
+    "source": "Claims of the source",
+    "advice": "Advice of the source",
+    "ours": "Our own questions",
+}
 
 
-def _published(settings: PageSettings, columns: Columns) -> Iterator[Row]:
-    values = published_rates(settings)
-    for device in dict.fromkeys(device for device, _ in values):
-        numbers = []
-        for levels in columns:
-            found = values.get((device, level_key(levels)))
-            missing = "/" if missing_capabilities(settings, device, levels) else text.DASH
-            numbers.append(text.exact(found.value) if found else missing)
-        mine = [entry for (name, _), entry in values.items() if name == device]
-        known = ((e.edition, e.software, _batch(e.batch_size)) for e in mine)
-        about = dict.fromkeys(", ".join(filter(None, one)) for one in known)
-        yield Row(_name(settings, device, mine[0].count), [*numbers, "; ".join(about)])
+class Statement(NamedTuple):
+    """A row: a claim or a published number."""
+
+    name: Words
+    printed: Words
+    recomputed: Words
+    measured: Words
+    verdict: Words
 
 
-def _measured(settings: PageSettings, cells: Cells, device: str, columns: Columns) -> Row:
-    numbers = [_number(cells.get((device, level_key(levels)))) for levels in columns]
-    batches = {c.batch_size for (name, _), c in cells.items() if name == device and c.batch_size}
-    about = text.listed(_batch(batch) for batch in sorted(batches))
-    return Row(_name(settings, device, settings.devices[device].count), [*numbers, about])
+def rows(study: StudyResults) -> list[object]:
+    """The source's claims, its numbers, why sizes cannot be compared, and our own questions."""
+    groups = text.grouped(study.claims, lambda claim: claim.of)
+    theirs = [row for of in ("source", "advice") for row in _claims(study, of, groups.get(of, []))]
+    ours = _claims(study, "ours", groups.get("ours", []))
+    return [*theirs, *_rates(study), *_devices(study), *_benchmarks(study), *ours]
 
 
-def _compared(
-    settings: PageSettings, cells: Cells, runs: dict[tuple[str, str], RunRow], columns: Columns
-) -> Iterator[Row]:
-    """Measured over published rates of a device; where they are not comparable, why."""
-    values, keys = published_rates(settings), list(map(level_key, columns))
-    for device in settings.measured:
-        ratios: list[Field] = []
-        wrong: dict[str, None] = {}
-        for at in ((device, key) for key in keys):
-            both = at in values and at in runs and at in cells
-            reasons = against(settings, values[at], runs[at], "rate") if both else []
-            wrong |= dict.fromkeys(reasons)
-            rate = cells[at].samples_per_s if both and not reasons else None
-            ratio = text.ratio(rate / values[at].value if rate else None)
-            ratios.append(Field(ratio, of=[cells[at]] if rate else ()))
-        if wrong or any(ratio.text != text.DASH for ratio in ratios):
-            name = f"{settings.label(device)}: measured / published"
-            yield Row(name, [*ratios, because(wrong) if wrong else ""])
+# Claims
 
 
-def _number(cell: CellRow | None) -> Field:
-    if cell is None:
-        return Field(text.STATUS_WORDS["absent"], word=True)
-    if cell.samples_per_s is None:
-        reason = "/" if cell.status == "unsupported" else text.STATUS_WORDS[cell.status]
-        return Field(reason, word=True)
-    marks = ["noisy" if cell.noisy else "", "short epochs" if cell.short_epochs else ""]
-    interval = text.interval(cell.ci_low, cell.ci_high)
-    return Field(text.number(cell.samples_per_s), [interval, *marks], [cell])
+def _claims(study: StudyResults, of: str, claims: Sequence[ClaimRow]) -> list[object]:
+    """Claims with a measurement, the claim of the first screen, and those that the source's own
+    table contradicts; the others are counted."""
+    if not claims:
+        return []
+    shown, others = list[ClaimRow](), list[ClaimRow]()
+    for claim in claims:
+        wanted = claim.claim == study.study.claim or claim.published_verdict == "not"
+        (shown if claim.verdict != NO_DATA or wanted else others).append(claim)
+    rows: list[object] = [OF[of], *(_claim(study, claim) for claim in shown)]
+    if others:
+        known = [c for c in others if c.published_verdict and c.published_value]
+        checked = f"{len(known)} ratios agree with the source's own table" if known else ""
+        words = Field(_needs(study, others), [checked], word=True)
+        rows.append(Wide(text.counted(len(others), "more claim"), words))
+    return rows
 
 
-def _name(settings: PageSettings, device: str, count: int) -> Field:
-    return Field(settings.label(device), [text.counted(count, "device")])
+def _needs(study: StudyResults, claims: Sequence[ClaimRow]) -> str:
+    """What claims without data need: devices that were not measured, or cells of the others."""
+    devices = dict.fromkeys(name for claim in claims for name in claim.device.split(";"))
+    missing = [study.label(name) for name in devices if name not in study.devices]
+    return f"need {text.listed(missing)}" if missing else "need cells that have no number here"
 
 
-def _batch(size: int | None) -> str:
-    return f"batch {size}" if size else "batch not stated"
-
-
-def claims(settings: PageSettings, inputs: Inputs) -> Table | str:
-    """The source's claims: as printed, by its own table, and measured here; then our own questions.
-    Those with a measurement come first. Empty columns are left out."""
-    found = inputs.rows("claims.csv", ClaimRow, settings.study)
-    if not found:
-        return "The study states no claims."
-    found.sort(key=lambda claim: (claim.of == "ours", claim.measured is None))
-    rows: list[Row | str] = []
-    for heading, group in text.grouped(found, lambda claim: claim.heading).items():
-        rows += [heading, *(Row(_claim(claim), claim) for claim in group)]
-
-    def measured(claim: ClaimRow) -> Field:
-        interval = text.ratio_interval(claim.ci_low, claim.ci_high)
-        device = settings.label(claim.device) if claim.measured is not None else ""
-        return Field(text.ratio(claim.measured), [interval, device], claim.compared)
-
-    columns = [
-        Column("Printed by the source", "published_value", text.ratio, optional=True),
-        Column("Its own table", _recomputed, optional=True),
-        Column("Measured here", measured, optional=True),
-        Column("Verdict here", _verdict),
-    ]
-    return Table("Claim", columns, rows, "last-text")
-
-
-def _claim(claim: ClaimRow) -> Field:
+def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
+    agrees = {"consistent": "agrees", "not": "does not agree"}.get(claim.published_verdict, "")
     compared = f"{claim.metric} of {claim.expression}" if claim.metric else claim.expression
-    edition = claim.edition if claim.of != "ours" else ""
-    return Field(claim.statement, code=text.with_remark(compared, edition))
-
-
-def _recomputed(claim: ClaimRow) -> Field:
-    agrees = CONSISTENCY.get(claim.published_verdict, "")
-    return Field(text.ratio(claim.recomputed_from_published), [agrees])
-
-
-def _verdict(claim: ClaimRow) -> Field:
+    device = study.label(claim.device) if claim.measured is not None else ""
+    interval = ""
+    if claim.ci_low is not None and claim.ci_high != claim.ci_low:
+        interval = f"{claim.ci_low:.2f} to {claim.ci_high:.2f}"
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
-    return Field(verdict, [claim.why], claim.compared)
+    return Statement(
+        Field(claim.statement, code=compared),
+        text.ratio(claim.published_value),
+        Field(text.ratio(claim.recomputed_from_published), [agrees]),
+        Field(text.ratio(claim.measured), [interval, device], claim.compared),
+        Field(verdict, [claim.why], claim.compared),
+    )
 
 
-def comparability(settings: PageSettings, inputs: Inputs) -> Table | str:
-    """What the source states about each number that claims use, compared with our run of the most
-    similar cell, on its device or, without runs there, on each. Numbers with the same items share a
-    group."""
-    good = (run for run in inputs.runs(settings.study) if run.status == "ok")
-    runs = text.grouped(good, lambda run: run.device)
-    groups: dict[tuple[str, tuple[Compared, ...]], list[tuple[Published, RunRow]]] = {}
-    for number in (one for one in settings.published if one.headline):
-        for device in [number.device] if number.device in runs else runs:
-            run = _similar({**settings.baseline, **number.levels}, settings.baseline, runs[device])
-            items = tuple(compare(number, asdict(run), settings.sources))
-            groups.setdefault((device, items), []).append((number, run))
-    rows: list[Row | str] = []
-    for (device, items), pairs in groups.items():
-        numbers, compared = zip(*pairs, strict=True)
-        theirs, ours = (
-            "; ".join(dict.fromkeys(text.levels_text(one.levels) for one in side))
-            for side in (numbers, compared)
-        )
-        here = text.with_remark(settings.label(device), ours)
-        rows.append(f"{settings.label(numbers[0].device)} ({theirs}), compared with {here}")
-        for one in items:
-            ruled_out = [kind for kind in KINDS_OF_NUMBERS if one in in_the_way(items, kind)]
-            said, done = one.texts
-            fields: list[Shown] = [Field(said, [one.where]), done, one.outcome]
-            rows.append(Row(Field(one.label, of=compared), [*fields, ", ".join(ruled_out)]))
-    if not rows:
-        return "There is no published number, or no run to compare it with."
-    return Table("Item", listed("The source", "Here", "Outcome", "Rules out"), rows, "texts")
+# Published rates
 
 
-def _similar(
-    levels: Mapping[str, Level], baseline: Mapping[str, Level], runs: Sequence[RunRow]
-) -> RunRow:
-    """The run with the most of these levels; of several, the one most like the baseline."""
+def _rates(study: StudyResults) -> Iterator[object]:
+    """The published rates of each device: beside ours where it was measured, else in one row."""
+    by_device = text.grouped(study.published.values(), lambda row: row.device)
+    if by_device:
+        yield "Published rates (samples/s)"
+    for device, published in by_device.items():
+        if device in study.devices:
+            yield from (_rate(study, row) for row in published)
+            continue
+        values = (f"{text.exact(row.value)} with {_levels(study, row)}" for row in published)
+        yield Wide(_device(study, published[0]), Field("; ".join(values), [_about(published)]))
 
-    def alike(run: RunRow, wanted: Mapping[str, Level]) -> int:
-        return sum(
-            level_text(level) == level_text(run.levels.get(name, ""))
-            for name, level in wanted.items()
-        )
 
-    return max(runs, key=lambda run: (alike(run, levels), alike(run, baseline)))
+def _rate(study: StudyResults, row: Published) -> Statement:
+    cell = study.cell(row.device, {**study.study.baseline, **row.levels})
+    name = Field(f"{study.label(row.device)}, {_levels(study, row)}", [_about([row])])
+    printed = text.exact(row.value)
+    if cell is None or cell.samples_per_s is None:
+        why = text.state(cell.status, cell.cause) if cell else "not measured"
+        return Statement(name, printed, text.DASH, Field(why, word=True), "")
+    run = next(run for run in study.runs_of(cell) if run.status == "ok")
+    facts = asdict(run)
+    wrong = in_the_way(compare(row, facts, study.plan.sources), "rate")
+    reasons = [*short_epochs(facts, "samples_per_s"), *_differences(wrong)]
+    verdict = Field("not comparable", ["; ".join(reasons)]) if reasons else ""
+    times = "" if reasons else text.change(cell.samples_per_s / row.value)
+    return Statement(name, printed, text.DASH, rate(cell), verdict or f"{times} against the source")
+
+
+def _levels(study: StudyResults, row: Published) -> str:
+    """The levels of a published number that differ from the baseline, and that of `along`."""
+    base = study.study.baseline
+    kept = {k: v for k, v in row.levels.items() if k == study.along or v != base[k]}
+    return text.levels_text(kept or base)
+
+
+def _device(study: StudyResults, row: Published) -> str:
+    return f"{study.label(row.device)}, {text.counted(row.count, 'device')}"
+
+
+def _about(rows: Sequence[Published]) -> str:
+    """The editions, the software and the batches of numbers."""
+    batches = (f"batch {row.batch_size}" if row.batch_size else "batch not stated" for row in rows)
+    words = [row.edition for row in rows], [row.software for row in rows], batches
+    return ", ".join(filter(None, dict.fromkeys(word for group in words for word in group)))
+
+
+# Why sizes cannot be compared
+
+
+def _devices(study: StudyResults) -> Iterator[Wide]:
+    """For each measured device: what is not as in the published runs."""
+    for device in study.devices:
+        runs = [run for run in study.runs if run.device == device and run.status == "ok"]
+        known = [row for row in study.published.values() if row.device == device]
+        numbers = known or [*study.published.values()]
+        if runs and numbers:
+            wrong = [
+                item for row in numbers for item in in_the_way(_compare(study, row, runs), "rate")
+            ]
+            if wrong:
+                sentence = f"Sizes cannot be compared: {'; '.join(_differences(wrong))}."
+                yield Wide(Field(study.label(device), of=runs[:1]), sentence)
+
+
+def _compare(study: StudyResults, row: Published, runs: Sequence[RunRow]) -> list[Compared]:
+    """A published number compared with the run that has the most of its levels."""
+    wanted = {**study.study.baseline, **row.levels}
+    run = max(runs, key=lambda run: len(wanted.items() & run.levels.items()))
+    return compare(row, asdict(run), study.plan.sources)
+
+
+def _differences(items: Sequence[Compared]) -> list[str]:
+    """`other device, model and data`, `the source does not state parallelism`."""
+    by_outcome = text.grouped(items, lambda one: one.outcome)
+    leads = {"different": "other", "not stated": "the source does not state"}
+    return [
+        f"{lead} {text.listed(dict.fromkeys(one.label for one in by_outcome[outcome]))}"
+        for outcome, lead in leads.items()
+        if outcome in by_outcome
+    ]
+
+
+# Scores of other models
+
+
+def _benchmarks(study: StudyResults) -> Iterator[object]:
+    project = study.plan.project
+    scores = project.scores.get(study.name, [])
+    for source, group in text.grouped(scores, lambda score: score.source).items():
+        yield f"Winoground, text / image / group score: {source}"
+        for one in group:
+            values = f"{one.text_score:g} / {one.image_score:g} / {one.group_score:g}%"
+            name = Field(", ".join(filter(None, (one.model, one.head))), [one.note])
+            yield Statement(name, values, text.DASH, text.DASH, "")
+    accuracies = project.accuracies.get(study.name, [])
+    for heading, of in text.grouped(accuracies, lambda a: f"{a.benchmark}: {a.source}").items():
+        yield f"Accuracy on {heading}"
+        for result in of:
+            name = Field(result.model, [result.note])
+            yield Statement(
+                name, f"{result.accuracy:g}%", text.DASH, text.DASH, "not measured here"
+            )
+
+
+TABLES = (
+    Table(
+        "source",
+        "The source's numbers",
+        "source",
+        40,
+        rows,
+        [
+            Column("Statement", "name"),
+            Column("Printed", "printed", optional=True),
+            Column("By its own table", "recomputed", optional=True),
+            Column("Measured here", "measured", optional=True),
+            Column("Verdict", "verdict"),
+        ],
+        align="last-text",
+    ),
+)
