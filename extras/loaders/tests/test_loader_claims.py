@@ -8,10 +8,10 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.values import read_rows
 from feedrate_loaders.tables.loader_claims import (
     LoaderClaim,
-    _statement,
     claims,
     measured_ratios,
     outcome,
+    statement,
     where_it_holds,
 )
 
@@ -125,11 +125,13 @@ def test_a_claim_about_training_is_judged_by_training():
 
 
 def test_what_a_source_does_not_state_is_shown():
-    shown = str(_statement(claim(workers="not stated", cores=12, rates="training"), SLOWER, []))
+    shown = str(
+        statement("cpu", claim(workers="not stated", cores=12, rates="training"), SLOWER, [])
+    )
     assert "workers not stated, 12 cores, storage not stated" in shown
     assert "other / torch, in training" in shown
     assert "1 worker, cores not stated, local disk" in str(
-        _statement(claim(workers=1, storage="local disk"), SLOWER, [])
+        statement("cpu", claim(workers=1, storage="local disk"), SLOWER, [])
     )
 
 

@@ -1,162 +1,145 @@
-"""Contradictions within a study's source, and the facts behind one of its claims: numbers only."""
+"""Contradictions within a study's source, and the facts behind one of its claims."""
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from feedrate.config.plan import published_settings
-from feedrate.config.study import Claim, Published
+from feedrate.config.study import Published
 from feedrate.config.values import level_text
-from feedrate.report.study import StudyResults
-from feedrate.report.text import grouped
+from feedrate.report import text
+from feedrate.report.study import ClaimRow, StudyResults
 from feedrate.results.claims import agrees, published_of, recompute
 from feedrate.results.comparability import stated
-from feedrate.results.expression import ANY, CellRef, Ratio, cell_levels, parse
+from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
 from feedrate.results.study_plan import StudyPlan
 
 RATE = "samples_per_s"
 
 
 class Contradiction(NamedTuple):
-    """What a source prints, and what contradicts it.
+    """What a source prints against itself or against the model, and the numbers behind it."""
 
-    same number: two settings with one number; parameters: not those of the model as built;
-    editions: the lowest and the highest of one cell; ratio: not that of its own table.
-    """
-
-    kind: Literal["same number", "parameters", "editions", "ratio"]
-    printed: float
-    against: float
-    numbers: tuple[Published, ...] = ()
-    claim: Claim | None = None
+    text: str
+    numbers: tuple[float, ...]
 
 
 def contradictions(plan: StudyPlan) -> list[Contradiction]:
-    """All contradictions of a study's source."""
+    """All contradictions of a study's source: one number for two settings, numbers of parameters
+    that the model does not have, ratios that its own table contradicts, and cells that differ
+    between editions. The latter three differ by more than claims are judged by."""
     return [*_same_numbers(plan), *_parameters(plan), *_ratios(plan), *_editions(plan)]
 
 
 def _same_numbers(plan: StudyPlan) -> Iterator[Contradiction]:
-    """Equal rates of one edition: real runs never agree in all digits."""
     rates = [row for row in plan.published if row.metric == RATE]
-    for group in grouped(rates, lambda r: (r.device, r.count, r.edition, r.value)).values():
-        if len({level_key(row) for row in group}) > 1:
-            yield Contradiction("same number", group[0].value, group[0].value, tuple(group))
+    for group in text.grouped(rates, lambda r: (r.device, r.count, r.edition, r.value)).values():
+        cells = {_cell(row): text.levels_text(_differing(row, group)) for row in group}
+        if len(cells) > 1:
+            row = group[0]
+            words = f"{text.exact(row.value)} samples/s for {text.listed(cells.values())}"
+            label = plan.project.devices[row.device].label
+            yield Contradiction(f"{label}, {row.edition}: {words}", (row.value,))
+
+
+def _differing(row: Published, group: list[Published]) -> dict[str, object]:
+    """The levels of a number in which it differs from others."""
+    return {k: v for k, v in row.levels.items() if any(other.levels.get(k) != v for other in group)}
 
 
 def _parameters(plan: StudyPlan) -> Iterator[Contradiction]:
-    tolerance = plan.study.thresholds.claim_tolerance
     for row in plan.published:
-        if row.counted and abs(row.value / row.counted - 1) > tolerance:
-            yield Contradiction("parameters", row.value, row.counted, (row,))
+        if row.counted and _apart(plan, row.value, row.counted):
+            words = f"{text.exact(row.value)} parameters, but the model has {row.counted:,.0f}"
+            yield Contradiction(f"{row.edition}: {words}", (row.value, row.counted))
 
 
 def _ratios(plan: StudyPlan) -> Iterator[Contradiction]:
     for claim in plan.study.claims:
-        if claim.published is not None:
-            ratio = parse(claim.expression)
-            known = (
-                None
-                if ANY in ratio.devices
-                else recompute(ratio, plan, claim.edition, claim.metric)
-            )
-            if known is not None and not agrees(known, claim.published):
-                yield Contradiction("ratio", claim.published, known, claim=claim)
+        ratio, printed = parse(claim.expression, fits=claim.fits is not None), claim.published
+        known = recompute(ratio, plan, claim.edition, claim.metric)
+        if known is not None and printed is not None and not agrees(known, printed):
+            words = f"{text.ratio(printed)}, but its own numbers give {text.ratio(known)}"
+            yield Contradiction(f"{claim.text}: {words}", (printed, known))
 
 
 def _editions(plan: StudyPlan) -> Iterator[Contradiction]:
-    """Cells whose rates differ between editions by more than claims are judged by."""
     rates = [row for row in plan.published if row.metric == RATE and row.levels]
-    for group in grouped(rates, lambda r: (r.device, r.count, level_key(r))).values():
-        group.sort(key=lambda row: row.value)
-        low, high = group[0].value, group[-1].value
-        apart = high / low - 1 > plan.study.thresholds.claim_tolerance
-        if apart and len({row.edition for row in group}) > 1:
-            yield Contradiction("editions", low, high, tuple(group))
+    for group in text.grouped(rates, _cell).values():
+        low, high = (end(group, key=lambda row: row.value) for end in (min, max))
+        if low.edition != high.edition and _apart(plan, low.value, high.value):
+            label = plan.project.devices[low.device].label
+            cell = f"{label}, {text.levels_text(low.levels)}"
+            ends = " and ".join(f"{text.exact(r.value)} ({r.edition})" for r in (low, high))
+            words = f"{text.percent(high.value / low.value - 1)}% apart between editions, {ends}"
+            yield Contradiction(f"{cell}: {words}", (low.value, high.value))
 
 
-def level_key(row: Published) -> tuple[tuple[str, str], ...]:
-    """The levels of a published number, as a key."""
-    return tuple(sorted((name, level_text(level)) for name, level in row.levels.items()))
+def _cell(row: Published) -> tuple[str, int, str]:
+    levels = sorted((name, level_text(level)) for name, level in row.levels.items())
+    return row.device, row.count, str(levels)
 
 
-def published_mfu(plan: StudyPlan, row: Published) -> tuple[str, float | None]:
-    """The precision of a published rate's cell, and the share of its device's peak that it needs;
-    None where FLOPs or peak are not known."""
+def _apart(plan: StudyPlan, one: float, other: float) -> bool:
+    return max(one / other, other / one) > 1 + plan.study.thresholds.claim_tolerance
+
+
+def published_mfu(plan: StudyPlan, row: Published) -> float | None:
+    """The share of its device's peak that a published rate needs; None where FLOPs or peak are not
+    known."""
     train = published_settings(plan.project, plan.name, row).train
-    precision = train.precision.removesuffix("_full")
-    peaks = plan.project.devices[row.device].peaks
-    peak = next((p.datasheet_tflops for p in peaks if p.precision == precision), None)
-    if not (row.flops_per_sample and peak):
-        return precision, None
-    return precision, row.flops_per_sample * row.value / row.count / 1e12 / peak
-
-
-class Side(NamedTuple):
-    """One side of a claimed ratio, as the source states it."""
-
-    device: str
-    value: float | None
-    """The published rate."""
-    mfu: float | None
-    warmup_steps: int | None
-    """Steps that are left out; None where the source states none."""
+    peaks = {p.precision: p.datasheet_tflops for p in plan.project.devices[row.device].peaks}
+    peak = peaks.get(train.precision.removesuffix("_full"))
+    if row.metric != RATE or not (row.flops_per_sample and peak):
+        return None
+    return row.flops_per_sample * row.value / row.count / 1e12 / peak
 
 
 class ClaimFacts(NamedTuple):
-    """What is known of a claim."""
+    """What is known of a claimed ratio."""
 
     printed: float | None
     recomputed: float | None
     """The ratio of the source's own numbers."""
-    agrees: bool | None
-    equal_settings: float | None
+    agrees: bool
+    equal: float | None
     """The same with the denominator's levels on both sides; None where they are equal anyhow."""
-    differs: dict[str, tuple[str, str]]
-    """The factors in which the sides differ, with both levels."""
-    numerator: Side
-    denominator: Side
+    differs: dict[str, str]
+    """The numerator's levels that the denominator does not have."""
+    mfu: list[tuple[str, float]]
+    """By device: the share of its peak that the published rate needs."""
+    warmup_inside: list[str]
+    """The devices whose window probably includes the warm-up: the source leaves it out on the
+    other side only."""
     measured: float | None
     verdict: str
-    """Of the measurement here; empty without a row of it."""
-
-    @property
-    def warmup_inside(self) -> list[str]:
-        """The devices whose window probably includes the warm-up: the source leaves it out on the
-        other side only."""
-        sides = self.numerator, self.denominator
-        left_out = [side.device for side in sides if side.warmup_steps]
-        return [s.device for s in sides if not s.warmup_steps and left_out]
 
 
-def facts_of_claim(study: StudyResults, claim: Claim) -> ClaimFacts:
-    """The facts of a claim about a ratio of two cells."""
-    plan, ratio = study.plan, parse(claim.expression, fits=claim.fits is not None)
-    above, below = (cell_levels(ref, plan.study.factors, plan.study.baseline) for ref in ratio)
-    differs = {name: (above[name], below[name]) for name in above if above[name] != below[name]}
-    recomputed = recompute(ratio, plan, claim.edition, claim.metric)
+def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
+    """The facts of a claim."""
+    plan = study.plan
+    claim = next(claim for claim in study.study.claims if claim.id == row.claim)
+    ratio = parse(claim.expression, fits=claim.fits is not None)
+    above, below = (cell_levels(ref, study.study.factors, study.study.baseline) for ref in ratio)
+    differs = {name: level for name, level in above.items() if below[name] != level}
     equal = Ratio(CellRef(ratio.numerator.device, ratio.denominator.levels), ratio.denominator)
     alike = differs and len(ratio.devices) == 2
-    row = next((row for row in study.claims if row.claim == claim.id), None)
-    known = recomputed is not None and claim.published is not None
+    recomputed, printed = row.recomputed_from_published, claim.published
+    shares, steps = list[tuple[str, float]](), dict[str, int]()
+    for ref in ratio:
+        rows = [r for r in published_of(ref, plan, claim.edition) if r.metric == claim.metric]
+        for number in rows[:1]:
+            if mfu := published_mfu(plan, number):
+                shares.append((study.label(ref.device), mfu))
+            fact = stated(number, plan.sources).get("warmup_steps")
+            steps[study.label(ref.device)] = sum(map(int, fact.values)) if fact else 0
     return ClaimFacts(
-        printed=claim.published,
+        printed=printed,
         recomputed=recomputed,
-        agrees=agrees(recomputed, claim.published) if known else None,
-        equal_settings=recompute(equal, plan, claim.edition, claim.metric) if alike else None,
+        agrees=recomputed is not None and printed is not None and agrees(recomputed, printed),
+        equal=recompute(equal, plan, claim.edition, claim.metric) if alike else None,
         differs=differs,
-        numerator=_side(plan, ratio.numerator, claim),
-        denominator=_side(plan, ratio.denominator, claim),
-        measured=row.measured if row else None,
-        verdict=row.verdict if row else "",
+        mfu=shares,
+        warmup_inside=[name for name, left_out in steps.items() if any(steps.values()) > left_out],
+        measured=row.measured,
+        verdict=row.verdict,
     )
-
-
-def _side(plan: StudyPlan, ref: CellRef, claim: Claim) -> Side:
-    row = next(
-        (r for r in published_of(ref, plan, claim.edition) if r.metric == claim.metric), None
-    )
-    if row is None:
-        return Side(ref.device, None, None, None)
-    fact = stated(row, plan.sources).get("warmup_steps")
-    steps = fact.says if fact and isinstance(fact.says, int) else None
-    return Side(ref.device, row.value, published_mfu(plan, row)[1], steps)

@@ -15,8 +15,8 @@ from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import html, provenance, sentences
 from feedrate.report.chart import all_figures
-from feedrate.report.study import StudyResults
-from feedrate.report.table import Part, Shown, all_tables
+from feedrate.report.study import Part, StudyResults
+from feedrate.report.table import Shown, all_tables
 from feedrate.results.collect import merge_results
 
 PARTS: dict[Part, str] = {

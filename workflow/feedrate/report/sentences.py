@@ -257,7 +257,7 @@ def published_claim(study: StudyResults) -> list[Statement]:
             recomputed=facts.recomputed,
             agrees=facts.agrees,
             equal=facts.equal,
-            differs=facts.differs,
+            differs=text.levels_text(facts.differs),
             mfu=[f"{label} runs at {text.share(mfu)} of its peak" for label, mfu in facts.mfu],
             warmup_inside=facts.warmup_inside,
             measured=row.measured,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from feedrate.config.values import level_text
 from feedrate.core import plugins
 from feedrate.report import text
 from feedrate.report.study import CellOf, CellRow, Part, StudyResults
@@ -23,7 +22,7 @@ class Field(NamedTuple):
     of: Iterable[CellOf | None] = ()
     """The cells or runs to whose records the text leads."""
     word: bool = False
-    """Whether the text stands in place of a number: failed, out of memory, a dash."""
+    """Whether the text stands in place of a number: failed, out of memory."""
     code: str = ""
     """An expression below the text."""
     file: str = ""
@@ -42,20 +41,20 @@ class Column(NamedTuple):
     head: str
     value: str | Callable[[Any], Any]
     format: Callable[[Any], Words] = lambda words: words
-    unit: str = ""
     optional: bool = False
 
     def field(self, row: Any) -> Field:
         """What the column shows of a row."""
         read = attrgetter(self.value) if isinstance(self.value, str) else self.value
-        return _field(self.format(read(row)))
+        words = self.format(read(row))
+        return Field(words) if isinstance(words, str) else words
 
 
 class Wide(NamedTuple):
     """A row with one field across the columns."""
 
-    heading: Words
-    words: Words
+    heading: Field
+    words: Field
 
 
 class Line(NamedTuple):
@@ -88,24 +87,24 @@ class Table(NamedTuple):
     part: Part
     place: int
     rows: Callable[[StudyResults], Sequence[Any]]
-    """Without rows the page leaves the table out."""
-    columns: Sequence[Column] | Callable[[StudyResults], Sequence[Column]]
+    """Without rows the page leaves the table out. A cell without any rate is a wide row."""
+    columns: Callable[[StudyResults], Sequence[Column]]
     note: str = ""
     align: Literal["", "texts", "last-text"] = ""
 
     def shown(self, study: StudyResults) -> Shown | None:
         """The table of a study; None where it has nothing to show."""
-        rows = self.rows(study)
+        rows, empty = self.rows(study), ("", text.DASH)
         if not rows:
             return None
         items = [row for row in rows if not isinstance(row, str | Wide)]
-        columns = self.columns(study) if callable(self.columns) else self.columns
-        empty = ("", text.DASH)
-        kept = [
-            c for c in columns if not c.optional or any(c.field(i).text not in empty for i in items)
+        columns = [
+            column
+            for column in self.columns(study)
+            if not column.optional or any(column.field(row).text not in empty for row in items)
         ]
-        heads = [f"{c.head} ({c.unit})" if c.unit else c.head for c in kept]
-        lines = [_line(row, kept) for row in rows]
+        lines = [_line(row, columns) for row in rows]
+        heads = [column.head for column in columns]
         return Shown(self.name, self.title, heads, lines, self.note, self.align)
 
 
@@ -119,48 +118,23 @@ def _line(row: Any, columns: Sequence[Column]) -> Line:
     if isinstance(row, str):
         return Line(Field(row))
     if isinstance(row, Wide):
-        return Line(_field(row.heading), [_field(row.words)], wide=True)
+        return Line(row.heading, [row.words], wide=True)
     heading, *fields = (column.field(row) for column in columns)
+    if isinstance(row, CellRow) and row.samples_per_s is None and rate(row).text == text.DASH:
+        why = Field(text.state(row.status, row.cause), [row.cause], word=True)
+        return Line(heading, [why], wide=True)
     return Line(heading, fields, use=getattr(row, "use", False))
 
 
-def _field(words: Words) -> Field:
-    return Field(words) if isinstance(words, str) else words
+# What several tables have
 
 
-# Rows and columns that several tables have
-
-
-def by_device(study: StudyResults, rows_of: Callable[[str], Sequence[Any]]) -> list[Any]:
-    """The rows of each device; of several, below their names."""
-    groups = {device: rows for device in study.devices if (rows := rows_of(device))}
-    if len(study.devices) == 1:
-        return [*groups.get(study.devices[0], ())]
-    return [row for device, rows in groups.items() for row in (study.label(device), *rows)]
-
-
-def cell_rows(device: str, cells: Sequence[CellRow]) -> list[Any]:
-    """The cells of a device; those without a rate are in one row for each status and cause."""
-    mine = [cell for cell in cells if cell.device == device]
-    rows: list[Any] = [cell for cell in mine if cell.samples_per_s is not None]
-    others = (cell for cell in mine if cell.samples_per_s is None)
-    for (status, cause), group in text.grouped(others, lambda c: (c.status, c.cause)).items():
-        name = text.values_text(group[0].levels)
-        if len(group) > 1:
-            name = text.counted(len(group), "setting")
-            cause = f"{levels_of(group)}. {cause}"
-        rows.append(
-            Wide(Field(name, of=group), Field(text.state(status, cause), [cause], word=True))
-        )
-    return rows
-
-
-def levels_of(cells: Sequence[CellRow]) -> str:
-    """The levels of several cells: `workers = 0, 1 and 2, decode = host`."""
-    levels = {
-        name: dict.fromkeys(level_text(c.levels[name]) for c in cells) for name in cells[0].levels
-    }
-    return ", ".join(f"{name} = {text.listed(values)}" for name, values in levels.items())
+def by_device(study: StudyResults, rows: Iterable[Any]) -> list[Any]:
+    """Rows that have a `device`, below the names of their devices if there are several."""
+    groups = text.grouped(rows, lambda row: row.device)
+    if len(groups) < 2:
+        return [row for group in groups.values() for row in group]
+    return [row for device, group in groups.items() for row in (study.label(device), *group)]
 
 
 def setting(study: StudyResults) -> Column:
@@ -170,14 +144,17 @@ def setting(study: StudyResults) -> Column:
 
 
 def rate(cell: CellRow) -> Field:
-    """A cell's rate with its interval."""
+    """A cell's rate with its interval; without one that counts, the provisional one."""
+    if cell.samples_per_s is None and cell.provisional_samples_per_s is not None:
+        words = text.number(cell.provisional_samples_per_s)
+        note = "provisional: other programs used the cores"
+        return Field(words, [note], [cell], provisional=True)
     return Field(text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high), of=[cell])
 
 
 def change(cell: CellRow) -> str:
-    """A cell's rate against its baseline's, with the interval; a dash without one."""
+    """A cell's rate against its baseline's, with the interval."""
     return text.change(cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high)
 
 
 RATE = Column("Samples/s", rate)
-CHANGE = Column("Against the baseline", change)

@@ -1,100 +1,95 @@
-"""Tables with a row for each cell: everything measured, the stages of a step, and scaling."""
+"""Tables with a row for each cell: everything measured, stages of a step, scaling, windows."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import get_args
+from statistics import median
+from typing import Any, get_args
 
 from feedrate.config.spec import Stage
-from feedrate.config.values import BETWEEN_LEVELS, parse_levels
+from feedrate.config.study import SourceProtocol
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
-from feedrate.report.study import CellRow, StudyResults, level_key
-from feedrate.report.table import (
-    CHANGE,
-    RATE,
-    Column,
-    Field,
-    Table,
-    Wide,
-    by_device,
-    cell_rows,
-    setting,
-)
+from feedrate.report.study import CellRow, RunRow, StudyResults, Trace, level_key
+from feedrate.report.table import RATE, Column, Field, Table, Wide, by_device, change, setting
 from feedrate.results.schema import VALUES
 
-
-def cells(study: StudyResults) -> list[object]:
-    """All cells: those that share the runs of another one last."""
-
-    def rows(device: str) -> list[object]:
-        own = [cell for cell in study.cells if not cell.measured_as]
-        shared = [cell for cell in study.cells if cell.measured_as and cell.device == device]
-        return [*cell_rows(device, own), *map(_shared, shared)]
-
-    return by_device(study, rows)
+# All cells
 
 
-def _shared(cell: CellRow) -> Wide:
-    same = text.values_text(parse_levels(cell.measured_as, BETWEEN_LEVELS))
-    name = Field(text.values_text(cell.levels), of=[cell])
-    return Wide(name, f"Same runs as {same}: the settings that differ have no effect")
+def cells(study: StudyResults) -> list[Any]:
+    """The tried cells; then those that a device does not support and those that share runs, with a
+    row for each cause."""
+    rows = by_device(study, study.tried)
+    others = [cell for cell in study.cells if cell.measured_as or cell.status == "unsupported"]
+    groups = text.grouped(others, lambda cell: (cell.device, cell.measured_as, cell.cause))
+    for (device, shared, cause), group in groups.items():
+        if shared:
+            same = text.values_text(parse_levels(shared, BETWEEN_LEVELS))
+            cause = f"Same runs as {same}: the settings that differ have no effect"
+        name = f"{study.label(device)}, {text.counted(len(group), 'setting')}"
+        rows.append(Wide(Field(name, [levels_of(group)], group), Field(cause)))
+    return rows
+
+
+def levels_of(cells: Sequence[CellRow]) -> str:
+    """The levels of several cells: `workers = 0, 1 and 2, decode = host`."""
+    levels = {
+        name: dict.fromkeys(level_text(cell.levels[name]) for cell in cells)
+        for name in cells[0].levels
+    }
+    return ", ".join(f"{name} = {text.listed(values)}" for name, values in levels.items())
 
 
 def _columns(study: StudyResults) -> list[Column]:
-    columns = [
+    formats = {"share": text.share, "s": text.seconds}
+    extra = [
+        Column(value.extra, name, formats.get(value.unit, text.number), optional=True)
+        for name, value in VALUES.items()
+        if value.extra
+    ]
+    samples = study.study.epoch_samples or 0
+    return [
         setting(study),
         RATE,
-        CHANGE,
-        Column("Model alone", partial(_alone, "model"), unit="samples/s", optional=True),
-        Column("Loader alone", partial(_alone, "loader"), unit="samples/s", optional=True),
-        Column("All-reduce alone", partial(_alone, "exchange"), unit="samples/s", optional=True),
-        *EXTRA,
+        Column("Against the baseline", change),
+        Column(f"Epoch of {samples:,} samples", partial(_epoch, samples), optional=True),
+        Column("Model alone (samples/s)", partial(_alone, "model"), optional=True),
+        Column("Loader alone (samples/s)", partial(_alone, "loader"), optional=True),
+        Column("All-reduce alone (samples/s)", partial(_alone, "exchange"), optional=True),
+        *extra,
         Column("USD per million samples", "usd_per_million_samples", text.number, optional=True),
         Column("Loss at the end", _loss, optional=True),
         Column("Good runs", _good_runs),
         Column("Trace", partial(_trace, study), optional=True),
     ]
-    if samples := study.study.epoch_samples:
-        columns.insert(3, Column(f"Epoch of {samples:,} samples", partial(_epoch, samples)))
-    return columns
 
 
-FORMATS = {"share": text.share, "s": text.seconds}
-EXTRA = [
-    Column(value.extra, name, FORMATS.get(value.unit, text.number), optional=True)
-    for name, value in VALUES.items()
-    if value.extra
-]
-"""The values to which the schema gives a heading."""
+def _epoch(samples: int, cell: CellRow) -> str:
+    """A long time in hours, or in days from two days on: `0.43 h`, `12.1 days`."""
+    if not samples or cell.samples_per_s is None:
+        return ""
+    hours = samples / cell.samples_per_s / 3600
+    return f"{hours:.2f} h" if hours < 48 else f"{hours / 24:.1f} days"
 
 
 def _alone(part: str, cell: CellRow) -> Field:
     """The rate of a part alone; below it, against training in the same rounds."""
-    ends = (getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high"))
-    against = text.change(*ends)
+    against = text.change(*(getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high")))
     note = f"{against} against training" if against != text.DASH else ""
     return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [note])
 
 
 def _loss(cell: CellRow) -> Field:
-    note = ""
-    if cell.loss_identical:
-        note = "equal to the baseline's bit for bit"
-    elif cell.loss_shift is not None and cell.loss_seeds is not None:
-        note = (
-            f"{cell.loss_shift:+.3f} against the baseline's; effect of seeds {cell.loss_seeds:.3f}"
-        )
+    note = "equal to the baseline's bit for bit" if cell.loss_identical else ""
+    if not note and cell.loss_shift is not None and cell.loss_seeds is not None:
+        note = f"{cell.loss_shift:+.3f} against the baseline; seeds {cell.loss_seeds:.3f}"
     return Field(text.number(cell.loss_end), [note])
 
 
 def _good_runs(cell: CellRow) -> Field:
     spread = f"spread {text.share(cell.spread)}" if cell.spread is not None else ""
     return Field(f"{cell.ok_runs} of {cell.runs}", [spread, cell.disturbed])
-
-
-def _epoch(samples: int, cell: CellRow) -> str:
-    """A long time in hours, or in days from two days on: `0.43 h`, `12.1 days`."""
-    hours = samples / cell.samples_per_s / 3600
-    return f"{hours:.2f} h" if hours < 48 else f"{hours / 24:.1f} days"
 
 
 def _trace(study: StudyResults, cell: CellRow) -> Field:
@@ -106,34 +101,29 @@ def _trace(study: StudyResults, cell: CellRow) -> Field:
 
 # Stages
 
-GROUPS = ("fetch", "prepare")
+STAGES = ("fetch", "prepare", *get_args(Stage))
 
 
-def staged(study: StudyResults) -> list[object]:
+def staged(study: StudyResults) -> list[Any]:
     """The cells of which a run measured stages."""
-    names = [f"stage_{name}_s" for name in (*GROUPS, *get_args(Stage))]
-    known = [c for c in study.tried if any(getattr(c, name) is not None for name in names)]
-    return by_device(study, lambda device: [cell for cell in known if cell.device == device])
+    names = [f"stage_{name}_s" for name in STAGES]
+    known = (c for c in study.tried if any(getattr(c, name) is not None for name in names))
+    return by_device(study, known)
 
 
 def _stage_columns(study: StudyResults) -> list[Column]:
-    return [
-        setting(study),
-        Column("Step, median", "step_time_median_s", text.seconds),
-        *(
-            Column(name.replace("_", " ").capitalize(), partial(_stage, name), optional=True)
-            for name in (*GROUPS, *get_args(Stage))
-        ),
+    stages = [
+        Column(name.replace("_", " ").capitalize(), partial(_stage, name), optional=True)
+        for name in STAGES
     ]
+    return [setting(study), Column("Step, median", "step_time_median_s", text.seconds), *stages]
 
 
 def _stage(stage: str, cell: CellRow) -> Field:
     """The time of a stage or group in a step; below it the 95th percentile of its single spans."""
-    seconds = getattr(cell, f"stage_{stage}_s")
+    seconds, lost = getattr(cell, f"stage_{stage}_s"), cell.stage_not_split.split(";")
     if seconds is None:
-        lost = cell.stage_not_split.split(";") if cell.stage_not_split else []
-        is_lost = stage in lost or (lost and stage in GROUPS)
-        return Field("not split" if is_lost else text.DASH, word=True)
+        return Field("not split" if stage in lost else text.DASH)
     tail = getattr(cell, f"stage_{stage}_p95_s", None)
     return Field(text.seconds(seconds), [f"p95 {text.seconds(tail)}"] if tail is not None else [])
 
@@ -141,46 +131,86 @@ def _stage(stage: str, cell: CellRow) -> Field:
 # Scaling
 
 
-def scaling(study: StudyResults) -> list[object]:
+def scaling(study: StudyResults) -> list[Any]:
     """Cells that were measured on several numbers of devices of one family."""
-    devices = study.plan.project.devices
+    devices, rows = study.plan.project.devices, list[Any]()
     rated = [c for c in study.tried if c.samples_per_s is not None and c.device in devices]
-
-    def alike(cell: CellRow) -> tuple[str, str, int | None]:
-        family = devices[cell.device].variant_of or cell.device
-        return family, level_key(cell.levels), cell.batch_size
-
-    rows: list[object] = []
-    for (family, _, batch), group in text.grouped(rated, alike).items():
-        if len({cell.device for cell in group}) > 1:
-            rows.append(
-                f"{study.label(family)}, {text.levels_text(group[0].levels)}, batch {batch}"
-            )
+    groups = text.grouped(
+        rated,
+        lambda c: (devices[c.device].variant_of or c.device, level_key(c.levels), c.batch_size),
+    )
+    for (family, _, batch), group in groups.items():
+        if len(group) > 1:
+            levels = text.levels_text(group[0].levels)
+            rows.append(f"{study.label(family)}, {levels}, batch {batch}")
             rows += sorted(group, key=lambda cell: devices[cell.device].count)
     return rows
 
 
+def _scaling_columns(study: StudyResults) -> list[Column]:
+    devices = study.plan.project.devices
+    return [
+        Column("Devices", lambda cell: Field(str(devices[cell.device].count), of=[cell])),
+        RATE,
+        Column("TFLOP/s per device", "tflops_per_device", text.number),
+    ]
+
+
+# Windows
+
+
+def rated(study: StudyResults) -> list[Any]:
+    """The cells with a rate."""
+    return by_device(study, (cell for cell in study.tried if cell.samples_per_s is not None))
+
+
+def _window_columns(study: StudyResults) -> list[Column]:
+    protocol = study.study.source.protocol
+    left_out = text.counted(protocol.warmup_steps, "step")
+    name = "All steps" if protocol == SourceProtocol() else f"The source's ({left_out} left out)"
+    traces = text.grouped(study.traces, lambda trace: trace.run.key)
+
+    def trainers(cell: CellRow) -> Field:
+        runs = [run for run in study.runs_of(cell) if run.status == "ok"]
+        return _by_window([(run, run.trainer_samples_per_s) for run in runs])
+
+    def sources(cell: CellRow) -> Field:
+        mine = traces.get(cell.key, [])
+        return _by_window([(trace.run, source_rate(trace, protocol)) for trace in mine])
+
+    return [
+        setting(study),
+        RATE._replace(head="Our window (samples/s)"),
+        Column("The Trainer's own", trainers, optional=True),
+        Column(name, sources, optional=True),
+    ]
+
+
+def source_rate(trace: Trace, protocol: SourceProtocol) -> float | None:
+    """The rate by the source's protocol, samples/s: from its warm-up to the end of its epochs, with
+    their boundaries, as far as the run went; without pauses for checkpoints and evaluations."""
+    last = trace.steps[-1].step
+    if protocol.epochs and trace.run.steps_per_epoch:
+        last = min(last, protocol.epochs * trace.run.steps_per_epoch)
+    steps = [step for step in trace.steps if protocol.warmup_steps < step.step <= last]
+    samples = sum(step.samples or 0 for step in steps) * (trace.run.world_size or 1)
+    return samples / sum(step.step_s for step in steps) if steps else None
+
+
+def _by_window(rates: Sequence[tuple[RunRow, float | None]]) -> Field:
+    """The median rate, and the median of its ratios to our window in the same run."""
+    known = [(rate, rate / run.samples_per_s) for run, rate in rates if rate and run.samples_per_s]
+    if not known:
+        return Field(text.DASH)
+    rate, ratio = (median(values) for values in zip(*known, strict=True))
+    return Field(text.number(rate), [f"{text.change(ratio)} against ours"])
+
+
+OVERLAP = "Times are per step; stages of the loader overlap with those of training."
+WINDOWS = "docs/measurement.md says what each window includes."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns),
-    Table(
-        "stages",
-        "Time by stage",
-        "why",
-        21,
-        staged,
-        _stage_columns,
-        "The times are per optimizer step; stages of the loader overlap with those of training.",
-    ),
-    Table(
-        "scaling",
-        "Throughput by the number of devices",
-        "why",
-        23,
-        scaling,
-        [
-            Column("Devices", lambda cell: Field(str(cell.world_size), of=[cell])),
-            RATE,
-            Column("TFLOP/s per device", "tflops_per_device", text.number),
-        ],
-    ),
+    Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),
+    Table("scaling", "By the number of devices", "why", 22, scaling, _scaling_columns),
+    Table("windows", "Rates by other windows", "method", 60, rated, _window_columns, WINDOWS),
 )

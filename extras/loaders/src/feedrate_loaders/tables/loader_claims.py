@@ -1,15 +1,12 @@
 """Statements of authors about their loaders: our ratios, and the workers with which they hold."""
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, read_rows
 from feedrate.report import text
-from feedrate.report.context import PageSettings
-from feedrate.report.rows import CellRow, Inputs, RunRow
-from feedrate.report.table import Field, Row, Table, listed
-
-KINDS = {"loader_claims": 45}
+from feedrate.report.study import CellRow, RunRow, StudyResults
+from feedrate.report.table import Column, Field, Table, by_device
 
 CLAIMS = Path(__file__).parents[1] / "loader-claims.csv"
 NotStated = Literal["not stated"]
@@ -47,26 +44,37 @@ def claims() -> list[LoaderClaim]:
     return read_rows(CLAIMS, LoaderClaim, CLAIMS.name)
 
 
-def loader_claims(settings: PageSettings, inputs: Inputs) -> Table:
-    """By device, a row for each statement: its regime, our ratios, and where it holds."""
-    runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
-    cells = inputs.cells(settings.study)
-    rows: list[Row | str] = []
-    for device in settings.measured:
-        rows.append(settings.label(device))
-        mine = [run for run in runs if run.device == device]
-        own = [cell for cell in cells if cell.device == device]
-        rows += [_statement(claim, mine, own) for claim in claims()]
-    heads = ("Claimed", "Measured here, by workers", "Does it hold here?")
-    return Table("Statement", listed(*heads), rows, "texts")
+class Statement(NamedTuple):
+    """A statement as it is shown, on one device."""
+
+    device: str
+    about: Field
+    claimed: Field
+    here: Field
+    outcome: str
 
 
-def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> Row:
+def rows(study: StudyResults) -> list[Any]:
+    """By device, a row for each statement, of a study that compares loaders by their workers."""
+    if not {"loader", "workers"} <= study.study.factors.keys():
+        return []
+    statements = []
+    for device in study.devices:
+        runs = [run for run in study.runs if run.device == device and run.status == "ok"]
+        cells = [cell for cell in study.cells if cell.device == device]
+        statements += [statement(device, claim, runs, cells) for claim in claims()]
+    return by_device(study, statements)
+
+
+def statement(
+    device: str, claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]
+) -> Statement:
+    """A statement: its regime, our ratios, and where it holds."""
     found = measured_ratios(claim, runs)
-    shown = [
-        f"{workers}: {text.ratio(low)}" + (f" to {text.ratio(high)}" if high > low else "")
-        for workers, (low, high) in found.items()
-    ]
+    shown = []
+    for workers, (low, high) in found.items():
+        ends = [text.ratio(low), text.ratio(high)] if high > low else [text.ratio(low)]
+        shown.append(f"{workers}: {' to '.join(ends)}")
     regime = [
         f"{noun}s {value}" if isinstance(value, str) else text.counted(value, noun)
         for noun, value in (("worker", claim.workers), ("core", claim.cores))
@@ -74,13 +82,16 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     regime.append(f"storage {NOT_STATED}" if claim.storage == NOT_STATED else claim.storage)
     regime += filter(None, (claim.picture_px, claim.pixels))
     behind = [c for c in cells if found and c.levels["loader"] in (claim.loader, claim.over)]
-    about = Field(claim.text, [f"{claim.source}, {claim.edition}", ", ".join(regime)], behind)
     rates = f"{claim.loader} / {claim.over}"
     if claim.rates == "training":
         rates += ", in training"
-    here = Field("; ".join(shown) or text.DASH, [rates])
-    claimed = Field(text.ratio(claim.ratio), [claim.note])
-    return Row(about, [claimed, here, outcome(claim, runs, cells)])
+    return Statement(
+        device,
+        Field(claim.text, [f"{claim.source}, {claim.edition}", ", ".join(regime)], behind),
+        Field(text.ratio(claim.ratio), [claim.note]),
+        Field("; ".join(shown) or text.DASH, [rates]),
+        outcome(claim, runs, cells),
+    )
 
 
 def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
@@ -145,3 +156,15 @@ def where_it_holds(
 def _workers(counts: list[int]) -> str:
     """`1 worker`, `1 and 2 workers`."""
     return f"{text.listed(map(str, counts))} worker{'s' * (counts != [1])}"
+
+
+def _columns(_: StudyResults) -> list[Column]:
+    return [
+        Column("Statement", "about"),
+        Column("Claimed", "claimed"),
+        Column("Measured here, by workers", "here"),
+        Column("Does it hold here?", "outcome"),
+    ]
+
+
+TABLES = (Table("loader_claims", "Claims of loaders", "source", 45, rows, _columns, align="texts"),)
