@@ -45,19 +45,13 @@ def test_no_planned_run_is_refused_by_its_device(study):
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_claims_tables_and_figures_stand_on_what_is_there(study):
+def test_claims_stand_on_what_is_there(study):
     project = project_of(study)
     entry = project.studies[study]
     check_expressions(study, entry, project.devices)
     cells = math.prod(len(factor.levels) for factor in entry.factors.values())
     traced = entry.protocol.profile_steps
     assert entry.claims or cells == 1 or traced, "there is nothing to compare"
-    assert entry.tables
-    assert entry.figures
-    kinds = {table.kind for table in entry.tables}
-    assert "window" in kinds or entry.task != "training", "three windows, side by side"
-    for page in (*entry.tables, *entry.figures):
-        assert (ROOT / f"report/captions/{page.caption}.rst").is_file()
     # A question of our own has no source, and nobody has published numbers for it.
     assert traced or bool(project.published[study]) is bool(entry.source.address)
     assert all(row.source and row.protocol for row in project.published[study])

@@ -116,17 +116,11 @@ def of_workflow(workflow: Any, profile_files: Iterable[Path]) -> Layers:
 def load(root: Path, layers: Layers) -> Project:
     """The whole configuration of the project in `root`. Raises ConfigError."""
     project = load_project(root, layers.values, host.machine, layers.origin)
-    captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
     raise_all(_rule_faults(project, layers))
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
         for columns in (RUNS, CELLS):
             for_studies(columns, {name: study})  # a factor has a column there too
-        found = Findings(f"config/studies/{name}.yaml")
-        for part, pages in (("tables", study.tables), ("figures", study.figures)):
-            for key, page in numbered(f"{part}[{{}}].caption", pages):
-                found.known(key, page.caption, captions, "files in report/captions")
-        raise_all(found)
     return project
 
 
