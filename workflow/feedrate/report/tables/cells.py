@@ -75,8 +75,9 @@ def _epoch(samples: int, cell: CellRow) -> str:
 
 def _alone(part: str, cell: CellRow) -> Field:
     """The rate of a part alone; below it, against training in the same rounds."""
-    against = text.change(*(getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high")))
-    note = f"{against} against training" if against != text.DASH else ""
+    value, low, high = (getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high"))
+    times = text.ratio(value) if value and value >= 2 else text.change(value, low, high)
+    note = f"{times} against training" if value else ""
     return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [note])
 
 
@@ -101,7 +102,9 @@ def _trace(study: StudyResults, cell: CellRow) -> Field:
 
 # Stages
 
-STAGES = ("fetch", "prepare", *get_args(Stage))
+GROUPS = {"fetch": "open", "prepare": "decode"}
+"""Groups of stages with the first of each: shown where the stages are not known apart."""
+STAGES = (*GROUPS, *get_args(Stage))
 
 
 def staged(study: StudyResults) -> list[Any]:
@@ -124,6 +127,8 @@ def _stage(stage: str, cell: CellRow) -> Field:
     seconds, lost = getattr(cell, f"stage_{stage}_s"), cell.stage_not_split.split(";")
     if seconds is None:
         return Field("not split" if stage in lost else text.DASH)
+    if stage in GROUPS and getattr(cell, f"stage_{GROUPS[stage]}_s") is not None:
+        return Field(text.DASH)
     tail = getattr(cell, f"stage_{stage}_p95_s", None)
     return Field(text.seconds(seconds), [f"p95 {text.seconds(tail)}"] if tail is not None else [])
 
