@@ -2,9 +2,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from report_samples import DATA_REPORT_FILE, make_project, write_results
+from report_samples import make_project, plan_of, write_results
 
-from feedrate.report.rows import Inputs
+from feedrate.report.study import StudyResults
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def inputs(tmp_path: Path, written, monkeypatch):
-    """A copy of `written`; the files of runs are found from the folder."""
+def study(tmp_path: Path, written, monkeypatch) -> StudyResults:
+    """A study of a copy of `written`, which is the working folder."""
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    return Inputs(tmp_path / "results", DATA_REPORT_FILE)
+    return StudyResults(plan_of(make_project()), tmp_path / "results")

@@ -1,91 +1,67 @@
-"""A small project with results, so that every page can be rendered without a training job."""
+"""A small project with results, so that a report can be made without a training job; and the golden
+studies, which have results of real runs."""
 
-import msgspec
-from report_rows import (
-    CLAIMS,
-    DATA_REPORT,
-    EVIL,
-    STUDY,
-    cell_row,
-    folder_of,
-    record_of,
-    run_row,
-    status_of,
-    unsupported_rows,
-    write_events,
-)
+import contextlib
+import json
+from functools import cache
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import make_plan
-from feedrate.config.project import Project
+from feedrate.config.plan import Plan, make_plan
+from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.study import (
     BenchmarkScore,
+    Claim,
     Fact,
     Factor,
-    Figure,
     Published,
     Sheet,
     Source,
     Study,
-    Table,
 )
+from feedrate.config.values import read_yaml
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
-from feedrate.core import paths, plugins
-from feedrate.core.files import write_json, write_text
-from feedrate.report.context import page_settings, study_context
-from feedrate.report.pages import render
-from feedrate.report.rows import Inputs
-from feedrate.results import files
-from feedrate.results.files import write_csv
-from feedrate.results.record import write_records
-from feedrate.results.study_plan import study_plan
+from feedrate.core import paths
+from feedrate.core.files import write_json
+from feedrate.report.study import StudyResults
+from feedrate.results.claims import check_claims
+from feedrate.results.collect import collect_results
+from feedrate.results.conformity import DISTURBED
+from feedrate.results.record import Check, Record, Score, write_records
+from feedrate.results.schema import Ceilings, Measurement, Provenance
+from feedrate.results.study_plan import study_plan, write_plan
+from feedrate.results.trainer_logs import TrainerFigures
 
-
-def own_kinds(package: str) -> list[str]:
-    """The kinds of the project itself; other distributions test those that they add."""
-    found = plugins.kinds(package).items()
-    return sorted(name for name, kind in found if plugins.home(package, kind.plugin) == package)
-
-
-TABLES = own_kinds("feedrate.report.tables")
-FIGURES = own_kinds("feedrate.report.figures")
-TIMES = "\N{MULTIPLICATION SIGN}"
+ROOT = Path(__file__).resolve().parents[3]
+STUDY = "loading"
+RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
+"""By workers, the rate of repeat 2; those of 1 and 3 are 1% below and above."""
+MODEL_ALONE = 14.8
+EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
+"""A text that pages must show as it is."""
 DATA_REPORT_FILE = paths.DATA_REPORT.format(dataset="generated", identity="0a1b2c3d")
+DATA_REPORT = {
+    "schema": 1,
+    "dataset": "generated",
+    "source": "generated",
+    "revision": "seed 20",
+    "samples": 598,
+    "splits": {"train": {"rows": 480, "images": 480}, "test": {"rows": 118, "images": 60}},
+    "images": 540,
+    "width_px": {"min": 600, "p5": 640, "median": 900, "mean": 894.2, "p95": 1180, "max": 1200},
+    "modes": {"L": 360, "RGB": 180},
+    "formats": {"JPEG": 540},
+    "converted": {"grey to RGB": 360},
+    "changed_since_fetch": [],
+    "rows_left_out": 2,
+    "left_out": [{"path": f"images/{EVIL}.jpg", "reason": "truncated", "rows": 2}],
+}
 
-
-def plan_of(project, study=STUDY):
-    """The plan of a study, whose runs are in folders of one identity."""
-    plan = make_plan(project)
-    folders = {key: folder_of(spec) for key, spec in plan.runs.items()}
-    return study_plan(project, study, plan, folders, DATA_REPORT_FILE)
-
-
-def settings_of(project, part, name):
-    """The settings of a table or figure."""
-    plan = plan_of(project)
-    pages = {page.name: page for page in getattr(plan.study, f"{part}s")}
-    return page_settings(study_context(plan), pages[name])
-
-
-def table(project, inputs, name):
-    return render(settings_of(project, "table", name), inputs)
-
-
-def figure(project, inputs, name):
-    return render(settings_of(project, "figure", name), inputs)
-
-
-def study_of(project):
-    """The context of the only study."""
-    return study_context(plan_of(project))
-
-
-def with_study(project, **changes):
-    """The project with changes to its study."""
-    study = msgspec.structs.replace(project.studies[STUDY], **changes)
-    return msgspec.structs.replace(project, studies={STUDY: study})
+# Configuration
 
 
 def published(device, workers, value, edition="2023-08", decode="host", headline=True):
@@ -107,35 +83,19 @@ def published(device, workers, value, edition="2023-08", decode="host", headline
     )
 
 
-SAID = {
-    "devices": 8, "model": "bridgetower-large", "data": "generated", "precision": "bf16",
-    "parallelism": "ddp", "warmup_steps": 5,
+STATED = {
+    "devices": 8, "model": "bridgetower-large", "data": ["generated", "generated-7680"],
+    "precision": "bf16", "parallelism": "ddp", "warmup_steps": 5,
 }  # fmt: skip
 """What the post states about its experiment: the runs of 8 devices repeat it."""
 
 
-def sheet(**changes):
-    facts = {item: Fact(says=says, where="a paragraph") for item, says in (SAID | changes).items()}
-    return {"post": Sheet(source="A post on data loading", facts=facts)}
-
-
-def wino(identity, model, value):
-    return BenchmarkScore(
-        id=identity,
-        model=model,
-        head="contrastive",
-        text_score=value,
-        image_score=10.5,
-        group_score=8.0,
-        edition="2022-04",
-        source="A paper on words in another order",
-    )
-
-
-def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and why?"):
+def make_project(devices=("cpu",), levels=(0, 1, 2, 16), **changes):
+    """A project of one study; `changes` are to the study."""
     study = Study(
         title="Data loading of a model",
-        question=question,
+        question="How fast, and why?",
+        claim="workers-h100",
         source=Source(
             title="A post on data loading",
             address="https://example.org/post",
@@ -158,26 +118,26 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
             ),
         },
         baseline={"workers": 0, "decode": "host"},
-        tables=[
-            Table(
-                name=kind,
-                kind=kind,
-                title=f"Table of {kind}",
-                caption=f"table_{kind}",
-                columns=[{"workers": 0}, {"workers": 2}, {"workers": 2, "decode": "device"}],
-                factor="workers",
-            )
-            for kind in TABLES
-        ],
-        figures=[
-            Figure(
-                name=kind,
-                kind=kind,
-                title=f"Figure of {kind}",
-                caption=f"figure_{kind}",
-                x="workers",
-            )
-            for kind in FIGURES
+        claims=[
+            Claim(
+                id="workers-h100",
+                published=1.79,
+                text="2 workers against none on H100",
+                expression="h100[workers=2] / h100[workers=0]",
+            ),
+            Claim(
+                id="workers-gaudi2",
+                published=1.28,
+                text="2 workers against none on Gaudi2",
+                expression="gaudi2[workers=2] / gaudi2[workers=0]",
+            ),
+            Claim(
+                id="workers-help",
+                of="ours",
+                no_less_than=1,
+                text=f"2 workers are no slower than none {EVIL}",
+                expression="*[workers=2] / *[workers=0]",
+            ),
         ],
     )
     registry = {
@@ -195,6 +155,17 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
         published("gaudi2", 0, 532.4, edition="2023-06", headline=False),
         published("gaudi2", 1, 639.7, edition="2023-06", headline=False),
     ]
+    score = BenchmarkScore(
+        id="odd",
+        model=EVIL,
+        head="contrastive",
+        text_score=30.75,
+        image_score=10.5,
+        group_score=8.0,
+        edition="2022-04",
+        source="A paper on words in another order",
+    )
+    facts = {item: Fact(says=says, where="a paragraph") for item, says in STATED.items()}
     return Project(
         config=WorkflowConfig(
             studies=[STUDY],
@@ -205,58 +176,184 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
             winoground_sets={"generated": GeneratedExamples()},
         ),
         devices=registry,
-        studies={STUDY: study},
+        studies={STUDY: replace(study, **changes)},
         published={STUDY: rows},
-        sheets=sheet(),
-        scores={STUDY: [wino("clip-b32", "CLIP (ViT-B/32)", 30.75), wino("odd", EVIL, 25.5)]},
+        sheets={"post": Sheet(source="A post on data loading", facts=facts)},
+        scores={STUDY: [score]},
     )
 
 
-def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
-    """Write all result files under `root`; `bad` maps (device, workers) to a status. Return the
-    inputs of pages."""
-    plan = make_plan(project)
-    factors = {"workers": [1], "decode": ["host"]}
-    runs, records = [], {}
-    for spec in plan.runs.values():
-        status = status_of(bad or {}, spec)
-        runs.append(run_row(spec, status, cause))
+def plan_of(project, study=STUDY, identity="0a1b2c3d"):
+    """The plan of a study, whose runs are in folders of one identity."""
+    plan, folders = make_plan(project), {}
+    for key in plan.runs:
+        of_run = dict(zip(("study", "device", "cell", "repeat"), key, strict=True))
+        folders[key] = paths.RUN.format(**of_run, identity=identity)
+    dataset = next(plan.of_study(study)).dataset
+    report = paths.DATA_REPORT.format(dataset=dataset, identity=identity)
+    return study_plan(project, study, plan, folders, report)
+
+
+# Results
+
+
+def write_results(root, project, bad=None, cause="It stopped.", edit=lambda record: record):
+    """Write the plan, the records and the result files of the project's study under `root`, which
+    must be the working folder, and return the study. `bad` maps (device, workers) to a status;
+    `edit` changes records."""
+    plan, plans = plan_of(project), make_plan(project)
+    records = {}
+    for run in plan.runs:
+        spec = plans.runs[STUDY, run.device, run.cell, run.repeat]
+        status = (bad or {}).get((run.device, spec.levels["workers"]), "ok")
+        record = record_of(spec, run.folder, status, cause)
+        records.setdefault(run.device, []).append(edit(record))
         if status == "ok":
-            write_events(root, spec)
-            records.setdefault((spec.study, spec.device), []).append(record_of(spec))
-    for (study, device), own in records.items():
-        write_records(root / paths.STUDY.format(study=study), device, own)
-    lacking = unsupported_rows(plan)
-    for one in plan.shared:
-        own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
-        runs += [run | own for run in runs if run["cell"] == one.measured_as]
-    by_cell = {}
-    for run in runs:
-        by_cell.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
-    cells = [cell_row(group, recommended) for group in by_cell.values()] + lacking
-    for study in project.studies:
-        for path, kinds, rows in (
-            (paths.RESULTS_CSV, files.RUNS, runs + lacking),
-            (paths.CELLS_CSV, files.CELLS, cells),
-            (paths.CLAIMS_CSV, files.CLAIMS, [{"study": study, **claim} for claim in CLAIMS]),
-        ):
-            own = [row for row in rows if row["study"] == study]
-            file = root / path.format(study=study)
-            write_csv(file, files.with_factors(kinds, factors), own)
+            write_events(root / run.folder / paths.EVENTS_NAME, spec)
+    results = root / paths.STUDY.format(study=STUDY)
+    for device in plan.measured:
+        write_records(results, device, records.get(device, []))
     write_json(root / DATA_REPORT_FILE, DATA_REPORT)
-    return Inputs(root / paths.RESULTS, str(root / DATA_REPORT_FILE))
+    with contextlib.chdir(root):
+        file = write_plan(plan)
+        collect_results(file, results)
+        check_claims(file, results)
+    return StudyResults(plan, results.parent)
 
 
-def write_pages(project, inputs, drawn=()):
-    """Write the pages of all studies, which the overview shows. Figures of the kinds in `drawn` are
-    real ones."""
-    for study, entry in project.studies.items():
-        for item in (*entry.tables, *entry.figures):
-            if isinstance(item, Table):
-                content = table(project, inputs, item.name)
-            elif item.name in drawn:
-                content = figure(project, inputs, item.name)
-            else:
-                svg = "<svg xmlns='http://www.w3.org/2000/svg'>"
-                content = f"{svg}<title>{item.name}</title></svg>"
-            write_text(inputs.page(study, item), content)
+def record_of(spec, folder, status="ok", cause=""):
+    """The record of a run."""
+    workers, batch = spec.levels["workers"], spec.settings.train.batch_size * spec.count
+    rate = RATES[workers] * (1 + 0.01 * (spec.repeat - 2))
+    steps = spec.protocol.steps - spec.protocol.warmup_steps
+    record = Record(
+        study=spec.study,
+        device=spec.device,
+        cell=spec.cell,
+        levels=spec.levels,
+        repeat=spec.repeat,
+        folder=folder,
+        status=status,
+        cause=cause if status != "ok" else "",
+        spec=spec,
+        model_parameters=3_812_097,
+        provenance=Provenance(
+            commit="84b8b64",
+            device_model="A processor of 2 cores",
+            host="node7",
+            started_at=f"2026-11-21T09:{spec.repeat:02}:00Z",
+            duration_s=41.5,
+            data_digest="fedcba9876543210",
+            source_digest="0123456789abcdef",
+            command="python -m feedrate train --spec spec.json",
+            cores_granted=2,
+            cores_of_host=8,
+            intraop_threads=2,
+            host_memory_gib=15.6,
+            machine_before={"load_1min": 0.2, "cpu_governor": ""},
+            packages={"torch": "2.13.0", "transformers": "5.23.0"},
+            python="3.11.2",
+            platform="Linux",
+        ),
+    )
+    if status not in ("ok", "invalid"):
+        return record
+    failed = [Check(name=sorted(DISTURBED)[0], passed=False, detail=cause)]
+    return replace(
+        record,
+        measurement=Measurement(
+            samples_per_s=rate,
+            step_time_median_s=batch / rate,
+            step_time_p95_s=1.2 * batch / rate,
+            step_time_p99_s=1.4 * batch / rate,
+            step_time_min_s=0.9 * batch / rate,
+            step_time_max_s=2.0 * batch / rate,
+            data_wait_share=0.24 if workers == 0 else 0.006,
+            data_wait_s=1.0,
+            peak_memory_gib=1.21,
+            evaluation_s=20.0,
+            steps=steps,
+            warmup_steps=spec.protocol.warmup_steps,
+            steps_per_epoch=80,
+            samples=steps * batch,
+            wall_s=steps * batch / rate,
+        ),
+        ceilings=Ceilings(
+            rounds=4,
+            loader_samples_per_s=40.0 * max(1, min(2, workers)),
+            model_samples_per_s=MODEL_ALONE,
+            **{
+                f"{part}_ratio{end}": factor * alone / rate
+                for part, alone in (
+                    ("loader", 40.0 * max(1, min(2, workers))),
+                    ("model", MODEL_ALONE),
+                )
+                for end, factor in (("", 1.0), ("_low", 0.99), ("_high", 1.01))
+            },
+        ),
+        trainer=TrainerFigures(library="transformers 5.23.0", samples_per_s=rate * 0.97),
+        scores=scores_of(spec),
+        winoground="generated",
+        checks=failed if status == "invalid" else [],
+    )
+
+
+def scores_of(spec):
+    """The scores of a run, on both splits and on Winoground."""
+    figures = [
+        *((on, "matching_accuracy", 0.2) for on in ("validation", "test")),
+        *(("winoground", f"{name}_score", 0.25) for name in ("text", "image")),
+        ("winoground", "group_score", 1 / 6),
+    ]
+    return [
+        Score(
+            on=on,
+            metric=metric,
+            before=chance + 0.01 * spec.repeat,
+            after=chance + 0.3 + 0.01 * spec.repeat,
+            gain_low=0.2,
+            gain_high=0.4,
+            n=100,
+            chance=chance,
+        )
+        for on, metric, chance in figures
+    ]
+
+
+def write_events(file, spec):
+    """The steps of a run: the first takes 3.1 s, the others 0.6 to 0.7 s."""
+    lines = [{"event": "start", "rank": 0, "world_size": 1}]
+    for step in range(1, spec.protocol.steps + 1):
+        lines.append(
+            {
+                "event": "step",
+                "rank": 0,
+                "step": step,
+                "step_s": 3.1 if step == 1 else 0.6 + 0.05 * (step % 3),
+                "data_wait_s": 0.1,
+                "samples": 8,
+                "loss": 2.5 / (1 + 0.05 * step),
+                "warmup": step <= spec.protocol.warmup_steps,
+            }
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+# Studies with results of real runs, and those of the configuration
+
+
+@cache
+def golden(name, kept="studies"):
+    """A golden study; `kept` is the folder of its project. Its files are read from there, so this
+    needs no working folder, but for traces and data."""
+    root = ROOT / "tests/golden" / kept
+    project = load_project(root, read_yaml(root / "config/config.yaml"))
+    return StudyResults(plan_of(project, name), root / paths.RESULTS)
+
+
+def configured(name):
+    """A study of the configuration as it is, without runs."""
+    config = read_yaml(ROOT / "config/config.yaml") | {"studies": study_names(ROOT)}
+    plan = study_plan(load_project(ROOT, config), name, Plan(runs={}, unsupported=[]), {}, "")
+    return StudyResults(plan, ROOT / "absent")

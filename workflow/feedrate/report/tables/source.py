@@ -55,7 +55,7 @@ def _claims(study: StudyResults, of: str) -> Iterator[Any]:
         missing = [study.label(name) for name in devices if name not in study.devices]
         needs = text.listed(missing) if missing else "settings that have no number here"
         known = sum(claim.published_value is not None for claim in others)
-        agree = f"{text.counted(known, 'printed ratio')} agree with its own table" if known else ""
+        agree = f"its own table agrees with {text.counted(known, 'printed ratio')}" if known else ""
         name = text.counted(len(others), "more claim" if of != "ours" else "more question")
         yield Wide(Field(name), Field(f"no data here: needs {needs}", [agree]))
 
