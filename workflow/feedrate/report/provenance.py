@@ -46,12 +46,12 @@ def headline(study: StudyResults) -> list[str]:
     lines = []
     for device in study.devices:
         runs = [r for r in study.runs if r.device == device and r.repeat and not r.measured_as]
-        good = [run for run in runs if run.status == "ok"] or runs
+        good = [run for run in runs if run.samples_per_s] or runs
         cores = _usual(run.cores_granted for run in good)
         machine = _usual(run.device_model for run in good) or study.label(device)
         batch = _usual(run.batch_size for run in good)
         days = sorted({run.started_at[:10] for run in runs if run.started_at})
-        made = [run for run in runs if run.status != "missing"]
+        made = [run for run in runs if run.status not in ("missing", "unsupported")]
         setup = study.plan.setups.get(device)
         parts = [
             machine,

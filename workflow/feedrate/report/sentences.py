@@ -17,7 +17,7 @@ from feedrate.report.study import (
     Line,
     StudyResults,
 )
-from feedrate.results.conformity import DISTURBED
+from feedrate.results.conformity import DISTURBED, SHARE, merge_causes
 from feedrate.results.record import Score
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
 
@@ -45,6 +45,10 @@ def answers(study: StudyResults) -> list[Statement]:
 def _answer(study: StudyResults, device: str) -> Statement:
     tried = [cell for cell in study.tried if cell.device == device]
     good = [cell for cell in tried if cell.samples_per_s is not None]
+    # Other programs slow a run down; they do not change what the model learns.
+    scored = [c for c in tried if c.samples_per_s or c.provisional_samples_per_s]
+    if study.asks == "learning" and (learned := _learning(study, scored)):
+        return learned
     if not good:
         return _no_answer(study, device, tried)
     if study.asks == "largest":
@@ -52,8 +56,6 @@ def _answer(study: StudyResults, device: str) -> Statement:
     if study.asks == "latency":
         return _latency(study, good)
     answer = study.answer(device)
-    if study.asks == "learning" and (learned := _learning(study, good, answer)):
-        return learned
     if answer is None:
         return _no_answer(study, device, tried)
     return _speed(study, answer)
@@ -166,11 +168,9 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
     return Statement(words, [quick, busy])
 
 
-def _learning(
-    study: StudyResults, good: Sequence[CellRow], answer: AnswerRow | None
-) -> Statement | None:
+def _learning(study: StudyResults, cells: Sequence[CellRow]) -> Statement | None:
     """What training adds in the baseline cell, or in the first one with scores; and bad news."""
-    scored = [cell for cell in good if _accuracy(study, cell)]
+    scored = [cell for cell in cells if _accuracy(study, cell)]
     if not scored:
         return None
     cell = next((c for c in scored if c.levels == study.study.baseline), scored[0])
@@ -197,9 +197,7 @@ def _learning(
             poor.append(f"{name} {text.share(other.after)} (chance {text.share(other.chance)})")
     if poor:
         parts.append(sentence("winoground", scores=poor))
-    if answer and answer.cell == cell.cell:
-        gain = answer.limit_gain_low, answer.limit_gain_high
-        parts.append(sentence("loader_gain", low=gain[0], high=gain[1]))
+    parts.append(sentence("loader_gain", low=cell.gain_low, high=cell.gain_high))
     return Statement(" ".join(filter(None, parts)), [cell])
 
 
@@ -209,23 +207,25 @@ def _accuracy(study: StudyResults, cell: CellRow) -> Score | None:
 
 
 def failures(study: StudyResults) -> list[Statement]:
-    """Cells that were tried and have no number, or lost some of their runs. Running out of memory
-    is no failure in a study with a memory ladder."""
+    """Cells that were tried and have no number, or lost some of their runs; those with one cause
+    together. Running out of memory is no failure in a study with a memory ladder."""
+
+    def kind(cell: CellRow) -> tuple[str, str, str]:
+        return cell.device, cell.status, SHARE.sub("", cell.cause)
+
+    full = "out_of_memory" if study.study.ladder else ""
+    bad = [c for c in study.tried if c.status not in ("ok", full) or c.ok_runs < c.runs]
     statements = []
-    for cell in study.tried:
-        lost = cell.runs - cell.ok_runs if cell.status == "ok" else 0
-        is_result = cell.status == "ok" or (study.study.ladder and cell.status == "out_of_memory")
-        if is_result and not lost:
-            continue
+    for (device, status, _), cells in text.grouped(bad, kind).items():
         words = sentence(
             "failed",
-            name=f"{study.label(cell.device)}, {study.setting(cell.levels)}",
-            words=text.STATUS_WORDS[cell.status],
-            cause=cell.cause,
-            lost=lost,
-            runs=cell.runs,
+            name=f"{study.label(device)}, {names(study, cells)}",
+            words=text.STATUS_WORDS[status],
+            cause=merge_causes([cell.cause for cell in cells]),
+            lost=sum(c.runs - c.ok_runs for c in cells) if status == "ok" else 0,
+            runs=sum(cell.runs for cell in cells),
         )
-        statements.append(Statement(words, [cell]))
+        statements.append(Statement(words, cells))
     return statements
 
 
