@@ -1,273 +1,321 @@
-import csv
-import json
+"""The tables of a study, from results that the real stages made and from golden runs."""
+
 import re
-from pathlib import Path
+from types import SimpleNamespace
 
-import msgspec
 import pytest
-from report_rows import RATES
-from report_samples import (
-    DATA_REPORT_FILE,
-    EVIL,
-    STUDY,
-    TABLES,
-    make_project,
-    table,
-    with_study,
-    write_results,
-)
+from msgspec.structs import replace
+from report_samples import EVIL, RATES, configured, golden, make_project, write_results
 
-from feedrate.report.rows import Inputs
+from feedrate.config.study import SourceProtocol
+from feedrate.core import plugins
+from feedrate.jobs.events import Step
+from feedrate.report import html, text
+from feedrate.report.study import Trace
+from feedrate.report.table import PACKAGE, Column, Table, all_tables
+from feedrate.report.tables.cells import source_rate
 
-DASH = "\N{EN DASH}"
-TIMES = "\N{MULTIPLICATION SIGN}"
+OWN = [name for name in plugins.names(PACKAGE) if plugins.home(PACKAGE, name) == PACKAGE]
+TABLES = {table.name: table for name in OWN for table in plugins.load(PACKAGE, name).TABLES}
+GOLDEN = ("bridgetower-inference", "flava-scaling", "vit-speedups", "gaudi-accelerations")
 
 
-def unlinked(page):
-    """A page without its links, so that a test can read the text around a number."""
-    return re.sub(r"</?a\b[^>]*>", "", page)
+def lines(study, name):
+    """The rows of a table by their headings: the fields by the heads of their columns."""
+    shown = TABLES[name].shown(study)
+    if shown is None:
+        return {}
+    return {
+        line.heading.text: dict(zip(shown.heads[1:], line.fields, strict=False))
+        for line in shown.lines
+    }
 
 
-@pytest.fixture
-def broken(tmp_path):
-    """A device without any valid run, and a cause that looks like a script."""
-    project = make_project(("cpu", "gaudi2"))
-    bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
-    bad |= {("gaudi2", 16): "invalid"}
-    return project, write_results(tmp_path, project, bad=bad, cause=EVIL)
+def texts(study, name, heading):
+    return {head: field.text for head, field in lines(study, name)[heading].items()}
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_every_kind_is_one_whole_page(project, inputs, kind):
-    page = table(project, inputs, kind)
-    assert page.startswith("<!doctype html>")
-    assert f"<title>Table of {kind}</title>" in page
-    assert page.count('<main class="feedrate">') == page.count("</main>") == 1
-    assert "<table" in page
+def test_the_register_has_at_most_eleven_tables_in_the_order_of_their_places():
+    assert len(TABLES) <= 11
+    places = [table.place for table in all_tables()]
+    assert places == sorted(places)
+    assert len({table.name for table in all_tables()}) == len(places)
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_texts_from_data_are_escaped(broken, kind):
-    page = table(*broken, kind)
-    assert "<script" not in page
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_fits_its_columns_and_escapes_texts(study, name):
+    shown = TABLES[name].shown(study)
+    if shown is None:
+        return
+    for line in shown.lines:
+        wanted = 1 if line.wide else len(shown.heads) - 1
+        assert len(line.fields) in (0, wanted)
+    page = html.render("table.html.j2", title=shown.title, shown=shown)
+    assert "<script>alert" not in page
     assert page.count("{{") == page.count("{{ 7 * 7 }}")
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_every_kind_renders_without_any_row(tmp_path, project, kind):
-    inputs = write_results(tmp_path, project)
-    for file in tmp_path.rglob("*.csv"):
-        file.write_text(file.read_text().splitlines()[0] + "\n")
-    page = table(project, inputs, kind)
-    assert "<main" in page
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_study_has_the_one_table_of_the_first_screen_that_it_asks_for(name):
+    study = golden(name)
+    asked = {"speed": "settings", "latency": "latency", "largest": "largest"}[study.asks]
+    answers = [table for table in TABLES.values() if table.part == "answer"]
+    shown = [table.name for table in answers if table.shown(study)]
+    assert shown == [asked]
 
 
-def test_the_published_table_shows_theirs_and_ours(project, inputs):
-    page = unlinked(table(project, inputs, "published"))
-    assert "<td>601.5</td>" in page
-    assert "<td>847.7</td>" in page
-    h100 = page.split(">H100<")[1].split("</tr>")[0]
-    assert "<td>/</td>" in h100
-    assert "2023-08, a library 1.7, batch 48" in page
-    ours = page.split("Measured here")[1]
-    assert "11.20<small>11.09 to 11.31</small>" in ours
-    assert "<span>/</span>" in ours
-    assert "batch 8" in ours
+def test_optional_columns_without_any_value_are_left_out():
+    columns = [Column("A", "a"), Column("B", "b", text.number, optional=True)]
+    rows = [SimpleNamespace(a="1", b=None), SimpleNamespace(a="2", b=None)]
+    table = Table("t", "T", "why", 1, lambda _: rows, lambda _: columns)
+    assert table.shown(None).heads == ["A"]
+    rows[1].b = 3.0
+    assert table.shown(None).heads == ["A", "B"]
+    assert table._replace(rows=lambda _: []).shown(None) is None
 
 
-def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
-    project = make_project(("gaudi2",))
-    page = unlinked(table(project, write_results(tmp_path, project), "published"))
-    last = page.split("Gaudi2: measured / published")[1]
-    assert f"<td>{TIMES}0.02</td>" in last
+# The first screen
 
 
-def test_a_cell_that_shares_a_run_is_named_once_and_compared_all_the_same(tmp_path):
-    project = make_project(("gaudi2",))
-    able = msgspec.structs.replace(project.devices["gaudi2"], capabilities=["decode_device"])
-    project = msgspec.structs.replace(project, devices={**project.devices, "gaudi2": able})
-    inputs = write_results(tmp_path, project)
-    page = unlinked(table(project, inputs, "cells"))
-    assert "Same runs as 0, device: the settings that differ have no effect." in page
-    assert page.count(", device</th>") == 4
-    ratios = table(project, inputs, "published").split("Gaudi2: measured / published")[1]
-    assert ratios.count(TIMES) == 3, "the post has 2 workers for the device's decoding"
+def test_settings_show_the_rate_the_gain_and_what_is_left(study):
+    rows = TABLES["settings"].shown(study)
+    assert [line.heading.text for line in rows.lines] == ["0", "1", "2", "16"]
+    assert [line.use for line in rows.lines] == [False, True, False, False]
+    row = {
+        head: field.text for head, field in zip(rows.heads[1:], rows.lines[1].fields, strict=True)
+    }
+    assert re.fullmatch(r"14\.1 ±0\.\d\d", row["Samples/s"])
+    assert re.fullmatch(r"\+26% \(2\d to 3\d%\)", row["Against the baseline"])
+    assert row["Still to gain"] == "3 to 7%", "14.8 / 14.1, by 2% either way"
+    assert row["Limit"] == "computing"
+    assert texts(study, "settings", "0")["Limit"] == "data loading"
+    assert texts(study, "settings", "0")["Against the baseline"] == "the baseline"
 
 
-def edited(folder, **changes):
-    """The results, with these texts in columns of every row of results.csv."""
-    inputs = write_results(folder, make_project(("gaudi2",)))
-    path = folder / f"results/{STUDY}/results.csv"
-    with path.open(newline="") as stream:
-        rows = [row | changes for row in csv.DictReader(stream)]
-    with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return inputs
+def test_cells_without_a_rate_say_why_and_disturbed_ones_are_provisional(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bad = {("cpu", 2): "invalid", ("cpu", 16): "out_of_memory"}
+    study = write_results(tmp_path, make_project(), bad=bad, cause=EVIL)
+    shown = {line.heading.text: line for line in TABLES["settings"].shown(study).lines}
+    provisional = shown["2"].fields[0]
+    assert (provisional.text, provisional.provisional) == ("14.3", True)
+    assert {field.text for field in shown["2"].fields[1:3]} == {text.DASH}, "it is in no ratio"
+    assert shown["16"].wide
+    assert shown["16"].fields[0].text == "out of memory"
+    assert EVIL in shown["16"].fields[0].notes
+
+
+def test_several_devices_have_a_heading_each_and_at_most_eight_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("report_samples.RATES", {n: 10.0 + n for n in range(12)})
+    study = write_results(tmp_path, make_project(("cpu", "h100"), levels=range(12)))
+    shown = TABLES["settings"].shown(study)
+    headings = [line.heading.text for line in shown.lines]
+    groups = " ".join(headings).split("H100")
+    assert headings[0] == "CPU"
+    assert [group.split()[-8:] for group in groups] == [["0", *map(str, range(5, 12))]] * 2
+
+
+def test_latencies_are_those_of_the_baseline_and_of_the_fastest_setting_at_each_batch():
+    study = golden("bridgetower-inference")
+    shown = TABLES["latency"].shown(study)
+    assert shown.heads[0] == "batch size, precision"
+    assert [line.heading.text for line in shown.lines] == ["1, fp32", "8, fp32", "8, bf16"]
+    assert shown.lines[2].fields[0].text == "160 ms"
+
+
+def test_the_largest_that_fits_is_the_last_with_a_rate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(asks="largest", ladder=["workers"])
+    study = write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"})
+    row = texts(study, "largest", "host")
+    assert row["Largest data-loader workers that fits"] == "2"
+    assert row["Peak memory (GiB)"] == "1.21"
+    assert row["Fastest data-loader workers"] == "2"
+    assert row["Out of memory from"] == "16"
+    nothing = write_results(
+        tmp_path, project, bad={("cpu", workers): "out_of_memory" for workers in RATES}
+    )
+    assert texts(nothing, "largest", "host")["Largest data-loader workers that fits"] == text.DASH
+
+
+def test_scores_are_means_over_repeats_beside_chance(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = write_results(tmp_path, make_project(asks="learning"))
+    row = lines(study, "scores")["1, host"]
+    heads = list(row)
+    assert heads[0] == "Right caption of five (chance 20%)"
+    assert [head.split(", ")[-1] for head in heads[1:]] == [
+        "text (chance 25%)",
+        "image (chance 25%)",
+        "group (chance 17%)",
+    ]
+    assert heads[1].startswith("Drawn stand-in"), "it is not Winoground itself"
+    assert row[heads[0]].text == "52%"
+    assert {"before 22%", "+20 to +40 points", "100 answers"} <= {*row[heads[0]].notes}
+    assert TABLES["settings"].shown(study) is None
+
+
+def test_a_study_about_learning_without_scores_shows_its_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    unscored = write_results(
+        tmp_path, make_project(asks="learning"), edit=lambda record: replace(record, scores=[])
+    )
+    assert TABLES["scores"].shown(unscored) is None
+    assert len(lines(unscored, "settings")) == 4
+
+
+# The source
+
+
+def test_claims_without_data_are_one_row_except_that_of_the_first_screen(study):
+    rows = lines(study, "source")
+    claim = rows["2 workers against none on H100"]
+    assert claim["Printed"].text == f"{text.TIMES}1.79"
+    assert (claim["By its own table"].text, *claim["By its own table"].notes) == (
+        f"{text.TIMES}1.79",
+        "agrees",
+    )
+    assert "Gaudi2" in rows["1 more claim"]["Printed"].text
+    own = rows[f"2 workers are no slower than none {EVIL}"]
+    assert own["Measured here"].text.startswith(f"{text.TIMES}1.28 (1.2")
+    assert "holds" in own["Verdict"].text
+    assert list(rows)[-1] == f"2 workers are no slower than none {EVIL}", "our questions are last"
+
+
+def test_the_x141_study_folds_its_claims_and_names_what_they_need():
+    study = golden("bridgetower-dataloading", ".")
+    rows = lines(study, "source")
+    assert rows["Gaudi2 at its best against H100 with 2 workers"]["Printed"].text.endswith("1.41")
+    assert rows["15 more claims"]["Printed"].text.endswith("Gaudi2, H100 and A100 80GB")
+    assert "336.5 (workers = 0), 580.1 (workers = 1)" in rows["H100, 8 devices"]["Printed"].text
+    words = rows["CPU"]["Printed"].text
+    for item in ("device", "model", "data", "precision", "batch size"):
+        assert item in words
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "verdict"),
+    [({}, "-98% against the source"), ({"precision": "fp16"}, "other precision")],
+)
+def test_a_rate_of_the_same_device_has_a_ratio_or_what_is_in_its_way(
+    tmp_path, monkeypatch, changes, verdict
+):
+    monkeypatch.chdir(tmp_path)
+
+    def edit(record):
+        train = replace(record.spec.settings.train, **changes)
+        settings = replace(record.spec.settings, train=train)
+        return replace(record, spec=replace(record.spec, settings=settings))
+
+    study = write_results(tmp_path, make_project(("gaudi2",)), edit=edit)
+    row = texts(study, "source", "Gaudi2, workers = 2")
+    assert row["Printed"] == "768.7"
+    assert row["Measured here"].startswith("14.3")
+    assert row["Verdict"] == verdict
+
+
+def test_the_audit_has_contradictions_first_and_each_number_by_edition():
+    shown = TABLES["audit"].shown(configured("bridgetower-dataloading"))
+    first = [line.fields[0].text for line in shown.lines if line.wide]
+    assert len(first) == 8
+    assert all(line.wide for line in shown.lines[:8])
+    mfu, against = shown.heads.index("MFU") - 1, shown.heads.index("Against the edition before") - 1
+    start = next(i for i, line in enumerate(shown.lines) if "workers = 1, dec" in line.heading.text)
+    editions = list(shown.lines[start + 1 : start + 4])
+    assert [line.heading.text for line in editions] == ["draft", "2023-06b", "2023-08"]
+    assert [line.fields[against].text for line in editions] == [text.DASH, "-6%", "+17%"]
+    assert [line.fields[mfu].text for line in editions] == ["29%", "28%", "32%"]
+
+
+# All cells
+
+
+def test_every_value_with_a_heading_in_the_schema_is_in_the_table_of_cells():
+    row = texts(golden("vit-speedups"), "cells", "tiny, amp-bf16")
+    assert row["Samples/s"] == "54.5 ±6.5"
+    assert row["Epoch of 1,281,167 samples"] == "6.53 h"
+    assert row["Model alone (samples/s)"] == "57.4"
+    assert row["Waiting for data"] == "3.6%"
+    assert row["Step"] == "73.6 ms"
+    assert row["Peak memory (GiB)"] == "0.538"
+    assert row["Good runs"] == "2 of 2"
+
+
+def test_unsupported_and_shared_settings_are_one_row_for_each_cause(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = write_results(tmp_path, make_project(("cpu", "gaudi2")))
+    rows = lines(study, "cells")
+    assert "decode_device" in rows["CPU, 4 settings"]["Samples/s"].text
+    assert rows["Gaudi2, 3 settings"]["Samples/s"].text.startswith("Same runs as 0, device")
+
+
+def test_losses_are_compared_with_the_baseline():
+    fields = lines(golden("vit-speedups"), "cells")
+    notes = {name: row["Loss at the end"].notes[0] for name, row in fields.items() if len(row) > 1}
+    assert "bit for bit" in notes["tiny, multi-tensor"]
+    assert notes["tiny, amp-bf16"].startswith("-0.000 against the baseline")
+
+
+def test_groups_of_stages_are_shown_where_the_stages_are_not_known_apart(tmp_path, monkeypatch):
+    heads = TABLES["stages"].shown(golden("gaudi-accelerations")).heads
+    assert "Decode" in heads
+    assert "Prepare" not in heads
+    monkeypatch.chdir(tmp_path)
+
+    def grouped(record):
+        return replace(record, stages=replace(record.stages, prepare_s=0.2, not_split=["decode"]))
+
+    row = texts(write_results(tmp_path, make_project(), edit=grouped), "stages", "1, host")
+    assert row["Prepare"] == "200 ms"
+    assert row["Decode"] == "not split"
+
+
+def test_scaling_has_the_settings_of_a_family_by_the_number_of_devices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("h100", "h100-x1"))
+    one = replace(project.devices["h100"], count=1, variant_of="h100", label="H100, one")
+    project = replace(project, devices={**project.devices, "h100-x1": one})
+    study = write_results(tmp_path, project)
+    shown = TABLES["scaling"].shown(study)
+    assert [line.heading.text for line in shown.lines[1:3]] == ["1", "8"]
+    assert shown.lines[0].heading.text == "H100, workers = 0, decode = host, batch 48"
+    assert TABLES["scaling"].shown(golden("vit-speedups")) is None
+
+
+# Windows and data
+
+
+@pytest.mark.parametrize(
+    ("protocol", "rate"),
     [
-        ({"batch_size": "8"}, "batch size: 48 in the source, 8 here"),
-        ({"dataset": "other"}, "data: generated in the source, other here"),
-        ({"short_epochs": "true", "steps_per_epoch": "1"}, "too few steps per epoch here: 1"),
+        (SourceProtocol(), 8 * 6 / 15),
+        (SourceProtocol(warmup_steps=1), 8 * 5 / 5),
+        (SourceProtocol(warmup_steps=1, epochs=1), 8 * 3 / 3),
+        (SourceProtocol(warmup_steps=6), None),
     ],
 )
-def test_a_run_unlike_the_published_one_has_no_ratio_but_a_reason(tmp_path, changes, told):
-    page = table(make_project(("gaudi2",)), edited(tmp_path, **changes), "published")
-    last = page.split("Gaudi2: measured / published")[1]
-    assert told in last
-    assert TIMES not in last
+def test_the_source_s_window_goes_from_its_warm_up_to_the_end_of_its_epochs(protocol, rate):
+    steps = [
+        Step(rank=0, step=number, step_s=10.0 if number == 1 else 1.0, data_wait_s=0.0, samples=4)
+        for number in range(1, 7)
+    ]
+    run = SimpleNamespace(steps_per_epoch=4, world_size=2)
+    assert source_rate(Trace(run, steps), protocol) == rate
 
 
-def test_the_sheet_of_each_number_is_beside_our_run(tmp_path, project, inputs):
-    page = table(project, inputs, "comparability")
-    assert page.count("compared with CPU") == 2, "numbers with the same items share a heading"
-    assert "Gaudi2 (workers = 0, decode = host; workers = 1, decode = host;" in page
-    rows = page.split("</tr>")
-    model = next(row for row in rows if ">model<" in row)
-    assert "bridgetower-large<small>a paragraph</small>" in model
-    assert "<td>bridgetower-tiny</td><td>different</td><td>rate, ratio, memory, loss</td>" in model
-    rows_of_data = next(row for row in rows if ">rows<" in row)
-    assert "<td>not stated</td>" in rows_of_data
-    own = make_project(("gaudi2",))
-    page = table(own, write_results(tmp_path / "own", own), "comparability")
-    assert "compared with Gaudi2" in page.split("H100")[0]
-    ownrows = page.split("H100 (")[0]
-    assert ownrows.count("<td>different</td>") == 1, "the software"
+def test_the_trainer_s_rate_is_beside_ours(study):
+    row = lines(study, "windows")["1, host"]["The Trainer's own"]
+    assert row.text == "13.7"
+    assert row.notes == ["-3% against ours"]
 
 
-@pytest.mark.parametrize(("precision", "kinds"), [("fp32", "rate, ratio, loss"), ("bf16", "")])
-def test_tf32_matters_where_our_run_is_fp32(precision, kinds, tmp_path):
-    changed = edited(tmp_path, precision=precision)
-    page = table(make_project(("gaudi2",)), changed, "comparability")
-    tf32 = next(row for row in page.split("</tr>") if ">TF32<" in row)
-    assert f"<td>{kinds}</td>" in tf32
+def test_the_data_have_sizes_and_the_files_left_out(study):
+    rows = lines(study, "data")
+    assert rows["Width (px)"]["median"].text == "900"
+    assert rows[f"images/{EVIL}.jpg"]["min"].text == "truncated"
+    assert "seed 20" in rows["Source"]["min"].text
 
 
-@pytest.mark.parametrize("kind", ["published", "cells", "speedup", "ceilings"])
-def test_cells_without_a_number_say_why(broken, kind):
-    page = table(*broken, kind)
-    for words in ("failed", "out of memory", "rejected by a check"):
-        if not (kind == "published" and words == "rejected by a check"):
-            assert words in page
-    assert kind != "published" or ">/<" in page
-
-
-def test_all_cells_with_their_intervals_and_what_is_not_supported(project, inputs):
-    page = unlinked(table(project, inputs, "cells"))
-    assert "14.10<small>13.96 to 14.24</small>" in page
-    assert "4 cells</th><td" in page
-    assert ">not supported</span>" in page
-    assert "0, device; 1, device; 2, device; 16, device: The device lacks decode_device." in page
-    assert '<tr class="use"><th scope="row">1, host</th>' in page
-    assert "noisy: spread 2.0%" in page
-
-
-def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs):
-    page = unlinked(table(project, inputs, "claims"))
-    source, ours = page.index("Claims of the source"), page.index("Our own questions")
-    assert source < page.index("against none on H100") < ours < page.index("no slower than none")
-    assert "✓ holds" in page
-    assert "<code>tflops_per_device of *[workers=2] / *[workers=0]</code>" in page
-    assert "agrees" in page
-    assert "no data here" in page
-    assert f"<td>{TIMES}1.79</td>" in page
-    assert f"{TIMES}1.28<small>1.25 to 1.30</small><small>CPU</small>" in page
-
-
-def test_only_downloaded_data_are_said_not_to_have_changed_since(project, inputs):
-    path = Path(DATA_REPORT_FILE)
-    report = json.loads(path.read_text())
-
-    def page(**changes):
-        path.write_text(json.dumps(report | changes))
-        return table(project, inputs, "data")
-
-    assert "generated (generated)" not in page()
-    assert "hanged since" not in page()
-    assert "hanged since" in page(source="hub")
-    assert "a.jpg" in page(changed_since_fetch=["a.jpg"])
-    assert "generated (hub)" in page(source="hub")
-
-
-def test_editions_are_in_order_with_their_ratios(project, inputs):
-    page = table(project, inputs, "editions").split("<tbody>")[1]
-    group = page.split("Gaudi2, 8 devices: workers = 0")[1].split('scope="rowgroup"')[0]
-    assert group.index("2023-06") < group.index("2023-08")
-    assert f"<td>{TIMES}1.13</td>" in group
-    assert group.count("used for comparisons") == 1, "only the newer edition"
-
-
-def test_the_data_report_names_what_was_left_out(project, inputs):
-    page = table(project, inputs, "data")
-    assert "598 with 540 images" in page
-    assert "train: 480 rows, 480 images" in page
-    assert "truncated" in page
-    assert "1 file, 2 rows" in page
-
-
-def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
-    project = make_project(("cpu", "gaudi2"))
-    bad = {("gaudi2", 16): "out_of_memory", **{("cpu", w): "out_of_memory" for w in RATES}}
-    inputs = write_results(tmp_path, project, bad=bad, cause="Not tried: less was too much.")
-    page = table(project, inputs, "largest")
-    ours = page[page.index("Gaudi2") :]
-    cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:8]]
-    assert cells[0] == "2"  # the largest that fits
-    assert cells[4] == "2"  # which is the fastest measured too
-    assert "2<small>it is not measurably faster than 1</small>" in ours
-    assert cells[6] == "16"
-    assert "Not tried: less was too much." in ours
-    assert "none" in page[page.index("CPU") : page.index("Gaudi2")]
-
-
-def test_training_shows_efficiency_learning_and_the_time_of_an_epoch(project, inputs):
-    entry = next(t for t in project.studies[STUDY].tables if t.name == "training")
-    longer = msgspec.structs.replace(entry, epoch_samples=1_281_167)
-    tables = [longer if t is entry else t for t in project.studies[STUDY].tables]
-    page = table(with_study(project, tables=tables), inputs, "training")
-    assert "Epoch of 1,281,167 samples" in page
-    assert f"{1_281_167 / 14.3 / 3600:.2f} h" in page
-
-
-@pytest.mark.parametrize("name", ["cells", "training"])
-def test_energy_and_cost_have_columns_where_they_are_known(project, inputs, name):
-    heads = ("Energy (J/sample)", "USD per million samples")
-    assert not any(head in table(project, inputs, name) for head in heads)
-    path = Path(f"results/{STUDY}/cells.csv")
-    lines = [line.split(",") for line in path.read_text().splitlines()]
-    for column, value in {"energy_j_per_sample": "12.34", "usd_per_million_samples": "7.5"}.items():
-        lines[1][lines[0].index(column)] = value
-    path.write_text("".join(",".join(line) + "\n" for line in lines))
-    page = table(project, inputs, name)
-    assert all(head in page for head in heads)
-    assert "<td>12.3</td>" in page
-    assert "<td>7.50</td>" in page
-
-
-def test_the_table_of_latency_has_three_percentiles_in_ms(project, inputs):
-    row = unlinked(table(project, inputs, "latency")).split('<th scope="row">0, host</th>')[1]
-    row = row.split("</tr>")[0]
-    # Steps of 8 samples; the first run of the cell has 11.09 samples/s.
-    for ms in ("722", "866", "1,010"):
-        assert f"<td>{ms}</td>" in row
-    assert "<td>24%</td>" in row, "the share of preparation"
-    assert "3 of 3" in row
-
-
-def test_a_trace_is_linked_by_its_path_and_has_a_column_only_where_there_is_one(
-    project, inputs, monkeypatch
-):
-    cells = [msgspec.structs.replace(c, trace="") for c in inputs.cells(STUDY)]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    assert "Trace" not in table(project, inputs, "cells")
-    one = next(i for i, c in enumerate(cells) if c.device == "cpu")
-    told = "trace.json.gz; no events of HPU"
-    cells[one] = msgspec.structs.replace(cells[one], trace=told)
-    page = table(project, inputs, "cells")
-    path = f"runs/{STUDY}/cpu/{cells[one].cell}/rep1-0a1b2c3d/trace.json.gz"
-    assert f'<a href="../../../{path.replace("=", "%3D")}">trace.json.gz</a>' in page
-    assert "<small>no events of HPU</small>" in page
+def test_a_table_without_a_data_report_is_left_out():
+    assert TABLES["data"].shown(configured("bridgetower-quality")) is None

@@ -128,7 +128,7 @@ def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
     for ref in ratio:
         rows = [r for r in published_of(ref, plan, claim.edition) if r.metric == claim.metric]
         for number in rows[:1]:
-            if mfu := published_mfu(plan, number):
+            if len(ratio.devices) == 2 and (mfu := published_mfu(plan, number)):
                 shares.append((study.label(ref.device), mfu))
             fact = stated(number, plan.sources).get("warmup_steps")
             steps[study.label(ref.device)] = sum(map(int, fact.values)) if fact else 0
