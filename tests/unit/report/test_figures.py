@@ -1,288 +1,207 @@
-import re
-import xml.etree.ElementTree as ET
+"""The data of each figure: what is drawn is what the result files say."""
+
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 from msgspec.structs import replace
-from report_rows import RATES
-from report_samples import (
-    EVIL,
-    FIGURES,
-    STUDY,
-    figure,
-    make_project,
-    settings_of,
-    with_study,
-    write_results,
-)
+from report_samples import MODEL_ALONE, RATES, golden, make_project, write_results
 
-from feedrate.core import plugins
-from feedrate.report import chart, drawing, text
-from feedrate.report.figures import bars
-from feedrate.report.lines import Line, Point
-from feedrate.report.rows import Inputs
+from feedrate.core import paths
+from feedrate.report import text
+from feedrate.report.chart import PANELS, all_figures
+from feedrate.report.study import MOST, StudyResults
+
+FIGURES = {figure.name: figure for figure in all_figures()}
+WORKERS = "data-loader workers"
 
 
-def said(svg):
-    root = ET.fromstring(svg)
-    return [" ".join(e.itertext()) for e in root.iter("{http://www.w3.org/2000/svg}text")]
+def picture(name, study):
+    return FIGURES[name].draw(study)
 
 
-def picture(kind, project, inputs):
-    """The data of a kind of figure."""
-    make = plugins.load_kind("feedrate.report.figures", kind)
-    return make(settings_of(project, "figure", kind), inputs)
+def panel(name, study):
+    """The only panel of a figure."""
+    (only,) = picture(name, study).panels
+    return only
 
 
-def drawn(picture):
-    """The drawing of a picture, laid out."""
-    with drawing.theme():
-        made = drawing.draw(picture)
-        made.draw_without_rendering()
-    return made
+def changed(study, change):
+    """The study with other rows of cells.csv."""
+    again = StudyResults(study.plan, study.folder.parent)
+    again.cells = [replace(cell, **change(cell)) for cell in again.cells]
+    return again
+
+
+def series(panel):
+    return {one.name: [tuple(mark)[:4] for mark in one.marks] for one in panel.series}
 
 
 @pytest.fixture
-def many(tmp_path, monkeypatch):
+def make(tmp_path, monkeypatch):
+    """Makes a study with results in the working folder."""
     monkeypatch.chdir(tmp_path)
-    project = make_project(("cpu", "gaudi2"))
-    bad = {("cpu", 1): "failed", ("cpu", 16): "out_of_memory", ("gaudi2", 2): "invalid"}
-    return project, write_results(tmp_path, project, bad=bad, cause=EVIL)
+
+    def study(devices=("cpu",), levels=(0, 1, 2, 16), bad=None, edit=lambda r: r, **changes):
+        for level in levels:
+            monkeypatch.setitem(RATES, level, RATES.get(level, 10 + level / 10))
+        project = make_project(devices, levels, **changes)
+        return write_results(tmp_path, project, bad, edit=edit)
+
+    return study
 
 
-@pytest.mark.parametrize("kind", FIGURES)
-def test_the_same_data_give_the_same_bytes(project, inputs, kind):
-    first = figure(project, inputs, kind)
-    with mpl.rc_context({"font.size": 30, "lines.color": "red"}):
-        assert figure(project, inputs, kind) == first
-    assert f"Figure of {kind}" in first
-    assert not re.search(r"20\d\d-\d\d-\d\d|matplotlib", first.split("</metadata>")[0])
-    # Nothing is fetched, and texts are texts, in a font that is as wide as where it was laid out.
-    ET.fromstring(first)
-    assert said(first)
-    assert "'DejaVu Sans', Verdana, sans-serif" in first
-    assert "'DejaVu Sans'" not in first.replace("'DejaVu Sans', Verdana", "")
-    assert "<script" not in first
-    assert not re.search(r'href="(?!#)', first)
-
-
-@pytest.mark.parametrize("kind", FIGURES)
-def test_many_cells_some_bad(many, kind):
-    svg = figure(*many, kind)
-    ET.fromstring(svg)
-    assert "<script" not in svg
-
-
-@pytest.mark.parametrize("kind", [k for k in FIGURES if k not in ("throughput", "speedup")])
-def test_without_a_good_cell_a_sentence_replaces_the_axes(tmp_path, project, kind, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    bad = {("cpu", workers): "failed" for workers in RATES}
-    svg = figure(project, write_results(tmp_path, project, bad=bad), kind)
-    words = " ".join(said(svg))
-    assert re.search(r"\b(No|no)\b", words)
-    assert "samples/s" not in words
-
-
-@pytest.mark.parametrize(("kind", "failed"), [("reach", RATES), ("speedup", [0])])
-def test_a_figure_without_numbers_gives_a_reason_that_its_rows_do_not_refute(
-    tmp_path, project, monkeypatch, kind, failed
-):
-    """Batches that failed for another reason did fit, and cells beside a failed baseline ran."""
-    monkeypatch.chdir(tmp_path)
-    alone = replace(project, published={STUDY: []})
-    bad = {("cpu", workers): "failed" for workers in failed}
-    inputs = write_results(tmp_path, alone, bad=bad)
-    cells = [replace(cell, speedup=None) for cell in inputs.cells(STUDY)]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    words = " ".join(said(figure(alone, inputs, kind)))
-    assert re.search("No (cell|baseline) has a valid result, so there is", words)
-
-
-@pytest.mark.parametrize("kind", FIGURES)
-def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project = make_project(levels=(0,))
-    ET.fromstring(figure(project, write_results(tmp_path, project), kind))
-
-
-def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs):
-    words = said(figure(project, inputs, "answer"))
-    use = "CPU (decode = host): use workers = 1 (14.10 samples/s, ×1.26 the baseline)"  # noqa: RUF001
-    assert use in " ".join(words)
-    for word in ("use this", "input-bound", "compute-bound", "waits 24%", "14.1", "noisy"):
-        assert word in words
-    for name in ("loader only", "model only", "training", "samples/s", "data-loader workers"):
-        assert name in words
-    assert "↑ 80.0" in words
-
-
-def test_an_open_answer_draws_the_line_with_the_fastest_setting(project, inputs, monkeypatch):
-    """The baseline's line was drawn, without the best setting and without a level's name."""
-    host = [replace(c, recommended=False) for c in inputs.cells(STUDY) if c.status == "ok"]
-    rates = ((c, 2 * (c.samples_per_s or 0), c.cell.replace("host", "device")) for c in host)
-    faster = [replace(c, samples_per_s=rate, cell=name, open="?") for c, rate, name in rates]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: [*host, *faster])
-    words = said(figure(project, inputs, "answer"))
-    assert "CPU (decode = device): undecided" in words
-    assert "28.6" in words
-
-
-def test_throughput_shows_here_and_published_and_what_failed(many):
-    words = said(figure(*many, "throughput"))
-    for word in ("Here: CPU", "Here: Gaudi2", "Published: A post on data loading", "failed"):
-        assert word in words
-    assert any("not supported on cpu" in word.lower() for word in words)
-
-
-def test_the_names_of_many_lines_stay_inside_the_figure(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for workers in range(17):
-        monkeypatch.setitem(RATES, workers, 40.0 + workers / 10)
-    project = make_project(levels=range(17))
-    settings = settings_of(project, "figure", "throughput")
-    settings = replace(settings, factor="decode", published=[])  # a line for each number of workers
-    inputs = write_results(tmp_path, project)
-    throughput = plugins.load_kind("feedrate.report.figures", "throughput")
-    made = drawn(throughput(settings, inputs))
-    (axes,) = made.axes
-    names = [one.get_window_extent() for one in axes.get_legend().get_texts()]
-    assert len(names) == 17
-    assert min(box.y0 for box in names) >= 0
-    assert max(box.x1 for box in names) <= made.bbox.x1
-
-
-def test_step_time_shows_the_wait_and_its_unit(project, inputs):
-    words = said(figure(project, inputs, "step_time"))
-    assert "time of an optimizer step (ms)" in words
-    assert any(re.fullmatch(r"7\d\d ms, waits 24%", word) for word in words)
-    assert "waiting for data" in words
-
-
-@pytest.mark.parametrize("letters", [1, 30, 48])
-def test_labels_of_bars_stay_inside_the_figure(project, inputs, letters, monkeypatch):
-    monkeypatch.setattr(
-        bars, "short_names", lambda cells: {cell.cell: "n" * letters for cell in cells}
-    )
-    made = drawn(picture("step_time", project, inputs))
-    (axes,) = made.axes
-    ends = [label.get_window_extent().x1 for label in axes.texts]
-    assert len(ends) == len(RATES)
-    assert max(ends) <= made.bbox.x1
-    # And the bars keep a fair share of the room.
-    assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * made.bbox.width
+def test_there_are_nine_figures_and_the_first_screen_has_what_a_study_asks():
+    assert list(FIGURES) == [
+        *("answer", "gain", "latency", "reach", "ladder"),
+        *("step_time", "stages", "loss", "steps"),
+    ]
+    assert [name for name, one in FIGURES.items() if one.part == "answer"] == list(FIGURES)[:4]
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("name", "kept"),
     [
-        "Not supported on CPU: data-loader workers = 16 (needs decode_device). " * 3,
-        "n" * 300,
+        ("bridgetower-dataloading", ""),
+        ("dataloading-levels", "studies"),
+        ("vit-speedups", "studies"),
     ],
 )
-@pytest.mark.parametrize("part", ["note", "sentence"])
-def test_remarks_stay_inside_the_figure_and_lose_no_word(words, part):
-    note = chart.Picture([chart.Panel()], notes=[words, "", words])
-    made = drawn(note if part == "note" else chart.Picture(sentence=words))
-    (said,) = made.texts
-    box = said.get_window_extent()
-    assert made.bbox.x0 <= box.x0
-    assert 0.6 * made.bbox.x1 < box.x1 <= made.bbox.x1
-    shown, told = ("".join(one.split()) for one in (said.get_text(), words))
-    assert shown == told * (2 if part == "note" else 1)
+def test_the_answer_has_the_rates_of_cells_csv(name, kept):
+    study = golden(name, kept)
+    shown, cells = panel("answer", study), study.on_first_screen("cpu")
+    marks = sorted(mark for marks in series(shown).values() for mark in marks)
+    rows = [(cell.samples_per_s, cell.ci_low, cell.ci_high) for cell in cells]
+    assert [mark[1:] for mark in marks] == rows
+    assert [row.words for row in shown.rows] == [text.with_interval(*row) for row in rows]
+    assert [row.strong for row in shown.rows] == [cell.use for cell in cells]
+    ((place, *_),) = series(shown)["to use"]
+    assert cells[place].use
 
 
-def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(project, inputs, monkeypatch):
-    assert "No cell has times by stage" in " ".join(said(figure(project, inputs, "stages")))
-    known = {"stage_read_s": 0.02, "stage_decode_s": 0.04, "stage_copy_s": 0.01}
-    cells = [replace(cell, **known, stage_not_split="resize") for cell in inputs.cells(STUDY)]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    (panel,) = picture("stages", project, inputs).panels
-    first = {one.name: one.marks[0] for one in panel.series}
-    assert list(first) == ["read", "decode", "copy", "median step"]
-    bars = list(first.values())[:3]
-    assert [bar.start for bar in bars] == pytest.approx([0, 20, 60])
-    assert [bar.value for bar in bars] == pytest.approx([20, 60, 70])
-    assert "split: resize" in " ".join(said(figure(project, inputs, "stages")))
+def test_the_answer_names_its_levels_and_the_rate_of_the_model_alone(make):
+    study = make()
+    shown = panel("answer", study)
+    assert [row.name for row in shown.rows] == ["0", "1", "2", "16"]
+    assert shown.heads[0] == WORKERS
+    rate, words = shown.rule
+    assert rate == pytest.approx(MODEL_ALONE)
+    assert "14.8" in words
+    assert "1 loader worker" in picture("answer", study).title
 
 
-def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs):
-    words = said(figure(project, inputs, "steps"))
-    assert "warm-up, left out" in words
-    assert "step 1: 3.10 s ↑" in words
+def test_a_cell_without_a_number_has_its_reason_and_a_disturbed_one_its_provisional_rate(make):
+    bad = {("cpu", 2): "invalid", ("cpu", 16): "out_of_memory"}
+    shown = panel("answer", make(bad=bad))
+    assert [row.words for row in shown.rows][2:] == [text.number(RATES[2], 2), "out of memory"]
+    assert series(shown)["provisional"] == [(2, pytest.approx(RATES[2]), None, None)]
+    assert sorted(mark[0] for marks in series(shown).values() for mark in marks) == [0, 1, 2]
 
 
-def test_a_broken_events_file_leaves_a_run_out_of_the_curves(project, inputs):
-    whole = figure(project, inputs, "loss")
-    events = next(p for p in Path("runs").rglob("events.jsonl"))
-    events.write_text('{"event": "step"}\n{"event"\nnot json\n')
-    assert figure(project, inputs, "loss") != whole
+def test_the_answer_of_many_settings_keeps_the_fastest_the_baseline_and_the_one_to_use(make):
+    study = make(levels=range(17))
+    rows = panel("answer", study).rows
+    assert len(rows) == MOST
+    assert rows[0].name == "0"
+    assert sum(row.strong for row in rows) == 1
 
 
-def test_losses_of_a_run_that_does_not_count_are_not_drawn(project, inputs, monkeypatch):
-    (whole,) = picture("loss", project, inputs).panels
-    runs = [run for run in inputs.runs(STUDY) if run.status == "ok"]
-    rejected = [replace(r, status="invalid") if r.levels["workers"] == 2 else r for r in runs]
-    monkeypatch.setattr(Inputs, "runs", lambda *_: rejected)
-    (panel,) = picture("loss", project, inputs).panels
-    assert (len(whole.series), len(panel.series)) == (len(runs), len(runs) * 3 // 4)
+def test_each_device_has_a_panel_with_its_name_and_only_if_it_has_a_rate(make):
+    bad = {("gaudi2", level): "failed" for level in RATES}
+    study = make(("cpu", "gaudi2", "h100"), bad=bad)
+    assert [one.title for one in picture("answer", study).panels] == ["CPU", "H100"]
+    nothing = make(bad={("cpu", level): "failed" for level in RATES})
+    assert [name for name in FIGURES if picture(name, nothing)] == []
 
 
-def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_asked_for():
-    points = [
-        Point({}, "ok", 1.0),
-        Point({}, "failed"),
-        Point({}, "absent"),
-        Point({}, "excluded"),
-        Point({}, "ok", 3.0),
-    ]
-    marks = chart.marks(Line("cpu", {}, False, points))
-    assert [mark.place for mark in marks] == [0, 1, 4]
-    assert [mark.value for mark in marks] == [1.0, None, 3.0]
+def test_the_ladder_has_the_gains_and_the_memory_of_cells_csv():
+    study = golden("gaudi-accelerations")
+    gains, memory = picture("ladder", study).panels
+    cells = [cell for cell in study.tried if cell.levels["network"] == "bridgetower"]
+    marks = sorted(mark for marks in series(gains).values() for mark in marks)
+    assert [1 + mark[1] / 100 for mark in marks] == pytest.approx([c.speedup for c in cells])
+    assert [1 + m[2] / 100 for m in marks] == pytest.approx([c.speedup_ci_low for c in cells])
+    assert [mark[1] for mark in series(memory)[""]] == [c.peak_memory_gib for c in cells]
 
 
-def test_a_ladder_shows_each_gain_and_its_memory(project, inputs):
-    words = said(figure(project, inputs, "ladder"))
-    assert text.ratio(RATES[1] / RATES[0]) in words
-    assert any("11.2" in word for word in words)  # the baseline's rate
-    assert any("peak memory" in word for word in words)
+def test_latencies_are_medians_with_the_99th_percentile_and_lines_have_one_look():
+    study = golden("bridgetower-inference")
+    shown = picture("latency", study)
+    assert [one.title for one in shown.panels] == ["contrastive", "clip"]
+    (baseline,) = (one for one in shown.panels[0].series if one.name == "baseline")
+    levels = {**study.study.baseline, "batch": 8}
+    cell = study.cell("cpu", levels)
+    mark = baseline.marks[shown.panels[0].x_names.index("8")]
+    assert mark.value == pytest.approx(1000 * cell.step_time_median_s)
+    assert mark.high == pytest.approx(1000 * cell.step_time_p99_s)
+    looks = {(s.name, s.look["marker"]) for one in shown.panels for s in one.series}
+    assert len(looks) == len({name for name, _ in looks}) == len({look for _, look in looks})
 
 
-def test_only_the_baseline_itself_is_drawn_without_a_gain(project, inputs, monkeypatch):
-    """The same level with other settings has a gain over it."""
-    cells = [one for one in inputs.cells(STUDY) if one.status == "ok"]
-    other = [
-        replace(one, cell=one.cell.replace("host", "device"), speedup=(one.speedup or 1) + 0.5)
-        for one in cells
-    ]
-    monkeypatch.setattr(Inputs, "cells", lambda *_: [*cells, *other])
-    words = said(figure(project, inputs, "ladder"))
-    assert text.ratio(1.5) in words
-    assert sum("samples/s" in word for word in words) == 1
+def test_reach_shows_the_largest_level_that_fits_and_the_first_that_does_not(make):
+    bad = {("cpu", level): "out_of_memory" for level in (2, 16)}
+    shown = panel("reach", make(bad=bad, asks="largest", ladder=["workers"]))
+    assert shown.x_names == ["0", "1", "2", "16"]
+    assert series(shown) == {"fits": [(0, 1, None, None)], "out of memory": [(0, 2, None, None)]}
+    assert shown.rows[0].words == f"{text.number(RATES[1], 2)} · 1.21"
 
 
-def test_latency_has_a_row_of_two_panels_for_each_level_of_the_first_factor(project, inputs):
-    # Along `workers`, so that `decode` separates the rows: one of its levels has data.
-    left, right = picture("latency", project, inputs).panels
-    assert left.title == "CPU: host"
-    assert (bool(left.log), bool(right.log)) == (True, False)
-    assert (left.value_label, right.value_label) == ("latency (ms)", "samples/s")
-    rates = [11.2, 14.1, 14.3, 12.6]
-    assert [mark.value for mark in right.series[0].marks] == pytest.approx(rates, rel=0.02)
-    milliseconds = [mark.value for mark in left.series[0].marks]
-    assert milliseconds == pytest.approx([8000 / rate for rate in rates], rel=0.03)
+def test_scores_are_before_after_and_by_chance(make):
+    study = make(levels=(0,), asks="learning")
+    shown = panel("gain", study)
+    assert picture("answer", study) is None
+    places = [[mark[1] for mark in marks] for marks in series(shown).values()]
+    chance, before, after = places
+    assert chance == pytest.approx([20, 20, 25, 25, 100 / 6])
+    assert before == pytest.approx([22, 22, 27, 27, 100 / 6 + 2])
+    assert after == pytest.approx([52, 52, 57, 57, 100 / 6 + 32])
+    assert shown.rows[0].words == "52%, was 22%"
 
 
-def reach(tmp_path, bad):
-    project = with_study(make_project(), ladder=["workers"])
-    inputs = write_results(tmp_path, project, bad=bad)
-    return " ".join(said(figure(project, inputs, "reach")))
+def test_a_step_is_divided_into_waiting_and_the_rest(make):
+    study = make()
+    shown = panel("step_time", study)
+    parts = series(shown)
+    step_ms = [8000 / RATES[workers] for workers in (0, 1, 2, 16)]
+    assert [mark[1] for mark in parts["the rest"]] == pytest.approx(step_ms)
+    assert parts["waiting for data"][0][1] == pytest.approx(0.24 * step_ms[0])
+    assert shown.rows[0].words == f"{text.seconds(step_ms[0] / 1000)}, 24%"
 
 
-def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_path):
-    words = reach(tmp_path, {("cpu", 16): "out_of_memory"})
-    assert "CPU: data-loader workers 0" in words
-    assert "CPU: the largest data-loader workers that fits" in words
-    assert "14.3" in words
-    assert "Stated by A post on data loading" in words
-    assert "3 warm-up steps left out." in words
+def test_stages_that_are_hardly_visible_are_together(make):
+    study = make()
+    assert picture("stages", study) is None
+    times = {"stage_read_s": 0.001, "stage_decode_s": 0.06, "stage_copy_s": 0.04}
+    shown = panel("stages", changed(study, lambda _: {**times, "stage_not_split": "resize"}))
+    assert [one.name for one in shown.series] == ["decode", "copy", "other"]
+    ends = [one.marks[0].value for one in shown.series]
+    assert ends == pytest.approx([60, 100, 101])
+    assert "resize" in shown.rows[0].words
+
+
+def test_losses_are_drawn_where_they_depart_from_the_baseline_s(make):
+    study = make()
+    assert picture("loss", study) is None
+    study = changed(study, lambda cell: {"loss_departs": cell.levels["workers"] == 2})
+    lost = {(2, 1)}
+    study.traces = [t for t in study.traces if (t.run.levels["workers"], t.run.repeat) not in lost]
+    shown = panel("loss", study)
+    assert [one.name for one in shown.series] == ["0", "2"]
+    assert shown.series[0].marks[0].value == pytest.approx(2.5 / 1.05)
+
+
+def test_steps_have_one_scale_and_the_first_step_its_time_in_words(make):
+    study = make(levels=(0, 1, 2, 3, 16))
+    shown = picture("steps", study).panels
+    assert len(shown) == PANELS
+    assert len({one.y_limits for one in shown}) == 1
+    assert shown[0].title.endswith("workers = 0, first step 3.10 s")
+    assert shown[0].span[:2] == (0.5, 5.5)
+    assert len(series(shown[0])["a step"]) == 40
+
+
+def test_an_events_file_that_cannot_be_read_leaves_its_run_out(make):
+    study = make()
+    for run in study.runs:
+        if run.levels["workers"] == 1 and run.status == "ok":
+            Path(run.folder, paths.EVENTS_NAME).write_text('{"event"\n')
+    assert len(picture("steps", study).panels) == 3

@@ -1,51 +1,56 @@
-"""Figures as data: panels with series, labels and intervals; `drawing.py` draws them all."""
+"""Figures as data: panels of series with labels and intervals; `drawing.py` draws them all. Colours
+and sizes are here only."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from feedrate.report import text
-from feedrate.report.context import PageSettings
-from feedrate.report.lines import Line
-from feedrate.report.rows import CellRow, RunRow
+from feedrate.config.values import level_text
+from feedrate.core import plugins
+from feedrate.report.study import CellOf, Part, StudyResults, varying_factors
 
-WIDTH_IN = 6.0
+WIDTH_IN = 5.6
 """The width of every figure: a column of a page, and readable on a phone."""
+FONT_PT = 9.5
+"""The size of every text; on a phone of 390 px these are 8.4 px."""
+ROW_IN, LINE_IN = 0.27, 0.17
+"""The heights of a row with a bar, and of a line of text."""
+NAME_LETTERS = 24
+"""The letters in a line of a name."""
+PANELS = 4
+"""Panels for the settings of a study, where there could be many."""
+TITLE_LETTERS, AXIS_LETTERS = 52, 40
+"""The letters that fit above a panel of the whole width, and side by side on its axis."""
 
-BLACK, GREY, LIGHT = "#1a1a1a", "#6b6b6b", "#d9d9d9"
+BLACK, GREY, LIGHT = "#1a1a1a", "#595959", "#d4d4d4"
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE = "#56B4E9", "#CC79A7"
 """The palette of Okabe and Ito (2008), which readers with any colour vision can distinguish."""
 
-Cells = list[CellRow]
 Look = Mapping[str, Any]
 """Options of matplotlib: a colour with a marker and a dash pattern or a hatch, so that no series
 depends on its colour."""
 
-STYLES: tuple[Look, ...] = (
+CURVES: tuple[Look, ...] = (
     {"color": BLUE, "marker": "o", "linestyle": "solid"},
     {"color": RED, "marker": "s", "linestyle": (0, (5, 1.5))},
     {"color": GREEN, "marker": "^", "linestyle": (0, (1, 1))},
     {"color": PURPLE, "marker": "D", "linestyle": (0, (4, 1, 1, 1))},
     {"color": ORANGE, "marker": "v", "linestyle": (0, (7, 2))},
-    {"color": SKY, "marker": "P", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
     {"color": BLACK, "marker": "X", "linestyle": (0, (2, 2))},
 )
-TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 13, "mew": 2}
-"""A mark across a bar."""
-WAITING: Look = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "////", "linewidth": 0}
-"""The look of time spent waiting for data."""
-CROSS: Look = {"marker": "x", "linestyle": "", "markersize": 8, "markeredgewidth": 2}
-"""A cell that failed."""
-PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
-"""The box behind a number that may cross a line."""
-
-FEW = 12
-"""The number of names or numbers that fit side by side."""
-LINE_IN, LEGEND_LINE_IN, BAR_IN = 0.16, 0.22, 0.42
-"""The heights of a line of a label, of a line of the legend, and of a horizontal bar with the space
-around it."""
+CHOSEN: Look = {"facecolor": SKY, "edgecolor": BLUE, "linewidth": 1.2}
+PLAIN: Look = {"facecolor": LIGHT, "edgecolor": GREY, "linewidth": 0.6}
+PROVISIONAL: Look = {"facecolor": "white", "edgecolor": GREY, "hatch": "////", "linewidth": 0.6}
+WAITING: Look = {"facecolor": ORANGE, "edgecolor": BLACK, "hatch": "////", "linewidth": 0.4}
+WHOLE: Look = {"clip_on": False, "zorder": 5}
+"""Marks at the edge of a panel are not cut."""
+TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 12, "mew": 2, **WHOLE}
+"""A mark across a bar or a row."""
+CROSS: Look = {"marker": "x", "linestyle": "", "color": RED, "markersize": 7, "mew": 2, **WHOLE}
+BEFORE: Look = {"marker": "o", "linestyle": "", "color": GREY, "mfc": "white", **WHOLE}
+AFTER: Look = {"marker": "D", "linestyle": "", "color": BLUE, **WHOLE}
 
 
 class Mark(NamedTuple):
@@ -56,7 +61,6 @@ class Mark(NamedTuple):
     low: float | None = None
     high: float | None = None
     start: float = 0.0
-    words: str = ""  # to the right of it
 
 
 class Series(NamedTuple):
@@ -68,101 +72,95 @@ class Series(NamedTuple):
     bars: bool = False
 
 
-class Label(NamedTuple):
-    """A text beside a value at a place, `offset` in points."""
+class Row(NamedTuple):
+    """A row of a panel: its name to the left, and words to the right."""
 
-    place: float
-    value: float
-    words: str
-    offset: tuple[float, float] = (6, 0)
-    look: Look = {}
-
-
-class Tile(NamedTuple):
-    """A field of a matrix, coloured by its value, with words and small words; or hatched."""
-
-    value: float | None
-    words: str
-    small: str = ""
+    name: str
+    words: str = ""
+    strong: bool = False
 
 
 @dataclass
 class Panel:
-    """Series at places. Places are named levels from left to right, rows from top to bottom, or,
-    without names, numbers such as steps; or a matrix of tiles by row."""
+    """Series along rows from top to bottom; without rows, along places from left to right."""
 
-    series: Sequence[Series] = ()
+    series: Sequence[Series]
     title: str = ""
-    names: Sequence[str] = ()
-    rows: bool = False
-    place_label: str = ""
-    value_label: str = ""
-    limits: tuple[float | None, float | None] = (None, None)
-    log: Literal["", "decades", "fine"] = ""
+    rows: Sequence[Row] = ()
+    heads: tuple[str, str] = ("", "")
+    """Above the names of the rows, and above their words."""
+    x_label: str = ""
+    y_label: str = ""
+    x_names: Sequence[str] = ()
+    """Names of the places 0, 1, … on the horizontal axis; without any it is a scale."""
+    x_limits: tuple[float | None, float | None] = (None, None)
+    y_limits: tuple[float | None, float | None] = (None, None)
+    log: bool = False
+    """Whether the vertical scale is logarithmic."""
     rule: tuple[float, str] | None = None
-    """A value that a line marks, with its name for the key."""
+    """A value that a dashed line marks, and what is written above the line."""
     span: tuple[float, float, str] | None = None
     """Places that are shaded, with a name for the key."""
-    chosen: int | None = None
-    """The place that is marked as the one to use."""
-    labels: Sequence[Label] = ()
-    tiles: Mapping[str, Sequence[Tile]] = field(default_factory=dict)
-    key: bool = False
-    """Whether the names of its series are beside it."""
-    height_in: float = 2.0
+    height_in: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A panel of rows is as high as these need."""
+        if self.rows and not self.height_in:
+            lines = sum(row.name.count("\n") + row.words.count("\n") for row in self.rows)
+            self.height_in = ROW_IN * len(self.rows) + LINE_IN * (lines + 4 + bool(self.title))
 
 
 @dataclass
 class Picture:
-    """Panels row by row; without any, the sentence that takes their place."""
+    """Panels row by row. Its title says what it shows; empty: the figure's title."""
 
-    panels: Sequence[Panel] = ()
-    sentence: str = ""
-    notes: Sequence[str] = ()
-    """Small remarks below the panels; empty ones are left out."""
-    key_columns: int = 0
-    """The columns of the key of all panels, 0 without one; it is above them if there are notes."""
+    panels: Sequence[Panel]
+    title: str = ""
     widths: Sequence[float] = (1,)
     """The relative widths of the panels in a row."""
-    share: Literal["", "x", "y of columns"] = ""
+    share: Literal["", "x", "y"] = ""
+    """The scale that all panels share."""
+    key_columns: int = 3
 
 
-def style(index: int, **changes: Any) -> Look:
-    """The style of the n-th series; after seven they repeat."""
-    return {**STYLES[index % len(STYLES)], **changes}
+class Figure(NamedTuple):
+    """A figure of every study that has something to draw."""
+
+    name: str
+    title: str
+    part: Part
+    place: int
+    """Its place among the figures of all parts."""
+    draw: Callable[[StudyResults], Picture | None]
 
 
-def marks(line: Line, aside: float = 0.0) -> list[Mark]:
-    """The cells of a line that were tried, moved `aside` from the levels' places."""
-    return [
-        Mark(place + aside, point.value, point.low, point.high)
-        for place, point in enumerate(line.points)
-        if point.tried
-    ]
+def all_figures() -> list[Figure]:
+    """The figures in the order of the page: those of the project and of other distributions."""
+    package = "feedrate.report.figures"
+    files = [plugins.load(package, name) for name in plugins.names(package)]
+    figures = [figure for file in files for figure in file.FIGURES]
+    return sorted(figures, key=lambda figure: figure.place)
 
 
-def dots(line: Line, runs: Sequence[RunRow], color: str) -> Series:
-    """The throughput of every valid run as a small dot next to its cell's median."""
-    good = (run for run in runs if run.status == "ok" and run.samples_per_s)
-    of_cell = text.grouped(good, lambda run: run.key)
-    places = [
-        Mark(place + 0.09 + 0.035 * (index % 3), run.samples_per_s)
-        for place, point in enumerate(line.points)
-        for index, run in enumerate(of_cell.get(point.row.key, ()) if point.row else ())
-    ]
-    look = {"marker": ".", "linestyle": "", "markersize": 4.5, "alpha": 0.75, "zorder": 3}
-    return Series(places, {"color": color, **look})
+def curve(index: int, **changes: Any) -> Look:
+    """The look of the n-th curve."""
+    return {**CURVES[index % len(CURVES)], **changes}
 
 
-def bar_panels(settings: PageSettings, cells: Sequence[CellRow]) -> Iterator[tuple[Panel, Cells]]:
-    """A panel with room for a bar for each cell, for each device that has cells; and these."""
-    groups = text.grouped(cells, lambda cell: cell.device)
-    for device in (device for device in settings.measured if device in groups):
-        label, height_in = settings.label(device), BAR_IN * len(groups[device]) + 0.9
-        yield Panel(title=label, rows=True, height_in=height_in), groups[device]
+def wrapped(name: str) -> str:
+    """A name in lines."""
+    return textwrap.fill(name, NAME_LETTERS)
 
 
-def top(values: Sequence[float | None], room: float) -> float:
-    """The end of an axis that begins at 0 and has some room above these values."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return room * max(known, default=1.0)
+def names(study: StudyResults, cells: Sequence[CellOf]) -> tuple[str, list[str]]:
+    """The names of settings beside each other, and the heading above them: the levels of the
+    factors in which they differ, and these factors."""
+    factors = varying_factors(cells) or [study.along]
+    levels = [", ".join(level_text(cell.levels[name]) for name in factors) for cell in cells]
+    return wrapped(", ".join(map(study.factor_label, factors))), list(map(wrapped, levels))
+
+
+def device_title(study: StudyResults, device: str, *more: str) -> str:
+    """The title of a panel: the device, where there are several, and what else it is about."""
+    own = [study.label(device)] if len(study.devices) > 1 else []
+    return ", ".join([*own, *more])

@@ -1,6 +1,7 @@
 """The drawing of figures with matplotlib, as SVG with reproducible bytes."""
 
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -9,39 +10,32 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from feedrate.report import chart
-from feedrate.report.chart import Label, Panel, Picture, Series
+from feedrate.report.chart import Panel, Picture, Series
 
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
-NOTE_LETTERS = 70
-"""The letters of a remark that fit into a line."""
-INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.6, "capthick": 1.6}
-COLORS = LinearSegmentedColormap.from_list("tiles", [chart.ORANGE, "#ffffff", chart.SKY])
-"""Orange is below 1, blue is above; readers with any colour vision can distinguish them."""
-TOO_SMALL = 5.0
-"""Font size in points; below it a tile shows only its colour, and a table has the numbers."""
+INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.5, "capthick": 1.5}
 
 _RC = {
     "font.family": "DejaVu Sans",
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.5),
-    "axes.titlesize": 11,
+    "font.size": chart.FONT_PT,
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), chart.FONT_PT),
+    **dict.fromkeys(("axes.labelsize", "axes.titlesize"), chart.FONT_PT),
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), chart.BLACK),
     "axes.edgecolor": chart.GREY,
-    "legend.fontsize": 9.5,
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.grid.axis": "y",
     "grid.color": "#e6e6e6",
     "hatch.linewidth": 0.6,
+    "lines.markersize": 5.5,
     "svg.hashsalt": "feedrate",
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -67,99 +61,127 @@ def as_svg(picture: Picture, title: str) -> str:
 
 
 def draw(picture: Picture) -> Figure:
-    """A figure, or the sentence in its place."""
-    if not picture.panels:
-        figure = Figure(figsize=(chart.WIDTH_IN, 1.1))
-        words = textwrap.fill(picture.sentence, 55)
-        figure.text(0.02, 0.5, words, va="center", fontsize=11, color=chart.GREY)
-        return figure
-    columns = len(picture.widths)
-    heights = [panel.height_in for panel in picture.panels[::columns]]
-    names = {series.name for panel in picture.panels for series in panel.series if series.name}
-    lines = math.ceil((len(names) + 1) / picture.key_columns) if picture.key_columns else 1
-    height_in = sum(heights) + chart.LEGEND_LINE_IN * lines
-    figure = Figure(figsize=(chart.WIDTH_IN, height_in), layout="constrained")
-    all_axes = figure.subplots(
-        len(heights),
+    """The drawing of a picture."""
+    columns = min(len(picture.widths), len(picture.panels))
+    lines = [picture.panels[n : n + columns] for n in range(0, len(picture.panels), columns)]
+    shares = [width / sum(picture.widths[:columns]) for width in picture.widths[:columns]]
+    titles = [
+        textwrap.fill(panel.title, int(chart.TITLE_LETTERS * share))
+        for panel, share in zip(picture.panels, itertools.cycle(shares), strict=False)
+    ]
+    heights = [
+        max(panel.height_in for panel in line)
+        + chart.LINE_IN * max(title.count("\n") for title in titles[n * columns :][:columns])
+        for n, line in enumerate(lines)
+    ]
+    figure = Figure(layout="constrained")
+    grid = figure.subplots(
+        len(lines),
         columns,
         squeeze=False,
         sharex=picture.share == "x",
-        sharey="col" if picture.share == "y of columns" else False,
-        gridspec_kw={"height_ratios": heights, "width_ratios": picture.widths},
+        sharey=picture.share == "y",
+        gridspec_kw={"height_ratios": heights, "width_ratios": shares},
     )
-    for axes, panel in zip(all_axes.flat, picture.panels, strict=True):
-        _panel(axes, panel)
-    for axes, panel in zip(all_axes.flat, picture.panels, strict=True):
-        set_limits = axes.set_xlim if panel.rows else axes.set_ylim
-        if not panel.tiles:
-            set_limits(*panel.limits)  # after all panels are drawn, because they may share a scale
-    if picture.key_columns:
-        found = [axes.get_legend_handles_labels() for axes in all_axes.flat]
-        known = {n: h for handles, names in found for h, n in zip(handles, names, strict=True)}
-        place = f"outside {'upper' if any(picture.notes) else 'lower'} left"
-        columns = min(picture.key_columns, len(known))
-        figure.legend([*known.values()], [*known], loc=place, frameon=False, ncols=columns)
-    _notes(figure, picture.notes)
+    used = list(zip(grid.flat, picture.panels, strict=False))
+    for (axes, panel), title, share in zip(used, titles, itertools.cycle(shares), strict=False):
+        _panel(axes, panel, title, share)
+    for axes in grid.flat[len(used) :]:
+        axes.set_visible(False)
+    key_in = _key(figure, picture)
+    figure.set_size_inches(chart.WIDTH_IN, sum(heights) + key_in)
     return figure
 
 
-def _panel(axes: Axes, panel: Panel) -> None:
-    axes.set_title(textwrap.fill(panel.title, 60))
-    labels = [panel.place_label, panel.value_label]
-    across, along = reversed(labels) if panel.rows else labels
-    axes.set(xlabel=across, ylabel=along)
-    if panel.tiles:
-        _tiles(axes, panel)
-        return
-    if panel.rule:
-        value, name = panel.rule
-        look: dict[str, Any] = {"linestyle": ":" if name else "-", "linewidth": 1.3}
-        (axes.axvline if panel.rows else axes.axhline)(
-            value, label=name or None, color=chart.GREY, **look
-        )
+def _key(figure: Figure, picture: Picture) -> float:
+    """The key of all panels below them, to read line by line; its height."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    if not handles:
+        return 0.0
+    series = [series.name for panel in picture.panels for series in panel.series]
+    order = [name for name in dict.fromkeys([*series, *handles]) if name in handles]
+    columns = min(picture.key_columns, len(order))
+    names = [name for column in range(columns) for name in order[column::columns]]
+    lines = max(1 + name.count("\n") for name in names) * math.ceil(len(names) / columns)
+    figure.legend(
+        [handles[name] for name in names],
+        names,
+        loc="outside lower left",
+        ncols=columns,
+        frameon=False,
+        handlelength=2.6,
+        columnspacing=1.4,
+    )
+    return chart.LINE_IN * lines + 0.1
+
+
+def _panel(axes: Axes, panel: Panel, title: str, share: float) -> None:
+    heads = panel.heads[1] or (panel.rule and panel.rule[1])
+    axes.set_title(title, pad=8 + (chart.FONT_PT + 3 if heads else 0))
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.span:
         start, end, name = panel.span
         axes.axvspan(start, end, label=name, color=chart.LIGHT, linewidth=0, zorder=0)
     for series in panel.series:
-        _series(axes, series, panel.rows)
-    for label in panel.labels:
-        _label(axes, label, panel.rows)
-    if panel.chosen is not None:
-        span = panel.chosen - 0.42, panel.chosen + 0.42
-        axes.axvspan(*span, color=chart.BLUE, alpha=0.09, linewidth=0)
-    _places(axes, panel)
-    if panel.key:
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, handlelength=1.5)
+        _series(axes, series, bool(panel.rows))
+    if panel.rule:
+        axes.axvline(panel.rule[0], color=chart.BLACK, linestyle=(0, (4, 2)), linewidth=1.3)
+    if panel.x_names:
+        _named_places(axes, panel.x_names, int(chart.AXIS_LETTERS * share))
+    else:
+        few, steps = (4 if panel.rows else 6), [1, 2, 2.5, 5, 10]
+        axes.xaxis.set_major_locator(MaxNLocator(few, steps=steps, integer=not panel.rows))
+        axes.set_xlim(*panel.x_limits)
     if panel.log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-        if panel.log == "fine":
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _places(axes: Axes, panel: Panel) -> None:
-    """The axis of places. Levels such as 0, 1, 2, 16 are evenly spaced: they are no scale. Of many
-    only some are labelled."""
-    names = panel.names
     if panel.rows:
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
-        axes.grid(axis="x", visible=True)
-    elif names:
-        _levels(axes, names)
-        axes.set_xlim(-0.6, len(names) - 0.4)
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
-        axes.margins(x=0.01)
+        _rows(axes, panel)
+    elif panel.y_limits != (None, None):
+        axes.set_ylim(*panel.y_limits)
+    if panel.rule:
+        _rule_name(axes, *panel.rule)
 
 
-def _levels(axes: Axes, names: Sequence[str]) -> None:
-    every = math.ceil(len(names) / chart.FEW)
+def _named_places(axes: Axes, names: Sequence[str], letters: int) -> None:
+    """Levels such as 0, 1, 2, 16 are evenly spaced: they are no scale. Where there is room for so
+    many letters only, not all have their names."""
+    every = math.ceil(len(names) * (2 + max(map(len, names))) / letters)
     axes.set_xticks(range(0, len(names), every), names[::every])
     axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+
+
+def _rows(axes: Axes, panel: Panel) -> None:
+    """The names of rows and their words, outside of the axes: no bar or line can cross them."""
+    axes.set_yticks(range(len(panel.rows)), [row.name for row in panel.rows])
+    axes.set_ylim(len(panel.rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, pad=6)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    right = axes.get_yaxis_transform()
+    offset: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False}
+    for place, (row, label) in enumerate(zip(panel.rows, axes.get_yticklabels(), strict=True)):
+        weight = "bold" if row.strong else "normal"
+        label.set_fontweight(weight)
+        at = {"xy": (1, place), "xycoords": right, "xytext": (6, 0), "va": "center"}
+        axes.annotate(row.words, weight=weight, **at, **offset)
+    for words, x, shift, side in zip(panel.heads, (0, 1), (-6, 6), ("right", "left"), strict=True):
+        at = {"xy": (x, 1), "xycoords": "axes fraction", "xytext": (shift, 4), "ha": side}
+        axes.annotate(words, color=chart.GREY, va="bottom", **at, **offset)
+
+
+def _rule_name(axes: Axes, value: float, words: str) -> None:
+    """What a line marks, above it and inside the width of the axes."""
+    low, high = axes.get_xlim()
+    share = (value - low) / (high - low)
+    side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
+    at = {"xy": (value, 1), "xycoords": axes.get_xaxis_transform(), "xytext": (0, 4)}
+    axes.annotate(words, textcoords="offset points", ha=side, va="bottom", **at)
 
 
 def _series(axes: Axes, series: Series, rows: bool) -> None:
@@ -170,63 +192,17 @@ def _series(axes: Axes, series: Series, rows: bool) -> None:
         starts = [mark.start for mark in series.marks]
         lengths = [value - start for value, start in zip(values, starts, strict=True)]
         bar = axes.barh if rows else axes.bar
-        bar(places, lengths, 0.62 if rows else 0.8, starts, label=name, **series.look)
+        bar(places, lengths, 0.66 if rows else 0.8, starts, label=name, **series.look)
     else:
-        line = (values, places) if rows else (places, values)
-        axes.plot(*line, label=name, **series.look)
-    known = [(m.place, m.low, m.high - m.low) for m in series.marks if m.low and m.high]
+        axes.plot(*((values, places) if rows else (places, values)), label=name, **series.look)
+    known = [
+        (mark.place, mark.low, mark.high - mark.low)
+        for mark in series.marks
+        if mark.low is not None and mark.high is not None
+    ]
     if known:
         at, low, lengths = map(list, zip(*known, strict=True))
         places, values = (low, at) if rows else (at, low)
         error: dict[str, Any] = {"xerr" if rows else "yerr": ([0.0] * len(known), lengths)}
         color = chart.BLACK if series.bars else series.look["color"]
         axes.errorbar(places, values, **error, ecolor=color, zorder=4, **INTERVAL)
-    for mark in series.marks:
-        if mark.words and mark.value is not None:
-            look = {} if series.bars else {"color": series.look["color"]}
-            end = mark.high if series.bars and mark.high else mark.value
-            _label(axes, Label(mark.place, end, mark.words, look=look), rows)
-
-
-def _label(axes: Axes, label: Label, rows: bool) -> None:
-    at = (label.value, label.place) if rows else (label.place, label.value)
-    options = {"va": "center", "fontsize": 8.5, **label.look}
-    axes.annotate(label.words, at, xytext=label.offset, textcoords="offset points", **options)
-
-
-def _tiles(axes: Axes, panel: Panel) -> None:
-    lines = list(panel.tiles.values())
-    known = [tile.value for line in lines for tile in line if tile.value]
-    reach = max(0.1, *(abs(value - 1) for value in known))
-    norm, size = TwoSlopeNorm(1.0, 1 - reach, 1 + reach), min(10.5, 70 / len(panel.names))
-    for row, line in enumerate(lines):
-        for column, tile in enumerate(line):
-            hatched: dict[str, Any] = {"facecolor": "white", "hatch": "///"}
-            look = {"facecolor": COLORS(norm(tile.value))} if tile.value else hatched
-            place = column - 0.5, row - 0.5
-            axes.add_patch(Rectangle(place, 1, 1, edgecolor=chart.LIGHT, **look))
-            if size <= TOO_SMALL:
-                continue
-            small = tile.small if size > 9 else ""
-            middle: dict[str, Any] = {"ha": "center", "va": "center"}
-            own: dict[str, Any] = {"fontsize": size}
-            if not tile.value:
-                own = {"fontsize": 0.85 * size, "bbox": chart.PAPER}
-            words = tile.words if tile.value else textwrap.fill(tile.words, 12)
-            axes.text(column, row - (0.1 if small else 0), words, **middle, **own)
-            axes.text(column, row + 0.26, small, fontsize=7.5, **middle)
-    _levels(axes, panel.names)
-    axes.set_yticks(range(len(lines)), [textwrap.fill(name, 28) for name in panel.tiles])
-    axes.set_xlim(-0.5, len(panel.names) - 0.5)
-    axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-
-
-def _notes(figure: Figure, notes: Sequence[str]) -> None:
-    """Small remarks below the figure, which grows by their lines."""
-    words = [line for remark in notes for line in textwrap.wrap(remark, NOTE_LETTERS)]
-    if words:
-        figure.set_figheight(figure.get_figheight() + chart.LINE_IN * len(words))
-        figure.supxlabel("\n".join(words), x=0.02, ha="left", fontsize=8.5, color=chart.GREY)

@@ -1,3 +1,2 @@
-"""Kinds of figures. A file declares `KINDS`: the names of its kinds with their places in the
-overview, a literal, because it is read without importing the file. A function of that name turns
-settings and result rows into a picture (`report/figure.py`)."""
+"""Figures. A file here has `FIGURES: tuple[chart.Figure, ...]`; a figure's function turns a study's
+results into a picture, or into None where there is nothing to show."""

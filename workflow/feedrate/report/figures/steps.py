@@ -1,105 +1,210 @@
-"""What happens in the steps of runs: their times, the wait for data in them, and the loss."""
+"""The steps of runs: where their time goes, and their losses."""
 
-from statistics import quantiles
+from collections.abc import Mapping, Sequence
+from statistics import median, quantiles
+from typing import NamedTuple
 
 from feedrate.report import chart, text
-from feedrate.report.context import PageSettings
-from feedrate.report.lines import short_names
-from feedrate.report.rows import Inputs, Key, Trace, traces
+from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Row, Series
+from feedrate.report.study import (
+    CellRow,
+    RunRow,
+    StudyResults,
+    Trace,
+    varying_factors,
+)
+from feedrate.results.schema import FEEDING
 
-KINDS = {"loss": 210, "steps": 220}
+VISIBLE = 0.02
+"""The share of the longest bar from which a stage has a part of its own."""
+OTHER = "other"
+STAGES: dict[str, Look] = {
+    stage: {"facecolor": color, "edgecolor": chart.BLACK, "linewidth": 0.5, "hatch": hatch}
+    for stage, color, hatch in zip(
+        (*FEEDING, OTHER),
+        (
+            *(chart.GREEN, chart.PURPLE, chart.SKY, chart.ORANGE, chart.RED),
+            *("white", chart.GREY, chart.BLUE, chart.LIGHT),
+        ),
+        ("", "xx", "", "////", "", "....", "", "\\\\\\\\", ""),
+        strict=True,
+    )
+}
 
-PANELS = 8
-"""The number of cells whose steps are shown; the axis label gives the number of all cells."""
-HALF = 28
-"""Letters of a name that fit into half of the legend's width."""
 
-
-def steps(settings: PageSettings, inputs: Inputs) -> chart.Picture:
-    """Every step of a run, with those left out. One panel for each cell: its first valid run."""
-    first: dict[Key, Trace] = {}
-    for trace in traces(inputs, settings.study):
-        if trace.run.status == "ok":
-            first.setdefault(trace.run.key, trace)
-    shown = list(first.values())[:PANELS]
-    names = short_names(trace.run for trace in shown)
+def step_time(study: StudyResults) -> Picture | None:
+    """The mean time of a step, divided into waiting for data and the rest, and the 95th percentile:
+    a bar for each cell of the first screen."""
     panels = []
-    for trace in shown:
-        run = trace.run
-        name = f"{settings.label(run.device)}, {names[run.cell]}, repeat {run.repeat}"
-        panels.append(_steps(trace, name))
-    if panels:
-        part = f" (the first {PANELS} of {text.counted(len(first), 'cell')})"
-        panels[-1].place_label = "optimizer step" + (part if len(first) > PANELS else "")
-    return chart.Picture(
-        panels,
-        "No run has a valid result, so there are no steps to draw.",
-        key_columns=3,
-    )
+    for device in study.devices:
+        bars = {}
+        for cell in study.on_first_screen(device) if study.study.task == "training" else ():
+            runs = [run for run in study.runs_of(cell) if run.status == "ok" and run.wall_s]
+            if runs and cell.data_wait_share is not None:
+                step_s = median(run.wall_s / run.steps for run in runs)
+                wait_s = step_s * cell.data_wait_share
+                parts = {"waiting for data": wait_s, "the rest": step_s - wait_s}
+                words = f"{text.seconds(step_s)}, {text.share(cell.data_wait_share)}"
+                bars[cell] = Bar(parts, words, cell.step_time_p95_s)
+        if bars:
+            looks = {"waiting for data": chart.WAITING, "the rest": chart.PLAIN}
+            panels.append(_stacked(study, bars, looks, "mean, waiting", "a step"))
+    return Picture(panels) if panels else None
 
 
-def _steps(trace: Trace, title: str) -> chart.Panel:
-    times = [chart.Mark(step.step, 1000 * step.step_s) for step in trace.steps]
-    waits = [chart.Mark(step.step, 1000 * step.data_wait_s) for step in trace.steps]
-    warm = [step.step for step in trace.steps if step.warmup]
-    # A first step that compiles would flatten the others: it is cut off, and its time is written.
-    timed = [1000 * step.step_s for step in trace.steps if not step.warmup]
-    timed = timed or [1000 * step.step_s for step in trace.steps]
-    usual = quantiles(timed, n=20)[-1] if len(timed) > 1 else timed[0]
-    highest, first = 1.6 * max(usual, max(timed) / 1.5), trace.steps[0]
-    labels = []
-    if 1000 * first.step_s > highest:
-        words = f"step {first.step}: {text.seconds(first.step_s)} ↑"
-        look = {"va": "top", "bbox": chart.PAPER}
-        labels.append(chart.Label(0.7, 0.97 * highest, words, (0, 0), look))
-    line = {"color": chart.BLUE, "marker": ".", "linestyle": "-", "linewidth": 1.2}
-    return chart.Panel(
-        series=[
-            chart.Series(waits, chart.WAITING, "waiting for data", bars=True),
-            chart.Series(times, line, "the whole step"),
+def stages(study: StudyResults) -> Picture | None:
+    """The time of a step's samples from the files to the device, by stage, in all processes of a
+    rank: a bar for each cell of the first screen."""
+    panels = []
+    for device in study.devices:
+        times = {cell: _stages(cell) for cell in study.on_first_screen(device)}
+        times = {cell: parts for cell, parts in times.items() if parts}
+        longest = max((sum(parts.values()) for parts in times.values()), default=0.0)
+        seen = {s for parts in times.values() for s in parts if parts[s] >= VISIBLE * longest}
+        bars = {}
+        for cell, parts in times.items():
+            shown = {stage: parts[stage] for stage in parts if stage in seen}
+            shown[OTHER] = sum(parts.values()) - sum(shown.values())
+            words = f"{text.seconds(sum(parts.values()))}, {text.seconds(cell.step_time_median_s)}"
+            lost = [stage for stage in cell.stage_not_split.split(";") if stage]
+            bars[cell] = Bar(shown, words + (f"\nnot split: {', '.join(lost)}" if lost else ""))
+        if bars:
+            looks = {stage: look for stage, look in STAGES.items() if stage in {*seen, OTHER}}
+            panels.append(
+                _stacked(study, bars, looks, "stages, whole step", "the samples of a step")
+            )
+    return Picture(panels, key_columns=4) if panels else None
+
+
+def _stages(cell: CellRow) -> dict[str, float]:
+    times = {stage: getattr(cell, f"stage_{stage}_s") for stage in FEEDING}
+    return {stage: seconds for stage, seconds in times.items() if seconds}
+
+
+class Bar(NamedTuple):
+    """The seconds of a cell: of stacked parts, and of a mark; and the words beside the bar."""
+
+    parts: Mapping[str, float]
+    words: str
+    mark_s: float | None = None
+
+
+def _stacked(
+    study: StudyResults, bars: Mapping[CellRow, Bar], looks: Mapping[str, Look], head: str, of: str
+) -> Panel:
+    """A panel with a bar for each cell, made of parts in these looks."""
+    cells = [*bars]
+    heading, names = chart.names(study, cells)
+    longest = max(sum(bar.parts.values()) for bar in bars.values())
+    scale, unit = (1000, "ms") if longest < 2 else (1, "s")
+    starts, series = [0.0] * len(cells), list[Series]()
+    for part, look in looks.items():
+        ends = [
+            start + scale * bar.parts.get(part, 0.0)
+            for start, bar in zip(starts, bars.values(), strict=True)
+        ]
+        marks = [Mark(n, end, start=starts[n]) for n, end in enumerate(ends)]
+        series.append(Series(marks, look, part.replace("_", " "), bars=True))
+        starts = ends
+    slow = [(n, bar.mark_s) for n, bar in enumerate(bars.values()) if bar.mark_s]
+    if slow:
+        ticks = [Mark(place, scale * seconds) for place, seconds in slow]
+        series.append(Series(ticks, chart.TICK, "95th percentile"))
+    return Panel(
+        series,
+        title=chart.device_title(study, cells[0].device),
+        rows=[
+            Row(name, bar.words, strong=cell.use)
+            for name, (cell, bar) in zip(names, bars.items(), strict=True)
         ],
-        title=title,
-        value_label="ms",
-        limits=(0, highest),
-        span=(0.5, warm[-1] + 0.5, "warm-up, left out") if warm else None,
-        labels=labels,
-        height_in=1.65,
+        heads=(heading, head),
+        x_label=f"time of {of} ({unit})",
+        x_limits=(0, None),
     )
 
 
-def loss(settings: PageSettings, inputs: Inputs) -> chart.Picture:
-    """The training loss of all cells on one axis. One curve for each ok run; repeats of a cell
-    share a style, only the first has markers."""
-    found = [
-        trace
-        for trace in traces(inputs, settings.study)
-        if trace.run.status == "ok" and any(step.loss is not None for step in trace.steps)
-    ]
-    runs = [run for run, _ in found]
-    short, several = short_names(runs), len({run.device for run in runs}) > 1
-    names = {
-        r.key: (f"{settings.label(r.device)}: " if several else "") + short[r.cell] for r in runs
-    }
-    keys = list(names)
-    few = len(keys) <= chart.FEW  # a legend with more would hide the curves
-    columns = 2 if max(map(len, names.values()), default=0) <= HALF else 1
-    first = {trace.run.key: trace for trace in reversed(found)}
+def loss(study: StudyResults) -> Picture | None:
+    """The training loss by step of cells whose loss departs from their baseline's, and of this: one
+    panel for each baseline. All curves are of one repeat, whose data are in the same order."""
+    departing = [cell for cell in study.tried if cell.loss_departs]
+    groups = text.grouped(departing, study.baseline_cell)
+    panels = [_losses(study, [base, *cells]) for base, cells in groups.items() if base]
+    panels = [panel for panel in panels if len(panel.series) > 1][: chart.PANELS]
+    if panels:
+        panels[-1].x_label = "optimizer step"
+    return Picture(panels, key_columns=2) if panels else None
+
+
+def _losses(study: StudyResults, cells: Sequence[CellRow]) -> Panel:
+    traces = {(trace.run.key, trace.run.repeat): trace.steps for trace in study.traces}
+    repeats = [{repeat for key, repeat in traces if key == cell.key} for cell in cells]
+    common = min(set.intersection(*repeats), default=None)
     series = []
-    for trace in found:
-        key = trace.run.key
-        points = [chart.Mark(step.step, step.loss) for step in trace.steps if step.loss is not None]
-        index, every = keys.index(key), max(1, len(points) // 8)
-        look = chart.style(index, markevery=(index % every, every), markersize=5, linewidth=1.4)
-        if trace is not first[key]:
-            look = {**look, "marker": "", "linewidth": 0.8, "alpha": 0.6}
-        series.append(chart.Series(points, look, names[key] if few and trace is first[key] else ""))
-    panel = chart.Panel(
-        series=series, place_label="optimizer step", value_label="training loss", height_in=3.2
+    for index, cell in enumerate(cells[: len(chart.CURVES)]):
+        steps = traces.get((cell.key, common), ())
+        points = [Mark(step.step, step.loss) for step in steps if step.loss is not None]
+        every = max(1, len(points) // 8)
+        look = chart.curve(index, markevery=(index % every, every), linewidth=1.4)
+        series += [Series(points, look, chart.wrapped(study.short(cell, cells)))] if points else []
+    title = chart.device_title(study, cells[0].device)
+    return Panel(series, title=title, y_label="training loss", height_in=2.4)
+
+
+def steps(study: StudyResults) -> Picture | None:
+    """Every step of a run, with those left out: one panel for the first ok run of a cell, all on
+    one scale."""
+    shown = _first_traces(study)[: chart.PANELS]
+    if not shown:
+        return None
+    # A first step that compiles would flatten the others: it is cut off, and its time is written.
+    highest = max(_usual_ms(trace) for trace in shown)
+    runs = [trace.run for trace in shown]
+    panels = [_steps(study, trace, runs, highest) for trace in shown]
+    panels[-1].x_label = "optimizer step"
+    return Picture(panels)
+
+
+def _first_traces(study: StudyResults) -> list[Trace]:
+    """The first ok run of each cell, those of the first screen before the others."""
+    screen = [cell.key for device in study.devices for cell in study.on_first_screen(device)]
+    traces = dict.fromkeys(screen) | text.grouped(study.traces, lambda trace: trace.run.key)
+    return [group[0] for group in traces.values() if group]
+
+
+def _usual_ms(trace: Trace) -> float:
+    """A limit for step times, ms, that only few steps after the warm-up exceed."""
+    times = [1000 * step.step_s for step in trace.steps if not step.warmup]
+    times = times or [1000 * step.step_s for step in trace.steps]
+    usual = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+    return max(1.6 * usual, 1.07 * max(times))
+
+
+def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: float) -> Panel:
+    times = [Mark(step.step, 1000 * step.step_s) for step in trace.steps]
+    waits = [Mark(step.step, 1000 * step.data_wait_s) for step in trace.steps]
+    warm = [step.step for step in trace.steps if step.warmup]
+    first, levels = trace.steps[0], trace.run.levels
+    varying = varying_factors(runs) or [study.along]
+    names = [text.levels_text({name: levels[name] for name in varying})]
+    if 1000 * first.step_s > highest:
+        names.append(f"first step {text.seconds(first.step_s)}")
+    line = {"color": chart.BLUE, "marker": ".", "linewidth": 1.2}
+    return Panel(
+        [
+            Series(waits, chart.WAITING, "waiting for data", bars=True),
+            Series(times, line, "a step"),
+        ],
+        title=chart.device_title(study, trace.run.device, *names),
+        y_label="ms",
+        y_limits=(0, highest),
+        span=(0.5, warm[-1] + 0.5, "warm-up, left out") if warm else None,
+        height_in=1.15,
     )
-    many = f"{text.counted(len(keys), 'cell')}, too many to name here."
-    return chart.Picture(
-        [panel] if found else [],
-        "No valid run logged a loss.",
-        [] if few else [many],
-        key_columns=columns if few else 0,
-    )
+
+
+FIGURES = (
+    Figure("step_time", "Where the time of a step goes", "why", 60, step_time),
+    Figure("stages", "From the file to the device, by stage", "why", 70, stages),
+    Figure("loss", "Loss by step", "runs", 80, loss),
+    Figure("steps", "Every step", "runs", 90, steps),
+)
