@@ -196,6 +196,7 @@ class Counted(LoadingPath):
 
     def __init__(self):
         self.made = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self.ahead = 1000
 
     def adopt(self, loader, done=None):
         raise NotImplementedError
@@ -205,12 +206,14 @@ class Counted(LoadingPath):
 
         class Rows(torch.utils.data.Dataset):
             def __getitems__(self, numbers):
-                time.sleep(0.01)
+                until_s = time.process_time() + 0.01
+                while time.process_time() < until_s:
+                    pass
                 made.add_(1)
                 return numbers
 
         yield from torch.utils.data.DataLoader(
-            Rows(), batch_sampler=order, num_workers=1, prefetch_factor=1000, collate_fn=list
+            Rows(), batch_sampler=order, num_workers=1, prefetch_factor=self.ahead, collate_fn=list
         )
 
 
@@ -238,6 +241,17 @@ def test_a_loader_makes_no_batch_while_other_blocks_run():
     assert not any(worker.is_alive() for worker in pipeline._workers)
 
 
+def test_workers_are_ahead_before_training_that_does_not_wait_for_them():
+    path = Counted()
+    path.ahead = 20
+    pipeline = Pipeline(path, None, EndlessBatches(8, 2, seed=1))
+    try:
+        pipeline.fill()
+        assert int(path.made) > 20
+    finally:
+        pipeline.close()
+
+
 EVEN, UNEVEN = [1.0, 1.01, 0.99], [1.0, 1.5, 0.8]
 
 
@@ -255,14 +269,20 @@ EVEN, UNEVEN = [1.0, 1.01, 0.99], [1.0, 1.5, 0.8]
     ],
 )
 def test_rounds_go_on_until_rates_are_precise_or_the_time_is_spent(walls_s, budget_s, more):
-    assert needs_more(walls_s, budget_s) is more
+    by_round = {kind: dict(enumerate(walls)) for kind, walls in walls_s.items()}
+    assert needs_more(by_round, budget_s) is more
 
 
-def test_blocks_are_whole_rounds_of_the_workers_batches(job):
+@pytest.mark.parametrize(("waited", "whole"), [(0.0, 2), (1.1, 1)])
+def test_blocks_of_training_are_whole_bursts_of_batches_if_it_waits_for_its_workers(
+    waited, whole, job, monkeypatch
+):
+    monkeypatch.setattr(rounds, "WAITED", waited)
+    monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
     _, events = job(workers=2)
-    for kind in ("live", "loader"):
-        blocks = [e for e in named(events, "ceiling") if e["kind"] == kind]
-        assert all(block["samples"] % (2 * 2) == 0 for block in blocks)
+    steps = {e["kind"]: e["samples"] / 2 for e in named(events, "ceiling")}
+    assert steps["live"] == whole
+    assert steps["loader"] % 2 == 0
 
 
 def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
@@ -289,7 +309,8 @@ def cut_off(kind, monkeypatch):
             self._attempt("live", lambda: 1 / 0)
 
     monkeypatch.setattr(rounds, "Session", Failing)
-    rounds.measure_ceilings(None, SimpleNamespace(kind=kind), None, SimpleNamespace(), None)
+    trainer = SimpleNamespace(meter=SimpleNamespace(window=None))
+    rounds.measure_ceilings(None, SimpleNamespace(kind=kind), None, trainer, None)
     return "ended"
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import active_children
 from pathlib import Path
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
@@ -30,7 +31,7 @@ FEWEST_ROUNDS = 3  # rounds of blocks, however long they take
 PRECISE = 0.03
 """Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
 SETTLED_S, MOST_SETTLING_S = 0.1, 2.0
-"""Threads that request no batch for so long have filled their buffers; the longest wait, s."""
+"""Workers that do nothing for so long have filled their buffers; the longest wait, s."""
 T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95% (two-sided) with 2, 3, ... degrees of freedom."""
 
@@ -45,19 +46,20 @@ class Part(NamedTuple):
     lead: Callable[[], int] = int  # steps of a block before its clock starts, asked as it begins
 
 
-def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
+def needs_more(walls_s: Mapping[str, Mapping[int, float]], budget_s: float) -> bool:
     """Whether another round is needed to know all parts as precisely as `PRECISE` says, from the
-    seconds of each kind's blocks so far. After `FEWEST_ROUNDS`, no kind spends over `budget_s`."""
-    rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
-    if rounds < FEWEST_ROUNDS:
+    seconds of each kind's blocks by round. After `FEWEST_ROUNDS` of each, none spends over
+    `budget_s`."""
+    if min(map(len, walls_s.values()), default=FEWEST_ROUNDS) < FEWEST_ROUNDS:
         return True
-    spent_s = max(map(sum, walls_s.values()), default=budget_s)
-    if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
+    live = walls_s.get("live", {})
+    spent_s = max((sum(walls.values()) for walls in walls_s.values()), default=budget_s)
+    if not live or spent_s * (1 + 1 / len(live)) > budget_s:
         return False
-    t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
-    for part in walls_s.values():
-        ratios = [math.log(a / b) for a, b in zip(part, walls_s["live"], strict=True)]
-        if t * stdev(ratios) / math.sqrt(rounds) > PRECISE:
+    for walls in walls_s.values():
+        ratios = [math.log(wall_s / live[number]) for number, wall_s in walls.items()]
+        t = T95[min(len(ratios) - FEWEST_ROUNDS, len(T95) - 1)]
+        if t * stdev(ratios) / math.sqrt(len(ratios)) > PRECISE:
             return True
     return False
 
@@ -100,6 +102,18 @@ class Pipeline:
     def ahead(self, a_step: int) -> int:
         """Steps of `a_step` batches that are ready or in the making; 0 if workers were stopped."""
         return 0 if self._stops else -(-(self._order.requested - self._taken) // a_step)
+
+    def fill(self) -> None:
+        """Let the workers load until they are idle: they are as far ahead as they may be."""
+        processes = [psutil.Process(worker.pid) for worker in self._workers]
+        used_s, until_s = -1.0, perf_counter() + MOST_SETTLING_S
+        with self.running():
+            while perf_counter() < until_s:
+                times = [process.cpu_times() for process in processes]
+                before_s, used_s = used_s, sum(time.user + time.system for time in times)
+                if used_s == before_s:
+                    break
+                sleep(SETTLED_S)
 
     @contextmanager
     def running(self) -> Iterator[None]:

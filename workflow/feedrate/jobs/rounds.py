@@ -5,6 +5,7 @@ ranks `exchange`. Their order changes, and each part is compared with the live b
 so a drift of the machine cancels. All this follows the saving of weights and their evaluation.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
@@ -22,7 +23,7 @@ from feedrate.config.spec import RunSpec, Stage
 from feedrate.devices.base import Adapter
 from feedrate.devices.host import cpu_time_s
 from feedrate.jobs import blocks, events
-from feedrate.jobs.blocks import EndlessBatches, Part, Pipeline, needs_more
+from feedrate.jobs.blocks import FEWEST_ROUNDS, EndlessBatches, Part, Pipeline, needs_more
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import note_of
 from feedrate.loading.dataset import PairDataset, collate
@@ -32,8 +33,10 @@ from feedrate.loading.stages import LOADING, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
-STAGED = 100
+STAGED = 60
 """Samples in the block that times stages, if the window has so many; enough for percentiles."""
+WAITED = 0.05
+"""Share of the window from which training waits for its workers, whose batches come in bursts."""
 APART = ("loader", "model")
 """Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
 
@@ -47,8 +50,9 @@ def measure_ceilings(
 ) -> None:
     """Write `ceiling` and `stages` events, on all ranks at the same time, or a `note` for a kind
     that fails. Raises CutOffError if other ranks would wait for this one."""
-    trainer.meter = None
-    session = Session(spec, adapter, log, trainer, dataset)
+    window, trainer.meter = trainer.meter.window, None
+    waited = window.data_wait_s / window.wall_s if window else 1.0
+    session = Session(spec, adapter, log, trainer, dataset, waited)
     try:
         session.measure()
     except CutOffError:
@@ -64,9 +68,17 @@ class Session:
     """The rounds of one rank."""
 
     def __init__(
-        self, spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
+        self,
+        spec: RunSpec,
+        adapter: Adapter,
+        log: EventLog,
+        trainer: Any,
+        dataset: PairDataset,
+        waited: float = 1.0,
     ) -> None:
+        """`waited`: the share of the window in which this rank waited for data."""
         self._spec, self._adapter, self._log, self._trainer = spec, adapter, log, trainer
+        self._waited = waited
         self._train, self._ranks = spec.settings.train, spec.count
         self._step_samples = spec.step_samples // spec.count
         self._recorder = Recorder(spec.settings.loader.workers)
@@ -77,6 +89,7 @@ class Session:
         self._dataset.recorder = self._recorder
         self._parts: dict[str, Part] = {}
         self._steps: dict[str, int] = {}  # of a block of each kind
+        self._block_s: dict[str, float] = {}  # about the seconds of such a block
         self._failed: set[str] = set()
         self._forward_gib: float | None = None  # after the last forward pass that was recorded
         self.pipelines: list[Pipeline] = []
@@ -89,14 +102,17 @@ class Session:
             makers["model"] = self._model_alone
             if self._ranks > 1:
                 makers["exchange"] = self._exchange_alone
+        self._waited = self._largest(self._waited)
         for kind, make in makers.items():
             self._start(kind, make)
-        walls_s: dict[str, list[float]] = {kind: [] for kind in makers}
+        walls_s: dict[str, dict[int, float]] = {kind: {} for kind in makers}
         for number in count():
             first = number % len(makers)  # each round begins with another kind
             for kind in [*makers][first:] + [*makers][:first]:
+                if number % self._every(kind):
+                    continue
                 if wall_s := self._attempt(kind, partial(self._block, kind, number)):
-                    walls_s[kind].append(wall_s)
+                    walls_s[kind][number] = wall_s
             known = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
             if not self._largest(needs_more(known, self._spec.protocol.ceiling_s)):
                 break
@@ -131,7 +147,18 @@ class Session:
         step_s = self._largest(self._attempt(kind, start))
         if kind not in self._failed:
             whole, block_s = self._parts[kind].whole, self._spec.protocol.ceiling_s / BLOCKS
+            if kind == "model":  # as long as live, with which it is compared
+                block_s = max(block_s, self._block_s.get("live", 0.0))
             self._steps[kind] = max(1, round(block_s / step_s / whole)) * whole
+            self._block_s[kind] = self._steps[kind] * step_s
+
+    def _every(self, kind: str) -> int:
+        """Every how many rounds there is a block of this kind: those of a loader are few if they
+        must be longer than training's, because its batches come in bursts."""
+        if kind != "loader":
+            return 1
+        times = self._block_s.get(kind, 0.0) / self._block_s.get("live", math.inf)
+        return max(1, min(round(times), BLOCKS // FEWEST_ROUNDS))
 
     def _lead(self, kind: str) -> int:
         """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
@@ -213,13 +240,19 @@ class Session:
         return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
 
     def _live(self) -> Part:
-        """Training as in the window. What was prefetched while it started does not count."""
+        """Training as in the window. If that waited for workers, batches come in bursts, and those
+        loaded while it started do not count. If it did not, the workers are ahead all the time:
+        they load as many batches first as they may, and a block can have any number of steps."""
 
         def step(pipeline: Pipeline) -> None:
             batches = range(self._train.gradient_accumulation)
             self._optimizer_step([self._receive(pipeline) for _ in batches])
 
-        return self._part_with_loader(step, warmup=self._spec.settings.loader.prefetch_factor)
+        part = self._part_with_loader(step, warmup=self._spec.settings.loader.prefetch_factor)
+        if self._waited >= WAITED or not self._trainer.path.by_torch:
+            return part
+        self.pipelines[-1].fill()
+        return part._replace(warmup=1, whole=1)
 
     def _loader_alone(self) -> Part:
         """The loading path by itself: batches are moved to the device and dropped."""
