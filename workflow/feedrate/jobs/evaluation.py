@@ -2,7 +2,7 @@
 Winoground. A tie with the right answer counts as wrong, and so does a score that is no number.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,9 +28,10 @@ from feedrate.models.build import Built, heads_of
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Hits = NDArray[np.bool_]
-Answers = Callable[[Dataset[Sample]], list[Floats]]
-"""The model's outputs for all rows of a dataset: normalised embeddings of texts and of images, each
-(rows, d), or logits of classes."""
+Tokens = tuple[torch.Tensor, torch.Tensor]
+"""A text for each row of a dataset: ids and mask, each (rows, max_tokens)."""
+Answers = Callable[..., list[list[Floats]]]
+"""`read_answers` for one model."""
 
 SPLITS = {"validation": "eval", "test": "predict"}
 """The splits that are evaluated, and the prefix of the Trainer's metrics."""
@@ -63,7 +64,8 @@ def evaluate(
             scores += scores_of_split(answers, dataset, built)
         if winoground and heads_of(spec.settings.model.name):
             pairs = WinogroundPairs(winoground, built, spec.settings.loader.max_tokens)
-            text, image = (output.reshape(len(output) // 2, 2, -1) for output in answers(pairs))
+            (outputs,) = answers(pairs)
+            text, image = (output.reshape(len(output) // 2, 2, -1) for output in outputs)
             cosines = np.einsum("ncd,nid->nci", text, image)
             for metric, hits in winoground_hits(cosines).items():
                 chance = WINOGROUND_CHANCE[metric]
@@ -93,14 +95,24 @@ def evaluating(model: Any, device: torch.device | None) -> Iterator[None]:
             model.to(place)
 
 
-def read_answers(trainer: Any, ignored: list[str], dataset: Dataset[Sample]) -> list[Floats]:
-    """The outputs of the Trainer's model for all rows in order, in fp32: rounded ones would tie."""
-    parts: list[list[Floats]] = []
-    for batch in DataLoader(dataset, trainer.args.per_device_eval_batch_size, collate_fn=collate):
-        _, answer, _ = trainer.prediction_step(trainer.model, batch, False, ignore_keys=ignored)
-        outputs = answer if isinstance(answer, tuple) else (answer,)
-        parts.append([output.float().cpu().numpy() for output in outputs])
-    return [np.concatenate(output) for output in zip(*parts, strict=True)]
+def read_answers(
+    trainer: Any, ignored: list[str], dataset: Dataset[Sample], texts: Sequence[Tokens] = ()
+) -> list[list[Floats]]:
+    """The outputs of the Trainer's model for all rows in order: normalised embeddings of texts and
+    of images, each (rows, d), or logits of classes. First with the rows' own texts, then with each
+    of the other `texts`. In fp32: rounded ones would tie."""
+    parts: list[list[list[Floats]]] = [[] for _ in range(1 + len(texts))]
+    size = trainer.args.per_device_eval_batch_size
+    for number, batch in enumerate(DataLoader(dataset, size, collate_fn=collate)):
+        rows = slice(number * size, (number + 1) * size)
+        others = ({"input_ids": ids[rows], "attention_mask": mask[rows]} for ids, mask in texts)
+        for part, tokens in zip(parts, ({}, *others), strict=True):
+            _, answer, _ = trainer.prediction_step(
+                trainer.model, batch | tokens, False, ignore_keys=ignored
+            )
+            outputs = answer if isinstance(answer, tuple) else (answer,)
+            part.append([output.float().cpu().numpy() for output in outputs])
+    return [[np.concatenate(output) for output in zip(*part, strict=True)] for part in parts]
 
 
 def predict(trainer: Any, built: Built, dataset: PairDataset, scores: list[Score]) -> None:
@@ -120,13 +132,15 @@ def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Ite
     any of its captions is right, and the choice among the contest's captions."""
     name, images = dataset.split, np.unique(np.array(dataset.images), return_inverse=True)[1]
     if built.scores == "accuracy":
-        (logits,), classes = answers(dataset), dataset.input_ids[:, 0].numpy()
+        ((logits,),), classes = answers(dataset), dataset.input_ids[:, 0].numpy()
         known = classes >= 0  # the others were not trained on
         right = classes[known, None] == np.arange(logits.shape[1])
         hits = choice_hits(logits[known], right)
         yield score(name, "accuracy", hits, images[known], 1 / len(built.tokenizer.names))
         return
-    text, image = answers(dataset)
+    choices = read_choices(dataset, built)
+    offered, labels = choices or ([], None)
+    (text, image), *of_choices = answers(dataset, offered)
     of_image, first = np.unique(images, return_index=True)
     ways = {
         "image_to_text": (image[first], text, of_image, images),
@@ -136,10 +150,8 @@ def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Ite
         hits = nearest_hits(queries, targets, of_query, of_target)
         chance = float(np.mean([np.mean(of_target == group) for group in of_query]))
         yield score(name, f"{way}_recall_at_1", hits, of_query, chance)
-    if choices := read_choices(dataset, built):
-        offered, labels = choices
-        texts = [answers(dataset.with_tokens(*tokens))[0] for tokens in offered]
-        cosines = np.stack([(text * image).sum(axis=1) for text in texts], axis=1)
+    if labels is not None:
+        cosines = np.stack([(other * image).sum(axis=1) for other, _ in of_choices], axis=1)
         hits = choice_hits(cosines, labels[:, None] == np.arange(CHOICES))
         yield score(name, "matching_accuracy", hits, images, 1 / CHOICES)
 
@@ -197,9 +209,7 @@ def choice_hits(scores: Floats, right: Hits) -> Hits:
     return hits
 
 
-def read_choices(
-    data: PairDataset, built: Built
-) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], Numbers] | None:
+def read_choices(data: PairDataset, built: Built) -> tuple[list[Tokens], Numbers] | None:
     """Tokens and mask of the first, second, … caption of all rows, and the right one's number."""
     path, columns = data.prepared / SAMPLES, ["caption_choices", "label"]
     if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,13 +79,6 @@ class PairDataset(Dataset[Sample]):
         attention_mask (max_tokens,); colour (3,) if the device changes colours."""
         sample = {"pixel_values": self._pixels(number).expand(self.shape)}
         return sample | {name: values[0] for name, values in self.rest_of([number]).items()}
-
-    def with_tokens(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> "PairDataset":
-        """The same images with other texts, each (rows, max_tokens)."""
-        other = copy(self)
-        other.input_ids, other.attention_mask = input_ids, attention_mask
-        other._tokens = {"input_ids": input_ids, "attention_mask": attention_mask}
-        return other
 
     def rows(self, numbers: Sequence[int]) -> list[int]:
         """The rows of these numbers."""
