@@ -26,7 +26,7 @@ CONFIG ?=
 ARGS ?=
 CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
 CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(CELLS) $(if $(DATASET),--dataset $(DATASET)) \
-	$(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
+	$(foreach file,$(CONFIG),--configfile=$(file)) $(ARGS)
 # The index from which pip installs torch; empty: the one that the driver of this machine's NVIDIA GPUs
 # needs, without GPUs the default index. PyTorch's CPU index (https://download.pytorch.org/whl/cpu)
 # saves gigabytes on a machine without a GPU.

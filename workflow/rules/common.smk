@@ -14,7 +14,8 @@ with configuration.workflow_errors():
     GRAPH = Graph(PROJECT, ROOT)
     if IS_DRIVER:
         configuration.check_targets(ROOT, PROJECT, LAYERS, configuration.call().targets)
-        GRAPH.write_plans()
+        if not configuration.call().is_report:
+            GRAPH.write_plans()
         if workflow.output_settings.dryrun:
             driver.check_files(GRAPH, LAYERS)
 STUDIES = list(PROJECT.studies)

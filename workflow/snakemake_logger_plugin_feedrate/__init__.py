@@ -14,7 +14,7 @@ from typing import Any
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate.config.values import BETWEEN_LEVELS
+from feedrate.config.values import cell_text, duration_text
 from feedrate.core import slurm
 from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
@@ -54,15 +54,6 @@ ALIKE = 3
 """After so many failures of a rule for the same cause, further ones are only counted."""
 
 
-def duration(seconds: float) -> str:
-    """`48 s`, `3:05` (minutes) or `2:03:05` (hours)."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02}:{rest:02}"
-    return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
-
-
 @dataclass
 class Job:
     """A job that Snakemake has started or submitted."""
@@ -82,28 +73,31 @@ class Job:
         """As `workers=2, decode=host, repeat 1` for a run, otherwise the wildcards' values."""
         if "cell" not in self.wildcards:
             return " ".join(map(str, self.wildcards.values()))
-        levels = self.wildcards["cell"].replace(BETWEEN_LEVELS, ", ")
-        return f"{levels}, repeat {self.wildcards.get('repeat', '?')}"
+        return f"{cell_text(self.wildcards['cell'])}, repeat {self.wildcards.get('repeat', '?')}"
 
 
 class Progress:
-    """The progress of the workflow on stderr: a line for each job that ends. The steps between are
-    printed by the training jobs themselves."""
+    """The progress of the workflow on stderr: a line for each training job that ends. What is left
+    of a training job, and what other jobs made, these jobs print themselves."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._total: dict[str, int] = {}
-        self._done: Counter[str] = Counter()
+        self._total, self._done = 0, 0
         self.running: dict[int, Job] = {}
         self._started_s = time.monotonic()
         self._training_since_s: float | None = None
 
     def begin(self, counts: Mapping[str, int]) -> None:
         """Take the number of jobs by rule."""
-        self._total = {rule: n for rule, n in counts.items() if rule != "total"}
-        rules = ", ".join(f"{rule} {n}" for rule, n in self._total.items())
-        total = counted(sum(self._total.values()), "job")
-        self._print(f"{total}: {rules}" if rules else "nothing to do")
+        others = {rule: n for rule, n in counts.items() if rule not in ("total", "all")}
+        self._total = sum(n for rule, n in others.items() if rule.startswith(TRAIN_RULE))
+        total = sum(others.values())
+        if not total:
+            self._print("nothing to do: all results are there")
+            return
+        training = f"{counted(self._total, 'training run')} and "
+        rest = counted(total - self._total, "short job" if self._total else "job")
+        self._print(f"{training if self._total else ''}{rest} to do")
 
     def start(self, record: Mapping[str, Any]) -> None:
         """Take a job that starts."""
@@ -121,29 +115,24 @@ class Progress:
 
     def finish(self, number: int) -> None:
         """Take the end of a job."""
-        if (job := self.running.pop(number, None)) is None:
+        job = self.running.pop(number, None)
+        if job is None or not job.is_training:
             return
-        self._done[job.rule] += 1
-        took = ""
-        if job.is_training:
-            after = "after " if job.slurm_id else ""  # includes its time in the queue
-            took = f"  {after}{duration(time.monotonic() - job.started_s)}{self._left()}"
-        count = f"{self._done[job.rule]}/{self._total.get(job.rule, '?')}"
-        self._print(f"{job.rule} {count}  {job.label}".rstrip() + took)
+        self._done += 1
+        now_s = time.monotonic()
+        after = "after " if job.slurm_id else ""  # includes its time in the queue
+        line = f"{job.rule} {self._done}/{self._total}  {job.label}"
+        line += f"  {after}{duration_text(now_s - job.started_s)}"
+        left = self._total - self._done
+        if left > 0 and self._training_since_s is not None:
+            mean_s = (now_s - self._training_since_s) / self._done
+            line += f"; about {duration_text(mean_s * left)} left"
+        self._print(line)
 
     def _print(self, text: str) -> None:
         if not self._quiet:
-            clock = duration(time.monotonic() - self._started_s)
+            clock = duration_text(time.monotonic() - self._started_s)
             print(f"[{clock:>6}] {text}", file=sys.stderr, flush=True)
-
-    def _left(self) -> str:
-        """The time until all training jobs are done, by the rate at which they have finished."""
-        total = sum(n for rule, n in self._total.items() if rule.startswith(TRAIN_RULE))
-        done = sum(n for rule, n in self._done.items() if rule.startswith(TRAIN_RULE))
-        if self._training_since_s is None or not 0 < done < total:
-            return ""
-        mean_s = (time.monotonic() - self._training_since_s) / done
-        return f"; about {duration(mean_s * (total - done))} left"
 
 
 class Failures:

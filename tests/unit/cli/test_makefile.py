@@ -1,11 +1,14 @@
 """The Makefile: what it passes to the commands, and what it does itself."""
 
+import argparse
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from feedrate.cli.snakemake import add_choices
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,6 +40,16 @@ def test_several_studies_and_devices_can_be_named(target, names, option):
     words = dry_run(target, said, "DATASET=own")
     handed = [word for name in names for word in (f"--{option}", name)]
     assert words[words.index(target) + 1 :] == [*handed, "--dataset", "own"]
+
+
+@pytest.mark.parametrize("files", ["own.yaml", "own.yaml other.yaml"])
+def test_a_target_is_not_taken_for_a_file_with_configuration(files):
+    words = dry_run("run", f"CONFIG={files}", "ARGS=measure")
+    parser = argparse.ArgumentParser()
+    add_choices(parser)
+    options, others = parser.parse_known_args(words[words.index("run") + 1 :])
+    assert options.configfile == files.split()
+    assert others == ["measure"]
 
 
 @pytest.mark.parametrize(

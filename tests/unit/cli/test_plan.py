@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from feedrate.cli import plan as plans
-from feedrate.cli.plan import Runs, count_runs, show
+from feedrate.cli.plan import device_rows, outlook_of
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import write_json
-from feedrate.flow.estimate import Estimate
 from feedrate.flow.folders import run_folder
 from feedrate.flow.graph import Graph
 
@@ -25,21 +25,13 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def graph(monkeypatch):
-    """Every run takes 36 s by its earlier runs; on gaudi2, repeat 3 is not known."""
-
-    class Known:
-        def __init__(self, project):
-            pass
-
-        def of(self, spec):
-            unknown = (spec.device, spec.repeat) == ("gaudi2", 3)
-            return None if unknown else Estimate(36.0, "earlier runs")
-
-    monkeypatch.setattr(plans, "Estimator", Known)
+def graph(folder):
     chosen = {"studies": [STUDY], "devices": ["gaudi2", "h100"]}
-    values = read_yaml(ROOT / "config/config.yaml") | chosen
-    return Graph(load_project(ROOT, values), ROOT)
+    return Graph(load_project(ROOT, read_yaml(ROOT / "config/config.yaml") | chosen), ROOT)
+
+
+def rows_of(graph):
+    return {row[0]: row[1:] for row in device_rows(graph, STUDY)}
 
 
 def test_only_runs_without_a_result_are_to_do(graph):
@@ -49,44 +41,26 @@ def test_only_runs_without_a_result_are_to_do(graph):
         (run_folder(runs[1], "0a1b2c3d"), "ok"),
         (graph.folders.target(runs[2]), "failed"),
     ):
-        write_json(Path(folder) / paths.OUTCOME_NAME, {"status": status})
-    graph = Graph(graph.project, ROOT)
-    gaudi2, h100 = count_runs(graph)
-    assert (h100.study, h100.device, h100.devices_per_job) == (STUDY, "h100", 8)
-    assert (h100.cells, h100.unsupported_cells) == (9, 7)
-    assert (h100.done, h100.to_do) == (1, 26)
-    assert h100.job_s == 26 * 36
-    assert h100.limit_s == 26 * 240 * 60
-    assert (gaudi2.cells, gaudi2.done, gaudi2.to_do, gaudi2.unknown) == (14, 0, 42, 14)
-    assert gaudi2.job_s == 28 * 36
-    hours, at_most = h100.row[5:7]
-    assert (hours, at_most) == (f"{26 * 36 * 8 / 3600:.1f}", f"{26 * 4 * 8:.1f}")
+        outcome = {"status": status, "duration_s": 36.0}
+        write_json(Path(folder) / paths.OUTCOME_NAME, outcome)
+        write_json(Path(folder) / paths.SPEC_NAME, msgspec.to_builtins(runs[0]))
+    rows = rows_of(Graph(graph.project, ROOT))
+    assert rows["h100"][:4] == ["9", "7", "1", "26"]
+    assert rows["h100"][4:] == ["16 min", "104 h", "no price", "no price"]
+    assert rows["gaudi2"][:4] == ["14", "2", "0", "42"]
 
 
-def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(graph, capsys):
-    groups = count_runs(graph)
-    show(groups, on_cluster=True)
-    text = capsys.readouterr().out
-    assert "2.2 + 14 unknown" in text
-    assert "about 17 min without 14 runs of unknown length, and at most 168 h" in text
-    show(groups, on_cluster=False)
-    assert "about 33 min without 14 runs of unknown length, and at most 276 h" in (
-        capsys.readouterr().out
-    )
+def test_a_price_gives_a_range_of_costs(graph):
+    devices = graph.project.devices
+    priced = replace(devices["gaudi2"], price_usd_per_hour=20.0)
+    project = replace(graph.project, devices=devices | {"gaudi2": priced})
+    cost, at_most = rows_of(Graph(project, ROOT))["gaudi2"][6:]
+    low, high = (float(number) for number in cost.split(" to "))
+    assert 0 < low < high < float(at_most)
+    assert at_most == f"{42 * 4 * 20:.2f}"
 
 
-def test_a_cost_needs_a_price(graph):
-    groups = count_runs(graph)
-    assert groups[1].row[7:9] == ["no price", "no price"]
-    groups[1].price_usd_per_hour = 20.0
-    assert groups[1].row[7:9] == [f"{27 * 36 / 3600 * 20:.2f} USD", f"{27 * 4 * 20:.2f} USD"]
-
-
-def test_what_is_not_known_is_called_so(capsys):
-    show([Runs(STUDY, "cpu", 1, None, cells=1, to_do=1, unknown=1)], on_cluster=True)
-    assert "takes an unknown time" in capsys.readouterr().out
-
-
-def test_nothing_to_do_is_said(capsys):
-    show([Runs(STUDY, "cpu", 1, None, cells=1, done=1)], on_cluster=False)
-    assert "There are no runs to do." in capsys.readouterr().out
+def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(graph):
+    assert "at most 168 h" in outlook_of(graph, [STUDY], on_cluster=True)
+    assert "at most 276 h" in outlook_of(graph, [STUDY], on_cluster=False)
+    assert outlook_of(graph, [], on_cluster=False) == "There are no runs to do."

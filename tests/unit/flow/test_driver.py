@@ -205,7 +205,7 @@ def test_runs_without_a_result_are_counted_with_the_command_of_a_report(start, f
     graph = SimpleNamespace(**vars(GRAPH) | {"all_outcomes": lambda: ["made", "one", "other"]})
     driver.end(graph)
     said = capsys.readouterr().err
-    assert "2 runs have no result" in said
+    assert "2 runs without a result" in said
     assert said.strip().endswith(
         "python -m feedrate report --profile profiles/slurm --config 'studies=[a b]'"
     )

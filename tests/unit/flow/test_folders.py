@@ -54,6 +54,17 @@ def test_a_run_without_a_folder_gets_the_one_of_its_identity(tmp_path):
     assert shown() == (MADE, MADE, False), "those of another identity or repeat, or of a job"
 
 
+def test_attempts_of_another_spec_are_not_counted(tmp_path):
+    """Three disturbed attempts with other settings do not use up those of the present ones."""
+    other = MADE.replace(HERE, "0a1b2c3d")
+    for suffix in ("", "-2", "-3"):
+        leave(tmp_path, other + suffix, status="failed")
+    disturb(tmp_path, other, f"{other}-2", f"{other}-3")
+    assert shown() == (MADE, MADE, False)
+    leave(tmp_path, MADE, status="failed")
+    assert shown() == (f"{MADE}-2", MADE, False)
+
+
 @pytest.mark.parametrize("status", ["ok", "out_of_memory"])
 def test_a_result_stays_where_it_is(tmp_path, status):
     leave(tmp_path, MADE, status=status)
@@ -193,4 +204,5 @@ def test_a_run_that_ran_out_of_memory_keeps_the_larger_ones_out_of_the_next_call
     }
     assert {cell for _, _, cell, _ in done} == {small.cell, large.cell}
     copy.edit("config/studies/flava-batch-search.yaml", "ladder: [size, batch]\n", "")
+    copy.edit("config/studies/flava-batch-search.yaml", "asks: largest\n", "")
     assert copy.graph(**search).folders.target(large) == f"{larger}-2"

@@ -16,7 +16,7 @@ from feedrate.core.errors import Masker
 from feedrate.core.variables import DriverCall
 from feedrate.devices.launch import Launch
 from feedrate.jobs import processes
-from feedrate.jobs.events import Data, Evaluation, Step, Window
+from feedrate.jobs.events import Ceiling, Evaluation, Stages, Step
 from feedrate.jobs.outcome import MachineFault
 from feedrate.jobs.processes import LogPump, ProgressLine, memory_gib
 
@@ -121,46 +121,50 @@ def step(number, *, warmup=False):
     return Step(rank=0, step=number, samples=8, step_s=0.5, warmup=warmup)
 
 
-WINDOW = Window(rank=0, first_step=6, last_step=45, steps=40, samples=320, wall_s=20.0)
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, s."""
+    now_s = [0.0]
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now_s[0])
+    return now_s
 
 
-def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monkeypatch, capsys):
-    now = [0.0]
-    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    line = ProgressLine(
-        make_spec(workers=2, count=2, steps=45, warmup_steps=5, ceiling_s=1), quiet=False
-    )
-    line.update([step(1, warmup=True)])
-    assert capsys.readouterr().err == ""
-    now[0] = 5.0
-    line.update([])
-    assert capsys.readouterr().err == "cpu workers=2 rep 1: step 1/45, warming up\n"
-    now[0] = 9.0
+def test_the_time_left_counts_steps_scoring_and_rounds(clock, capsys):
+    spec = make_spec(workers=2, count=2, steps=45, warmup_steps=5, ceiling_s=10, evaluate=True)
+    line = ProgressLine(spec, quiet=False)
+    clock[0] = 5.0
+    line.update([Evaluation(rank=0, moment="before", seconds=30.0), step(5, warmup=True)])
+    assert capsys.readouterr().err == "", "no rate is known yet"
     line.update([step(n) for n in range(6, 21)])
-    assert capsys.readouterr().err == ""
-    now[0] = 10.0
-    line.update([])
-    expected = "cpu workers=2 rep 1: step 20/45, 32.0 samples/s, 12 s left\n"
+    # 25 steps of 0.5 s, the second scoring, and live, loader, model and exchange for 10 s each.
+    expected = "cpu workers=2, repeat 1: step 20/45, 32.0 samples/s, about 1:22 left of this run\n"
     assert capsys.readouterr().err == expected
-    now[0] = 15.0
-    line.update([WINDOW])
-    assert "loader and model alone" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("ceiling_s", "last"), [(1, "loader and model alone"), (0, "finishing")])
-def test_progress_tells_when_a_model_is_evaluated(monkeypatch, capsys, ceiling_s, last):
-    monkeypatch.setattr(processes, "PROGRESS_EVERY_S", 0.0)
-    line = ProgressLine(make_spec(evaluate=True, ceiling_s=ceiling_s), quiet=False)
-    shown = [
-        (Data(rank=0), "evaluating"),
-        (Evaluation(rank=0, moment="before"), "starting"),
-        (step(1, warmup=True), "warming up"),
-        (WINDOW, "evaluating"),
-        (Evaluation(rank=0, moment="after"), last),
-    ]
-    for event, state in shown:
-        line.update([event])
-        assert state in capsys.readouterr().err
+def test_a_job_prints_a_second_line_after_a_minute_and_further_ones_seldom(clock, capsys):
+    line = ProgressLine(make_spec(steps=9000, warmup_steps=1, ceiling_s=1), quiet=False)
+    due = []
+    for second in range(1000):
+        clock[0] = float(second)
+        line.update([step(second + 2)])
+        if capsys.readouterr().err:
+            due.append(second)
+    assert due == [5, 65, 130, 260, 520]
+
+
+def test_after_the_steps_what_is_left_of_rounds_and_scoring_counts(clock, capsys):
+    spec = make_spec(steps=6, warmup_steps=1, ceiling_s=10, evaluate=True)
+    line = ProgressLine(spec, quiet=False)
+    clock[0] = 5.0
+    block = Ceiling(rank=0, kind="live", samples=8, wall_s=4.0)
+    before, after = (
+        Evaluation(rank=0, moment=moment, seconds=7.0) for moment in ("before", "after")
+    )
+    line.update([before, *(step(n) for n in range(2, 7)), after, block])
+    assert "about 26 s left" in capsys.readouterr().err
+    clock[0] = 70.0
+    line.update([Stages(rank=0, steps=1)])
+    assert "about 0 s left" in capsys.readouterr().err
 
 
 def test_a_driver_that_died_before_its_job_began_ends_the_job():

@@ -1,7 +1,9 @@
 """The locks, the conda files and what is installed say the same."""
 
+import ast
 import re
 import runpy
+import sys
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +46,40 @@ def test_job_environments_pin_as_the_lock_does(kind):
     # torchvision decodes on the GPU, and goes with one torch: minor version 28 with 13.
     major, minor, *_ = (int(n) for n in found.get("torch", "0.0").split("."))
     assert decoder == (f"{major - 2}.{minor + 15}.0" if kind == "cuda" else None)
+
+
+OF_VENDORS = {"habana_frameworks", "pyhlml"}
+"""Modules that come with a device's own software."""
+
+
+def test_every_imported_package_is_declared():
+    """Also one that today comes with another package."""
+    top = {"feedrate", "snakemake_logger_plugin_feedrate", *sys.stdlib_module_names, *OF_VENDORS}
+    imported = set()
+    for file in (ROOT / "workflow").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    texts = [
+        (ROOT / "requirements" / name).read_text() for name in ("run.in", "gaudi.in", "cuda.lock")
+    ]
+    declared = {canonical(name) for text in texts for name in re.findall(r"^[\w-]+", text, re.M)}
+    known = metadata.packages_distributions()
+    modules = {
+        "google.protobuf": ["protobuf"],
+        "pynvml": ["nvidia-ml-py"],
+        "optimum": ["optimum-habana"],
+    }
+    missing = set()
+    for name in imported:
+        first = name.split(".")[0]
+        short = next((module for module in modules if f"{name}.".startswith(f"{module}.")), first)
+        owners = modules.get(short) or known.get(short) or [short]
+        if first not in top and declared.isdisjoint(map(canonical, owners)):
+            missing.add(short)
+    assert not missing
 
 
 def test_the_gaudi_environment_pins_as_its_lock_does_and_brings_no_torch_of_its_own():

@@ -1,23 +1,35 @@
 """What a cell says of its runs: medians, intervals, its state and its limit."""
 
+import msgspec
 import pytest
 from collected_rows import W0, W1, W2, cells_of, rows_of, shared
 from msgspec.structs import replace
 from record_builder import make_record, make_spec, make_study, runs_of
 
+from feedrate.core import variables
 from feedrate.core.errors import ExpectedError
+from feedrate.core.variables import DriverCall
 from feedrate.results.checks import confirm_results
 from feedrate.results.files import RUNS, for_studies, write_csv
 
 
-def test_a_shared_run_is_one_failure(tmp_path):
+def test_a_shared_run_is_one_failure(tmp_path, monkeypatch):
     records = [*runs_of(0, [5.0, 5.1]), *runs_of(1, [10.0, 12.0])]
     rows, settings = rows_of(records, unsupported=[], shared=[shared()])
     for row in rows:
         row["status"] = "failed"
     write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.project.studies), rows)
-    with pytest.raises(ExpectedError, match="4 of 4 runs did not end well"):
+    with pytest.raises(ExpectedError, match="4 of 4 runs did not end well") as failed:
         confirm_results(tmp_path / "results.csv", tmp_path / "confirmed.txt")
+    assert str(failed.value).endswith("To measure them again: python -m feedrate run")
+    rows[0] |= {"failed_checks": "undisturbed", "attempt": 3, "folder": "runs/a/rep1-ab12cd34-3"}
+    write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.project.studies), rows)
+    call = DriverCall(pid=1, host="n", since="1", choices=("--profile", "gaudi"))
+    monkeypatch.setenv(variables.DRIVER, msgspec.json.encode(call).decode())
+    with pytest.raises(ExpectedError) as failed:
+        confirm_results(tmp_path / "results.csv", tmp_path / "confirmed.txt")
+    forced = "--forcerun runs/a/rep1-ab12cd34-3/outcome.json"
+    assert str(failed.value).endswith(f"python -m feedrate run {forced} --profile gaudi")
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,18 @@ def table(
     *,
     left: Collection[str] = (),
     wrapped: Collection[str] = (),
+    header: bool = True,
 ) -> Table:
     """A table without lines. The columns named in `left` and `wrapped` are justified left, all
     others right; only those in `wrapped` may take several lines."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        show_header=header,
+    )
     for name in columns:
         if name in wrapped:
             made.add_column(name, overflow="fold")

@@ -2,16 +2,14 @@
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import RenderableType
 from rich.text import Text
 
-from feedrate.cli.display import cells_table, output
+from feedrate.cli.display import output, table
 from feedrate.cli.jobs import STOPPED
+from feedrate.cli.plan import outlook_of
 from feedrate.cli.report import make_report
 from feedrate.cli.snakemake import (
     add_choices,
@@ -21,11 +19,11 @@ from feedrate.cli.snakemake import (
 )
 from feedrate.core import paths, slurm
 from feedrate.core.errors import fail, tell
-from feedrate.flow import driver
+from feedrate.flow import configuration, driver
 from feedrate.flow.graph import Graph
+from feedrate.report.sentences import answers
+from feedrate.report.study import StudyResults
 from feedrate.report.text import counted
-from feedrate.results.files import CELLS, Row, read_csv
-from feedrate.results.schema import BAD
 
 LOCKED = 3
 """Exit code if another driver works in the folder."""
@@ -44,13 +42,15 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     given = check_call(options, others)
     levels = {level.name for level in given.quiet or ()}
     quiet = options.quiet or bool(levels & {"ALL", "PROGRESS"})
-    if options.dry_run or given.dryrun:
-        # With `--quiet all` Snakemake would not even print how many jobs there are.
-        words = ["--dry-run", *(["--quiet", "host", "rules", "reason"] if quiet else [])]
-        return run_snakemake(options, *others, *words)
+    if options.dry_run or given.dryrun:  # the number of jobs by rule; `snakemake -n` lists them
+        code = run_snakemake(options, *others, "--dry-run", "--quiet", "host", "rules", "reason")
+        if code == 0:
+            show_outlook(options, given)
+        return code
     if why := driver.occupied():
         return fail("feedrate", why, LOCKED)
     driver.STARTED.unlink(missing_ok=True)
+    started_s = time.time()
     words = [*others, *(["--quiet", "all"] if quiet else [])]
     code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
@@ -58,15 +58,27 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     started = driver.STARTED.is_file()
     if code and not started:
         return code
+    if not started and not quiet:
+        tell("feedrate", "nothing to do: all results are there")
     if code and not given.targets:
         report_on_what_exists(options)
-    if not Path(paths.PAGE).is_file():
-        if code == 0:
-            tell("feedrate", "nothing to report yet")
-        return code
-    if not quiet:
-        show(Path(paths.PAGE))
+    page = Path(paths.PAGE)
+    is_new = page.is_file() and page.stat().st_mtime >= started_s
+    if not quiet and (is_new or (page.is_file() and not given.targets)):
+        show(page)
     return code
+
+
+def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None:
+    """Print how many runs the targets of a dry run need, and how long they take."""
+    project = load_project(options)
+    graph = Graph(project, Path().resolve())
+    chosen = set(given.targets or ()) & set(project.studies)
+    if not given.targets or chosen:
+        executor = getattr(given, "executor", None)
+        executor = executor or configuration.read_profile(options.profile).executor
+        on_cluster = executor not in ("", "local")
+        print(outlook_of(graph, chosen or project.studies, on_cluster=on_cluster))
 
 
 def report_on_what_exists(options: argparse.Namespace) -> None:
@@ -76,19 +88,6 @@ def report_on_what_exists(options: argparse.Namespace) -> None:
     ended = [Path(outcome).is_file() for outcome in graph.all_outcomes()]
     if any(ended) and not all(ended):
         make_report(graph.study_plans(ended=True))
-
-
-def measure_again(
-    options: argparse.Namespace, others: Sequence[str], target: str, page: str
-) -> tuple[int, list[Path]]:
-    """Make a target that writes a page for each device at every call; exit code and new pages."""
-    check_call(options, others)
-    started_s = time.time()
-    devices = load_project(options).config.devices
-    rules = [paths.rule_of(f"{target}_", device) for device in devices]
-    code = run_snakemake(options, target, "--forcerun", *rules, *others)
-    files = sorted(Path().glob(page.format(device="*")))
-    return code, [file for file in files if file.stat().st_mtime >= started_s]
 
 
 def add_cancel_options(parser: argparse.ArgumentParser) -> None:
@@ -116,35 +115,13 @@ def cancel(options: argparse.Namespace) -> int:
     return 0
 
 
-# The summary at the end of a run: what was measured, what failed, where the report is.
-
-
-def show(report: Path | None) -> None:
-    """Print a row per cell of the studies in the report, then its path, to stdout."""
-    console = output()
-    cells = Path(paths.of_all_studies(paths.CELLS_CSV))
-    rows = read_csv(cells, CELLS) if cells.is_file() else []
-    for study, group in groupby(rows, key=itemgetter("study")):
-        found = [row for row in group if not row.get("measured_as")]
-        shown = [row for row in found if row["status"] != "unsupported"]
-        numbers = ("samples/s", "95% interval", "data wait")
-        console.print()
-        console.print(cells_table(study, shown, numbers, "limited by", _values))
-        if lacking := len(found) - len(shown):
-            console.print(f"and cells that the device does not support: {lacking}", style="dim")
-    if report is not None:
-        console.print()
-        console.print(Text(f"The report: {report.resolve()}", "bold"), soft_wrap=True)
-
-
-def _values(row: Row) -> Iterator[RenderableType]:
-    """The rate, its interval, the data wait, the verdict, and a remark."""
-    rate, low, high = row["samples_per_s"], row["ci_low"], row["ci_high"]
-    wait = row["data_wait_share"]
-    yield "" if rate is None else f"{rate:.1f}"
-    yield "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
-    yield "" if wait is None else f"{wait:.0%}"
-    yield row["verdict"] if row["status"] == "ok" else Text(row["status"], "bold red")
-    words = {"recommended": "recommended", "open": "may be best", "noisy": "noisy"}
-    marks = [word for name, word in words.items() if row[name]]
-    yield Text(row["cause"] if row["status"] in BAD else ", ".join(marks))
+def show(page: Path) -> None:
+    """Print the answers of all studies in the words of the page, and its path."""
+    for file in sorted(Path(paths.RESULTS).glob(f"*/{Path(paths.ANSWERS_CSV).name}")):
+        plan = Path(paths.STUDY_PLAN.format(study=file.parent.name))
+        if plan.is_file():
+            study = StudyResults.read(plan, file.parent)
+            rows = [(answer.device, answer.text) for answer in answers(study)]
+            heading = f"\n{study.study.title}"
+            output().print(table(heading, ("", ""), rows, left=("",), wrapped=("",), header=False))
+    output().print(Text(f"\nThe report: {page.resolve()}", "bold"), soft_wrap=True)

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from feedrate.cli.ranks import run_ranks
-from feedrate.cli.run import measure_again
+from feedrate.cli.snakemake import check_call, load_project, run_snakemake
 from feedrate.config.devices import Device, variant
 from feedrate.config.errors import raise_all
 from feedrate.config.plan import make_plan
@@ -73,8 +73,15 @@ class Line(msgspec.Struct, frozen=True):
 
 def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Test the chosen devices and print their pages; 1 if something failed."""
-    code, pages = measure_again(options, others, NAME, paths.SELFTEST)
-    for file in pages:
+    check_call(options, others)
+    started_s = time.time()
+    devices = load_project(options).config.devices
+    rules = [paths.rule_of(paths.SELFTEST_RULE, device) for device in devices]
+    code = run_snakemake(options, NAME, "--forcerun", *rules, *others)
+    for device in devices:
+        file = Path(paths.SELFTEST.format(device=device))
+        if not file.is_file() or file.stat().st_mtime < started_s:
+            continue
         print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
         lines = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["lines"]
         code = code or int(any(line["outcome"] == "failed" for line in lines))

@@ -38,12 +38,11 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     help_text = "an entry of devices.yaml, or `detected` for those of this machine; repeatable"
     parser.add_argument("--device", action="append", help=help_text)
     parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
-    several: dict[str, Any] = {"nargs": "+", "default": []}
+    several: dict[str, Any] = {"nargs": "+", "default": [], "action": "extend"}
     help_text = "YAML file that overrides keys of config.yaml"
     parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=help_text, **several)
-    several |= {"action": "extend", "metavar": "KEY=VALUE"}
     help_text = "keys of config.yaml in Snakemake's syntax; repeatable"
-    parser.add_argument("--config", "-C", help=help_text, **several)
+    parser.add_argument("--config", "-C", metavar="KEY=VALUE", help=help_text, **several)
     parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
 
 

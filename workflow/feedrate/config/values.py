@@ -100,6 +100,20 @@ def cell_name(levels: Mapping[str, Level]) -> str:
     return BETWEEN_LEVELS.join(f"{factor}={level_text(level)}" for factor, level in levels.items())
 
 
+def cell_text(cell: str) -> str:
+    """A cell's name for readers: `workers=2, decode=host`."""
+    return cell.replace(BETWEEN_LEVELS, ", ")
+
+
+def duration_text(seconds: float) -> str:
+    """`48 s`, `3:05` (minutes) or `2:03:05` (hours)."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
+
+
 class _Loader(SafeLoader):
     """Reads plain values as YAML 1.2 does: `on`, `12:30` and 2023-08-29 are text, 1e-5 is a number.
     Keys are always text, and a duplicate key is an error."""

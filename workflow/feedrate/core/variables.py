@@ -27,6 +27,8 @@ class DriverCall(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     """How often Snakemake tries a failed job again."""
     quiet: bool = False
+    choices: tuple[str, ...] = ()
+    """The words that select the profile and override keys of config.yaml."""
 
     def __str__(self) -> str:
         """As `123@node7`."""

@@ -274,6 +274,8 @@ class Call(NamedTuple):
     retries: int = 0
     """How often Snakemake tries a failed job again."""
     is_quiet: bool = False
+    is_report: bool = False
+    """Whether it makes Snakemake's own report of what there is, and runs nothing."""
     choices: Sequence[str] = ()
     """The words that select the profile and override keys of config.yaml."""
 
@@ -303,6 +305,7 @@ def call() -> Call:
         profile_files=[Path(name).resolve() for name in files or []],
         retries=int(options.retries or 0),
         is_quiet=bool(options.quiet),
+        is_report=bool(options.report),
         choices=_choices(words),
     )
 

@@ -23,6 +23,7 @@ from feedrate.devices.doctor import FAILS, SLOW, examine
 from feedrate.flow import configuration, preflight
 from feedrate.flow.configuration import Call, Layers, profile_names, snakemake_options
 from feedrate.flow.graph import Graph
+from feedrate.report.text import counted
 
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")
@@ -62,6 +63,7 @@ def start(graph: Graph, layers: Layers) -> None:
         is_local=call.is_local,
         retries=call.retries,
         quiet=call.is_quiet,
+        choices=tuple(call.choices),
     )
     _hold(driver)
     os.environ[variables.DRIVER] = msgspec.json.encode(driver).decode()
@@ -82,8 +84,8 @@ def end(graph: Graph) -> None:
     if lost and STARTED.is_file():
         command = shlex.join(["python", "-m", "feedrate", "report", *configuration.call().choices])
         print_error(
-            f"{len(lost)} runs have no result; the same command measures them. For a report of "
-            f"what there is: {command}"
+            f"{counted(len(lost), 'run')} without a result; the same command measures them. For a "
+            f"report of what there is: {command}"
         )
 
 
@@ -148,7 +150,7 @@ def cancel_left_over_jobs() -> None:
     jobs = slurm.own_jobs()
     if not jobs:
         return
-    tell("feedrate", f"cancelling {len(jobs)} jobs that a killed run left on Slurm")
+    tell("feedrate", f"cancelling {counted(len(jobs), 'job')} that a killed run left on Slurm")
     slurm.cancel(jobs)
     until_s = time.monotonic() + ENDED_S
     while slurm.own_jobs() and time.monotonic() < until_s:

@@ -18,6 +18,7 @@ from typing import IO
 import psutil
 
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import cell_text, duration_text
 from feedrate.core import processes, variables
 from feedrate.core.errors import ExpectedError, Masker, print_error
 from feedrate.core.paths import LOG_NAME, events_name
@@ -25,13 +26,14 @@ from feedrate.core.processes import descendants
 from feedrate.core.variables import DriverCall
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch
-from feedrate.jobs.events import Data, Evaluation, Event, EventTail, Step, Window
+from feedrate.jobs.events import Ceiling, Evaluation, Event, EventTail, Stages, Step
 from feedrate.jobs.outcome import MachineFault, ProcessExit
 
 TICK_S = 0.5
 GRACE_S = 5.0  # time from SIGTERM to SIGKILL
 KILLED_S = 60.0  # time after SIGKILL within which a process ends, unless it hangs in the kernel
-PROGRESS_EVERY_S = 5.0
+FIRST_PROGRESS_S, PROGRESS_EVERY_S = 5.0, 60.0
+"""When the first line of a job is due, and the shortest time to the next: most jobs print one."""
 SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
 """Share of one core that sampling memory may use; expensive samples are taken less often."""
@@ -75,52 +77,50 @@ class StopRequests:
 
 
 class ProgressLine:
-    """Prints the job's progress on stderr every `PROGRESS_EVERY_S`; when quiet, nothing."""
+    """Prints on stderr, seldom, how long the job still takes; when quiet, nothing."""
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
         self._spec, self._quiet = spec, quiet
-        self._label = f"{spec.device} {spec.cell} rep {spec.repeat}"
-        self._samples, self._time_s = 0, 0.0
-        self._due_s = time.monotonic() + PROGRESS_EVERY_S
-        self._state = "starting"
+        self._label = f"{spec.device} {cell_text(spec.cell)}, repeat {spec.repeat}"
+        self._step, self._samples, self._time_s = 0, 0, 0.0
+        self._rounds_s, self._scoring_s = 0.0, 0.0
+        if spec.task == "training":
+            alone = 0 if spec.settings.train.strategy == "fsdp" else 1 + (spec.count > 1)
+            self._rounds_s = (2 + alone) * spec.protocol.ceiling_s
+        self._started_s = time.monotonic()
+        self._due_s = self._started_s + FIRST_PROGRESS_S
 
     def update(self, events: Iterable[Event]) -> None:
-        """Take in rank 0's new events, and print a line if one is due."""
+        """Take in rank 0's new events, and print a line if one is due and its rate is known."""
         for event in events:
-            self._state = self._state_after(event)
-        if time.monotonic() >= self._due_s:
-            self._due_s = time.monotonic() + PROGRESS_EVERY_S
-            self.report(self._state)
+            self._take(event)
+        now_s = time.monotonic()
+        if now_s < self._due_s or not self._time_s:
+            return
+        self._due_s = now_s + max(PROGRESS_EVERY_S, now_s - self._started_s)
+        steps = self._spec.protocol.steps
+        timed = self._step - self._spec.protocol.warmup_steps
+        left_s = self._time_s / timed * (steps - self._step) + self._scoring_s + self._rounds_s
+        rate = self._samples / self._time_s
+        place = f"step {self._step}/{steps}, {rate:.1f} samples/s"
+        self.report(f"{place}, about {duration_text(left_s)} left of this run")
 
     def report(self, text: str) -> None:
         """Print a line about this job."""
         if not self._quiet:
             print_error(f"{self._label}: {text}")
 
-    def _state_after(self, event: Event) -> str:
-        protocol = self._spec.protocol
-        if isinstance(event, Step):
-            return self._rate(event)
-        if self._spec.task != "training":
-            return self._state
-        if protocol.evaluate and isinstance(event, Data | Window):
-            return "evaluating"
-        if isinstance(event, Evaluation) and event.moment == "before":
-            return "starting"
-        if isinstance(event, Evaluation | Window):
-            return "measuring loader and model alone" if protocol.ceiling_s > 0 else "finishing"
-        return self._state
-
-    def _rate(self, event: Step) -> str:
-        steps = self._spec.protocol.steps
-        if event.warmup:
-            return f"step {event.step}/{steps}, warming up"
-        self._samples += (event.samples or 0) * self._spec.count
-        self._time_s += event.step_s
-        timed = event.step - self._spec.protocol.warmup_steps
-        left_s = self._time_s / timed * (steps - event.step)
-        rate = self._samples / self._time_s
-        return f"step {event.step}/{steps}, {rate:.1f} samples/s, {left_s:.0f} s left"
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Step) and not event.warmup:
+            self._step = event.step
+            self._samples += (event.samples or 0) * self._spec.count
+            self._time_s += event.step_s
+        elif isinstance(event, Evaluation):  # the second one takes as long as the first
+            self._scoring_s = (event.seconds or 0.0) if event.moment == "before" else 0.0
+        elif isinstance(event, Ceiling):
+            self._rounds_s = max(0.0, self._rounds_s - event.wall_s)
+        elif isinstance(event, Stages):  # after the last round
+            self._rounds_s = 0.0
 
 
 def run_processes(

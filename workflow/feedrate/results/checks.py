@@ -1,12 +1,15 @@
 """The checks that a run's numbers must pass before they count, and whether all runs ended well."""
 
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 from feedrate.config.settings import Task
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_text
+from feedrate.core.paths import OUTCOME_NAME
+from feedrate.core.variables import driver_call
 from feedrate.results import conformity
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, Judgement, listed
 from feedrate.results.files import RUNS, read_csv
@@ -23,10 +26,6 @@ MOST_SKIPPED = 0.05
 loss scale fits, GradScaler tries a larger one every 2,000 steps (`growth_interval`)."""
 LISTED = 20
 """Number of failures that `confirm_results` lists."""
-UNQUIET = (
-    f" After {MOST_ATTEMPTS} attempts, the machine is still not quiet enough. Stop the other work "
-    "there, then delete the folders of the run."
-)
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
 
@@ -166,21 +165,22 @@ def confirm_results(results: list[Path], out: Path) -> None:
     unsupported or ran out of memory are results, not failures."""
     rows = [r for file in results for r in read_csv(file, RUNS) if not r.get("measured_as")]
     tried = sum(row["status"] != "unsupported" for row in rows)
-    problems = []
-    for row in (row for row in rows if row["status"] in BAD):
-        problem = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: "
-        problem += f"{row['status']}: {row['cause']}"
-        disturbed = not DISTURBED.isdisjoint(row.get("failed_checks", "").split(";"))
+    failed = [row for row in rows if row["status"] in BAD]
+    problems, forced = [], []
+    for row in failed:
+        name = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}"
+        problems.append(f"{name}: {row['status']}: {row['cause']}")
+        disturbed = not DISTURBED.isdisjoint(row["failed_checks"].split(";"))
         if disturbed and (row["attempt"] or 1) >= MOST_ATTEMPTS:
-            problem += UNQUIET
-        problems.append(problem)
+            forced.append(f"{row['folder']}/{OUTCOME_NAME}")
     if len(problems) > LISTED:
         problems[LISTED:] = [f"… and {len(problems) - LISTED} more"]
-    if problems:
-        failed = sum(row["status"] in BAD for row in rows)
-        head = (
-            f"{failed} of {tried} runs did not end well; the report shows them, and the same "
-            "command repeats those that failed, were disturbed or are missing:"
-        )
-        raise ExpectedError("\n  ".join([head, *problems]))
+    if failed:
+        head = f"{len(failed)} of {tried} runs did not end well; the report shows them:"
+        call = driver_call()
+        words = ["python", "-m", "feedrate", "run", *(call.choices if call else ())]
+        words[4:4] = ["--forcerun", *forced] if forced else []
+        quiet = f" (disturbed {MOST_ATTEMPTS} times: stop other work first)" if forced else ""
+        again = f"To measure them again{quiet}: {shlex.join(words)}"
+        raise ExpectedError("\n  ".join([head, *problems]) + f"\n{again}")
     write_text(out, f"{tried} runs, none failed\n")
