@@ -1,6 +1,7 @@
 """The command line: what each command takes, passes on to Snakemake, and says."""
 
 import argparse
+import os
 import signal
 import stat
 import subprocess
@@ -13,7 +14,7 @@ from snakemake.cli import parse_args
 from feedrate import __main__ as entry
 from feedrate.cli import run
 from feedrate.cli.jobs import STOPPED
-from feedrate.cli.snakemake import PART, run_snakemake, snakemake_arguments
+from feedrate.cli.snakemake import run_snakemake, snakemake_arguments
 from feedrate.core.variables import DriverCall
 from feedrate.flow import driver
 
@@ -71,14 +72,6 @@ def test_outside_the_project_it_is_told(tmp_path, monkeypatch, capsys):
     assert "there is no Snakefile here" in capsys.readouterr().err
 
 
-@pytest.fixture
-def measured(root):
-    """A project with results and without a report."""
-    (root / "results").mkdir()
-    (root / "report.html").write_text("")
-    return root
-
-
 def parsed(arguments):
     """What Snakemake reads in its arguments, the profile left out."""
     assert arguments[0] == "--profile"
@@ -88,20 +81,19 @@ def parsed(arguments):
 @pytest.mark.parametrize(
     "spelling", ["-n", "--dry-run", "--dryrun", "-np", "-pn", "-n --quiet", "-nq", "--dryrun -q"]
 )
-def test_a_dry_run_in_any_of_snakemakes_spellings_starts_nothing(measured, snakemake, spelling):
+def test_a_dry_run_in_any_of_snakemakes_spellings_counts_jobs_and_runs(
+    root, snakemake, monkeypatch, spelling
+):
+    shown = []
+    monkeypatch.setattr(run, "show_outlook", lambda *_: shown.append(1))
     assert entry.main(["run", *spelling.split(), "--config", "repeats=1"]) == 0
-    ((arguments, options),) = snakemake  # no report either
-    assert parsed(arguments).dryrun
-    assert not options.get("held_back"), "what would run is shown"
-    assert not (measured / "report.html").exists()
-
-
-def test_a_quiet_dry_run_still_counts_the_jobs(root, snakemake):
-    for quiet in ("--quiet", "-q"):
-        assert entry.main(["run", "-n", quiet]) == 0
-        found = {one.name for one in parsed(snakemake.pop()[0]).quiet}
-        assert "RULES" in found
-        assert not found & {"ALL", "PROGRESS"}
+    ((arguments, options),) = snakemake
+    found = parsed(arguments)
+    assert found.dryrun
+    assert "RULES" in {one.name for one in found.quiet}
+    assert not {"ALL", "PROGRESS"} & {one.name for one in found.quiet}
+    assert not options.get("held_back"), "how many jobs would run is shown"
+    assert shown == [1]
 
 
 @pytest.mark.parametrize("quiet", ["--quiet", "-q", "-q all"])
@@ -128,15 +120,32 @@ def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
     assert options["held_back"] is False
 
 
-def test_the_report_is_written_with_the_same_profile_on_this_host(root, snakemake, monkeypatch):
-    (root / "results").mkdir()
-    (root / "report.html").write_text("")
-    PART.write_text("")
-    monkeypatch.setattr(type(PART), "unlink", lambda *_, **__: None)
-    assert entry.main(["run", "--profile", "gaudi", "--quiet"]) == 0
-    arguments = " ".join(snakemake[1][0])
-    assert arguments.startswith("--profile gaudi --executor local --report ")
-    assert (root / "report.html").exists()
+@pytest.mark.parametrize(
+    ("page", "targets", "shown"),
+    [("", [], False), ("old", [], True), ("new", ["mini"], True), ("old", ["measure"], False)],
+)
+def test_a_page_that_the_targets_did_not_make_is_not_shown(root, monkeypatch, page, targets, shown):
+    """With nothing to do, that of an earlier call is."""
+    file, pages = root / "report.html", []
+    if page:
+        file.write_text("")
+        os.utime(file, (1, 1))
+
+    def run_snakemake(*_, **__):
+        if page == "new":
+            file.write_text("")
+        return 0
+
+    monkeypatch.setattr(run, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(run, "show", pages.append)
+    assert entry.main(["run", *targets]) == 0
+    assert len(pages) == shown
+    assert file.exists() == bool(page), "nothing but the workflow writes it"
+
+
+def test_with_nothing_to_do_it_says_so(root, snakemake, capsys):
+    assert entry.main(["run"]) == 0
+    assert capsys.readouterr().err == "feedrate: nothing to do: all results are there\n"
 
 
 def test_a_run_beside_another_one_starts_nothing(root, snakemake, capsys):
@@ -148,7 +157,6 @@ def test_a_run_beside_another_one_starts_nothing(root, snakemake, capsys):
     assert "process 12 on login7" in text
     assert len(text.splitlines()) == 1
     assert snakemake == []
-    assert entry.main(["run", "-n"]) == 0
 
 
 def test_cancel_ends_this_projects_jobs_alone(root, capsys):

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import msgspec
@@ -57,13 +58,26 @@ def test_what_the_registry_claims_is_shown_on_one_card_or_on_all(device):
 
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("unknown", 0), ("passed", 0)])
 def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, code, capsys):
-    file = tmp_path / "selftest.txt"
-    file.write_text("the page\n")
-    lines = [msgspec.to_builtins(testing.Line(outcome, "a", "x"))]
-    file.with_suffix(".json").write_text(json.dumps({"lines": lines}))
-    monkeypatch.setattr(testing, "measure_again", lambda *_: (0, [file]))
-    assert testing.selftest(argparse.Namespace(), []) == code
+    monkeypatch.chdir(tmp_path)
+    called = []
+
+    def run_snakemake(_, *words):
+        file = Path("results/selftest/cpu-x2/selftest.txt")
+        file.parent.mkdir(parents=True)
+        file.write_text("the page\n")
+        lines = [msgspec.to_builtins(testing.Line(outcome, "a", "x"))]
+        file.with_suffix(".json").write_text(json.dumps({"lines": lines}))
+        called.extend(words)
+        return 0
+
+    monkeypatch.setattr(testing, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(testing, "check_call", lambda *_: None)
+    config = SimpleNamespace(devices=["cpu-x2", "never-made"])
+    monkeypatch.setattr(testing, "load_project", lambda _: SimpleNamespace(config=config))
+    assert testing.selftest(argparse.Namespace(), ["--retries", "2"]) == code
     assert "the page" in capsys.readouterr().out
+    rules = ["selftest_cpu_x2", "selftest_never_made"]
+    assert called == ["selftest", "--forcerun", *rules, "--retries", "2"]
 
 
 def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):

@@ -1,73 +1,35 @@
-"""The end of a run on the terminal."""
+"""The end of a run on the terminal: the answers of all studies, in the words of the page."""
 
-import csv
-
-import pytest
+from pathlib import Path
+from types import SimpleNamespace
 
 from feedrate.cli import run
-
-COLUMNS = (
-    *("study", "device", "cell", "status", "cause", "samples_per_s", "ci_low", "ci_high"),
-    *("data_wait_share", "verdict", "recommended", "open", "noisy"),
-)
-GOOD = {
-    "study": "mini",
-    "device": "cpu",
-    "cell": "workers=0~decode=host",
-    "status": "ok",
-    "samples_per_s": "25.71",
-    "ci_low": "25.1",
-    "ci_high": "26.4",
-    "data_wait_share": "0.123",
-    "verdict": "input-bound",
-    "recommended": "true",
-}
-
-BAD = {"study": "mini", "device": "cpu", "cell": "workers=2~decode=host"}
+from feedrate.core import paths
+from feedrate.report.sentences import Statement
 
 
-@pytest.fixture
-def shown(tmp_path, monkeypatch, capsys):
-    """Shows the cells of a study; gives what was printed."""
+def test_each_study_and_device_has_its_answer(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    for name in ("first", "second", "without-a-plan"):
+        file = Path(paths.ANSWERS_CSV.format(study=name))
+        file.parent.mkdir(parents=True)
+        file.write_text("")
+        plan = Path(paths.STUDY_PLAN.format(study=name))
+        if name != "without-a-plan":
+            plan.parent.mkdir(parents=True, exist_ok=True)
+            plan.write_text("")
 
-    def show(*cells, report=None):
-        for folder in ("results", "results/of_an_earlier_call"):
-            (tmp_path / folder).mkdir(exist_ok=True)
-            with (tmp_path / folder / "cells.csv").open("w", newline="") as stream:
-                writer = csv.DictWriter(stream, COLUMNS, restval="")
-                writer.writeheader()
-                writer.writerows(cells)
-        run.show(report)
-        return [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    class Study(SimpleNamespace):
+        @classmethod
+        def read(cls, plan, folder):
+            assert plan.stem == folder.name
+            return cls(study=SimpleNamespace(title=f"The {plan.stem} study"))
 
-    return show
-
-
-def test_a_row_for_each_cell_with_the_factors_that_tell_them_apart(shown):
-    other = GOOD | {"cell": "workers=2~decode=host", "recommended": "", "noisy": "true"}
-    title, head, first, second = shown(GOOD, other)
-    assert title == "mini"
-    assert "workers" in head
-    assert "decode" not in head, "it is the same in all cells"
-    assert " ".join(first.split()) == "cpu 0 25.7 25.1 to 26.4 12% input-bound recommended"
-    assert second.split()[-1] == "noisy"
-
-
-def test_a_cell_that_may_be_the_best_is_not_called_undecided_like_a_verdict(shown):
-    undecided = GOOD | {"recommended": "", "open": "Undecided between it and another."}
-    assert shown(undecided)[-1].split()[-3:] == ["may", "be", "best"]
-
-
-def test_what_failed_is_told_with_its_cause_in_one_line(shown):
-    cause = "rank 3 was killed by signal 9 (Killed; the kernel killed it for want of memory)"
-    bad = {
-        "study": "mini",
-        "device": "cpu",
-        "cell": "workers=2~decode=host",
-        "status": "failed",
-        "cause": cause,
-    }
-    row = shown(GOOD, bad)[-1]
-    assert " failed " in row
-    assert row.endswith(cause)
+    said = [Statement("Use 1 worker.", device="CPU"), Statement("Use 8 workers.", device="H100")]
+    monkeypatch.setattr(run, "StudyResults", Study)
+    monkeypatch.setattr(run, "answers", lambda _: said)
+    run.show(Path("report.html"))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    rows = ["CPU   Use 1 worker.", "H100  Use 8 workers."]
+    page = f"The report: {tmp_path / 'report.html'}"
+    assert lines == ["The first study", *rows, "The second study", *rows, page]

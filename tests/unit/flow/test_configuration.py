@@ -17,7 +17,7 @@ STUDY = "config/studies/bridgetower-dataloading.yaml"
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A project's configuration, which a test may edit, as the working directory."""
-    for part in ("config", "report/captions", "profiles"):
+    for part in ("config", "profiles"):
         shutil.copytree(ROOT / part, tmp_path / part)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -67,7 +67,7 @@ SAME = {
     "order of variables": {DEVICES: ("A: '1', B: '2'", "B: '2', A: '1'")},
     "price and label": {DEVICES: ("label: CPU", "label: A CPU\n  price_usd_per_hour: 1.5")},
     "time limit": {STUDY(INFERENCE): ("timeout_min: 60", "timeout_min: 90")},
-    "ladder": {STUDY(SEARCH): ("ladder: [size, batch]\n", "")},
+    "ladder": {STUDY(SEARCH): ("ladder: [size, batch]", "ladder: [batch]")},
     "max_bad_share": {CONFIG: ("max_bad_share: 0.05", "max_bad_share: 0.2")},
     "claim": {STUDY(SEARCH): ("about 3 times", "thrice")},
 }

@@ -1,7 +1,6 @@
 """The commands `run` (the workflow, its report and a summary) and `cancel`."""
 
 import argparse
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +49,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if why := driver.occupied():
         return fail("feedrate", why, LOCKED)
     driver.STARTED.unlink(missing_ok=True)
-    started_s = time.time()
+    page = Path(paths.PAGE)
+    before_ns = page.stat().st_mtime_ns if page.is_file() else 0
     words = [*others, *(["--quiet", "all"] if quiet else [])]
     code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
@@ -62,10 +62,9 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         tell("feedrate", "nothing to do: all results are there")
     if code and not given.targets:
         report_on_what_exists(options)
-    page = Path(paths.PAGE)
-    is_new = page.is_file() and page.stat().st_mtime >= started_s
-    if not quiet and (is_new or (page.is_file() and not given.targets)):
-        show(page)
+    after_ns = page.stat().st_mtime_ns if page.is_file() else 0
+    if after_ns and not quiet and not (given.targets and after_ns == before_ns):
+        show(page)  # not of targets without a page
     return code
 
 
