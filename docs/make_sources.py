@@ -2,13 +2,13 @@
 
 import html
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-from feedrate.config.study import FIGURES, TABLES
 from feedrate.core import plugins
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,8 +37,11 @@ FILES = {
     "command": "../Makefile",
 }
 """The file of a reference, from docs/."""
-PAGES = {"table": TABLES, "figure": FIGURES}
-"""The packages of the kinds that a reference names."""
+REGISTERS = {
+    "table": ("feedrate.report.tables", "TABLES"),
+    "figure": ("feedrate.report.figures", "FIGURES"),
+}
+"""By kind of reference: the package whose files register what it names, and under which name."""
 
 
 class Statement(NamedTuple):
@@ -47,8 +50,8 @@ class Statement(NamedTuple):
     section: str  # its heading, figure or table in the source
     says: str  # its words, or a short paraphrase
     status: str
-    # study:STUDY, claim:STUDY/ID, published:FILE/ROW, table:KIND, level:STUDY/FACTOR=LEVEL,
-    # figure:KIND, device:NAME or command:TARGET; * is any text
+    # study:STUDY, claim:STUDY/ID, published:FILE/ROW, table:NAME, level:STUDY/FACTOR=LEVEL,
+    # figure:NAME, device:NAME or command:TARGET; * is any text
     here: tuple[str, ...] = ()
     command: str = ""  # make TARGET with STUDY and DEVICE
     needs: tuple[str, ...] = ()  # devices of config/devices.yaml
@@ -115,10 +118,20 @@ def _cell(*texts: str) -> str:
 
 def _file(reference: str) -> str:
     kind, _, name = reference.partition(":")
-    if kind in PAGES:
-        file = plugins.file(PAGES[kind], plugins.kinds(PAGES[kind])[name].plugin)
-        return f"../{file.relative_to(ROOT)}"
+    if kind in REGISTERS:
+        return f"../{registered()[reference].relative_to(ROOT)}"
     return FILES[kind].format(name.partition("/")[0])
+
+
+@cache
+def registered() -> dict[str, Path]:
+    """The files of tables and figures, by the references to them."""
+    files = {}
+    for kind, (package, register) in REGISTERS.items():
+        for plugin in plugins.names(package):
+            for entry in getattr(plugins.load(package, plugin), register):
+                files[f"{kind}:{entry.name}"] = plugins.file(package, plugin)
+    return files
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from docs.make_sources import PAGE, page, read_sources
+from docs.make_sources import PAGE, page, read_sources, registered
 
 from feedrate.config.devices import variant
 from feedrate.config.project import load_project, study_names
-from feedrate.config.study import FIGURES, TABLES
 from feedrate.config.values import level_text, read_yaml
-from feedrate.core import plugins
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = read_yaml(ROOT / "config/config.yaml")
@@ -45,8 +43,7 @@ def known(project):
     """Everything that a reference may name."""
     found = {f"study:{name}" for name in project.studies}
     found |= {f"device:{name}" for name in project.devices}
-    found |= {f"table:{kind}" for kind in plugins.kinds(TABLES)}
-    found |= {f"figure:{kind}" for kind in plugins.kinds(FIGURES)}
+    found |= {*registered()}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     found |= {f"command:{name}" for name in re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)}
     for name, study in project.studies.items():
