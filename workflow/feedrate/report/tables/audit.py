@@ -50,6 +50,11 @@ def _name(study: StudyResults, row: Published) -> str:
     return f"{device}{assumed}: {text.levels_text(row.levels) or 'settings not stated'}{metric}"
 
 
+def _timed_s(number: Number) -> float | None:
+    row = number.row
+    return row.timed_samples / row.value if row.timed_samples else None
+
+
 def _columns(_: StudyResults) -> list[Column]:
     return [
         Column("Edition", "row.edition"),
@@ -60,6 +65,7 @@ def _columns(_: StudyResults) -> list[Column]:
             text.change,
             optional=True,
         ),
+        Column("Timed", _timed_s, text.seconds, optional=True),
         Column("MFU", "mfu", text.share, optional=True),
         Column("Batch", "row.batch_size", text.integer, optional=True),
         Column("Software", "row.software", optional=True),
