@@ -217,7 +217,7 @@ def freeze_studies() -> None:
 
 def plain(field: Any) -> str:
     """The texts of a field of a table."""
-    return " ".join(" ".join((field.text, field.code, *field.notes)).split())
+    return " ".join(" ".join((field.text, *field.notes)).split())
 
 
 def numbers(text: str) -> str:

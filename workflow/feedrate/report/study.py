@@ -151,6 +151,21 @@ class Line(NamedTuple):
         """The cells that have a rate."""
         return [cell for cell in self.cells if cell.samples_per_s is not None]
 
+    @property
+    def largest(self) -> CellRow | None:
+        """The last cell that has a rate."""
+        return self.ok[-1] if self.ok else None
+
+    @property
+    def fastest(self) -> CellRow | None:
+        """The cell with the highest rate."""
+        return max(self.ok, key=lambda cell: cell.samples_per_s, default=None)
+
+    @property
+    def too_large(self) -> CellRow | None:
+        """The first cell that ran out of memory."""
+        return next((cell for cell in self.cells if cell.status == "out_of_memory"), None)
+
 
 class StudyResults:
     """One study: what was planned, what came out, and how both are named for readers."""
@@ -320,6 +335,17 @@ class StudyResults:
                 cells.sort(key=lambda cell: order.index(level_text(cell.levels[factor])))
                 lines.append(Line(device, without(cells[0].levels, factor), cells))
         return lines
+
+    def lines_of_answer(self, device: str) -> list[Line]:
+        """The lines of a device along `along`, at the answer's levels of factors in `within`."""
+        answer = self.answer(device)
+        fixed = {name: answer.levels[name] for name in self.study.within} if answer else {}
+        return [
+            line
+            for line in self.lines(self.along)
+            if line.device == device
+            and all(line.others.get(name, level) == level for name, level in fixed.items())
+        ]
 
     def on_first_screen(self, device: str) -> list[CellRow]:
         """The cells of a device on the first screen: those along `along` at the other levels of the

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from feedrate.core import plugins
 from feedrate.report import text
-from feedrate.report.study import CellOf, CellRow, Part, StudyResults
+from feedrate.report.study import CellOf, CellRow, Part, StudyResults, varying_factors
 
 PACKAGE = "feedrate.report.tables"
 
@@ -19,19 +19,10 @@ class Field(NamedTuple):
 
     text: str
     notes: Sequence[str] = ()
-    of: Iterable[CellOf | None] = ()
-    """The cells or runs to whose records the text leads."""
-    word: bool = False
-    """Whether the text stands in place of a number: failed, out of memory."""
-    code: str = ""
-    """An expression below the text."""
-    file: str = ""
-    """The file that the text leads to, from the project's root."""
-    provisional: bool = False
-    """Whether it is a number that counts for nothing, shown in grey."""
-
-
-Words = str | Field
+    of: Iterable[CellOf | None] = ()  # the cells or runs to whose records the text leads
+    word: bool = False  # it stands in place of a number: failed, out of memory
+    provisional: bool = False  # a number that counts for nothing, shown in grey
+    file: str = ""  # the file that the text leads to, from the project's root
 
 
 class Column(NamedTuple):
@@ -40,7 +31,7 @@ class Column(NamedTuple):
 
     head: str
     value: str | Callable[[Any], Any]
-    format: Callable[[Any], Words] = lambda words: words
+    format: Callable[[Any], str | Field] = lambda words: words
     optional: bool = False
 
     def field(self, row: Any) -> Field:
@@ -50,21 +41,13 @@ class Column(NamedTuple):
         return Field(words) if isinstance(words, str) else words
 
 
-class Wide(NamedTuple):
-    """A row with one field across the columns."""
-
-    heading: Field
-    words: Field
-
-
 class Line(NamedTuple):
-    """A row as it is shown: the heading of other rows has no fields, and a wide one has one."""
+    """A row as it is shown: the heading of other rows has no fields, a wide one has one field."""
 
     heading: Field
     fields: Sequence[Field] = ()
     wide: bool = False
-    use: bool = False
-    """Whether it is highlighted."""
+    use: bool = False  # it is highlighted
 
 
 class Shown(NamedTuple):
@@ -79,32 +62,33 @@ class Shown(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. The first column is the heading of a row; a text among the rows is the heading of
-    those below it. Columns are numbers; with `texts` all are text, with `last-text` the last."""
+    """A table. `rows` gives the things that the columns show, headings of those that follow, and
+    wide lines; without any, the page leaves the table out. A cell without a rate is a wide line.
+    The first column heads a row. Columns are numbers; `align` says which are texts."""
 
     name: str
     title: str
     part: Part
     place: int
     rows: Callable[[StudyResults], Sequence[Any]]
-    """Without rows the page leaves the table out. A cell without any rate is a wide row."""
     columns: Callable[[StudyResults], Sequence[Column]]
     note: str = ""
     align: Literal["", "texts", "last-text"] = ""
 
     def shown(self, study: StudyResults) -> Shown | None:
         """The table of a study; None where it has nothing to show."""
-        rows, empty = self.rows(study), ("", text.DASH)
+        rows = self.rows(study)
         if not rows:
             return None
-        items = [row for row in rows if not isinstance(row, str | Wide)]
+        items = [row for row in rows if not isinstance(row, str | Line)]
         columns = [
             column
             for column in self.columns(study)
-            if not column.optional or any(column.field(row).text not in empty for row in items)
+            if not column.optional
+            or any(column.field(item).text not in ("", text.DASH) for item in items)
         ]
-        lines = [_line(row, columns) for row in rows]
         heads = [column.head for column in columns]
+        lines = [_line(row, columns) for row in rows]
         return Shown(self.name, self.title, heads, lines, self.note, self.align)
 
 
@@ -115,40 +99,51 @@ def all_tables() -> list[Table]:
 
 
 def _line(row: Any, columns: Sequence[Column]) -> Line:
+    if isinstance(row, Line):
+        return row
     if isinstance(row, str):
         return Line(Field(row))
-    if isinstance(row, Wide):
-        return Line(row.heading, [row.words], wide=True)
     heading, *fields = (column.field(row) for column in columns)
-    if isinstance(row, CellRow) and row.samples_per_s is None and rate(row).text == text.DASH:
-        why = Field(text.state(row.status, row.cause), [row.cause], word=True)
-        return Line(heading, [why], wide=True)
+    if isinstance(row, CellRow) and rate(row).text == text.DASH:
+        return wide(heading, text.state(row.status, row.cause), row.cause)
     return Line(heading, fields, use=getattr(row, "use", False))
 
 
 # What several tables have
 
 
+def wide(heading: Field | str, words: str, *notes: str) -> Line:
+    """A row with one field across the columns."""
+    return Line(
+        Field(heading) if isinstance(heading, str) else heading, [Field(words, notes)], True
+    )
+
+
 def by_device(study: StudyResults, rows: Iterable[Any]) -> list[Any]:
     """Rows that have a `device`, below the names of their devices if there are several."""
     groups = text.grouped(rows, lambda row: row.device)
-    if len(groups) < 2:
-        return [row for group in groups.values() for row in group]
-    return [row for device, group in groups.items() for row in (study.label(device), *group)]
+    if len(groups) == 1:
+        return [*groups.popitem()[1]]
+    return [row for device, of in groups.items() for row in (study.label(device), *of)]
 
 
-def setting(study: StudyResults) -> Column:
-    """The heading of a cell's row: its levels, which lead to its records."""
-    head = ", ".join(map(study.factor_label, study.study.factors))
-    return Column(head, lambda cell: Field(text.values_text(cell.levels), of=[cell]))
+def setting(study: StudyResults, cells: Sequence[CellRow]) -> Column:
+    """The heading of a cell's row: the levels in which `cells` differ, which lead to its records,
+    and a mark on the one to use."""
+    names = varying_factors(cells) or [study.along]
+
+    def heading(cell: CellRow) -> Field:
+        words = text.values_text({name: cell.levels[name] for name in names})
+        return Field(words, ["use this"] if cell.use else [], [cell])
+
+    return Column(", ".join(map(study.factor_label, names)), heading)
 
 
 def rate(cell: CellRow) -> Field:
     """A cell's rate with its interval; without one that counts, the provisional one."""
     if cell.samples_per_s is None and cell.provisional_samples_per_s is not None:
-        words = text.number(cell.provisional_samples_per_s)
         note = "provisional: other programs used the cores"
-        return Field(words, [note], [cell], provisional=True)
+        return Field(text.number(cell.provisional_samples_per_s), [note], [cell], provisional=True)
     return Field(text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high), of=[cell])
 
 

@@ -314,7 +314,8 @@ def _kind(declared: inspect.Type) -> Kind:
     return kinds.get(type(declared), "text")
 
 
-_TRAINERS = value("samples/s", "The Trainer's own rate; never mixed with ours.").extra or {}
+_OWN = "The Trainer's own rate"
+_TRAINERS = value("samples/s", f"{_OWN}; never mixed with ours.", extra=_OWN).extra or {}
 VALUES = {
     found.column: found
     for found in (

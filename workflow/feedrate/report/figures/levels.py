@@ -68,16 +68,7 @@ def reach(study: StudyResults) -> Picture | None:
         return None
     panels = []
     for device in study.devices:
-        answer = study.answer(device)
-        fixed = {name: answer.levels[name] for name in study.study.within if answer}
-        lines = [
-            line
-            for line in study.lines(study.along)
-            if line.device == device
-            and line.ok
-            and all(line.others.get(name, level) == level for name, level in fixed.items())
-        ]
-        if lines:
+        if lines := [line for line in study.lines_of_answer(device) if line.ok]:
             panels.append(_reach(study, device, lines))
     return Picture(panels) if panels else None
 
@@ -93,8 +84,8 @@ def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
     for number, line in enumerate(lines):
         largest = line.ok[-1]
         fits.append(Mark(number, place(largest), start=-0.6))
-        too_large = (cell for cell in line.cells if cell.status == "out_of_memory")
-        fails += [Mark(number, place(cell)) for cell in list(too_large)[:1]]
+        if line.too_large:
+            fails.append(Mark(number, place(line.too_large)))
         name = ", ".join(
             level_text(v) for k, v in line.others.items() if k not in study.study.within
         )

@@ -1,22 +1,26 @@
 """The tables of the first screen, one for each thing that a study may ask."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from feedrate.config.values import level_text
 from feedrate.config.workflow import GeneratedExamples, LocalExamples
 from feedrate.report import text
-from feedrate.report.study import MOST, CellOf, CellRow, StudyResults, varying_factors, without
-from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate
+from feedrate.report.study import CellOf, CellRow, Line, StudyResults, without
+from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
 
 # Speed
 
 
 def settings(study: StudyResults) -> list[Any]:
     """The settings of each device on the first screen, also where scores are asked and missing."""
-    if study.asks not in ("speed", "learning") or (study.asks == "learning" and study.scores):
-        return []
-    return by_device(study, (c for device in study.devices for c in study.on_first_screen(device)))
+    if study.asks == "speed" or (study.asks == "learning" and not study.scores):
+        return by_device(study, _on_first_screen(study))
+    return []
+
+
+def _on_first_screen(study: StudyResults) -> list[CellRow]:
+    return [cell for device in study.devices for cell in study.on_first_screen(device)]
 
 
 def _settings_columns(study: StudyResults) -> list[Column]:
@@ -24,32 +28,20 @@ def _settings_columns(study: StudyResults) -> list[Column]:
         return "the baseline" if study.baseline_cell(cell) is cell else change(cell)
 
     return [
-        _short(study, [cell for d in study.devices for cell in study.on_first_screen(d)]),
+        setting(study, _on_first_screen(study)),
         RATE,
         Column("Against the baseline", against),
-        Column("Still to gain", still_to_gain, optional=True),
+        Column("Still to gain", _still_to_gain, optional=True),
         Column("Limit", lambda cell: cell.limit or text.DASH, optional=True),
     ]
 
 
-def still_to_gain(cell: CellRow) -> str:
+def _still_to_gain(cell: CellRow) -> str:
     """What a loader that never lets the device wait would add: `1 to 11%`, `5%`."""
     if cell.gain_low is None or cell.gain_high is None:
         return text.DASH
-    low, high = text.percent(cell.gain_low), text.percent(cell.gain_high)
-    return f"{low}%" if low == high else f"{low} to {high}%"
-
-
-def _short(study: StudyResults, cells: list[CellRow]) -> Column:
-    """The heading of a cell's row: the levels in which `cells` differ, and a mark on the cell to
-    use."""
-    names = varying_factors(cells) or [study.along]
-
-    def heading(cell: CellRow) -> Field:
-        words = text.values_text({name: cell.levels[name] for name in names})
-        return Field(words, ["use this"] if cell.use else [], [cell])
-
-    return Column(", ".join(map(study.factor_label, names)), heading)
+    ends = dict.fromkeys(map(text.percent, (cell.gain_low, cell.gain_high)))
+    return f"{' to '.join(ends)}%"
 
 
 # Latency
@@ -57,23 +49,24 @@ def _short(study: StudyResults, cells: list[CellRow]) -> Column:
 
 def latencies(study: StudyResults) -> list[Any]:
     """For each level along the first screen: the baseline, and the setting with least latency."""
-    base = study.study.baseline
+    return by_device(study, _latencies(study) if study.asks == "latency" else [])
+
+
+def _latencies(study: StudyResults) -> list[CellRow]:
+    base, found = study.study.baseline, list[CellRow]()
     fixed = without({name: base[name] for name in study.study.within}, study.along)
-    timed = [c for c in study.tried if c.step_time_median_s is not None]
-    alike = [c for c in timed if fixed.items() <= c.levels.items()]
-    cells: list[CellRow] = []
-    if study.asks == "latency":
-        groups = text.grouped(alike, lambda cell: (cell.device, cell.levels[study.along]))
-        for (device, level), group in groups.items():
-            best = min(group, key=lambda cell: cell.step_time_median_s)
-            usual = study.cell(device, {**base, study.along: level})
-            cells += [cell for cell in group if cell in (usual, best)]
-    return by_device(study, cells)
+    timed = [c for c in study.tried if c.step_time_median_s and fixed.items() <= c.levels.items()]
+    groups = text.grouped(timed, lambda cell: (cell.device, cell.levels[study.along]))
+    for (device, level), group in groups.items():
+        best = min(group, key=lambda cell: cell.step_time_median_s)
+        usual = study.cell(device, {**base, study.along: level})
+        found += [cell for cell in group if cell in (usual, best)]
+    return found
 
 
 def _latency_columns(study: StudyResults) -> list[Column]:
     return [
-        _short(study, [row for row in latencies(study) if isinstance(row, CellRow)]),
+        setting(study, _latencies(study)),
         Column("Latency, median", "step_time_median_s", text.seconds),
         Column("95th percentile", "step_time_p95_s", text.seconds),
         Column("99th percentile", "step_time_p99_s", text.seconds, optional=True),
@@ -85,36 +78,10 @@ def _latency_columns(study: StudyResults) -> list[Column]:
 # The largest level that fits
 
 
-class Reach(NamedTuple):
-    """How far a line of cells reaches."""
-
-    device: str
-    others: dict[str, Any]
-    place: int
-    """Of the largest level that fits; -1: none."""
-    largest: CellRow | None
-    fastest: CellRow | None
-    out_of_memory: CellRow | None
-
-
 def reaches(study: StudyResults) -> list[Any]:
-    """How far each line along the first screen reaches; of more than `MOST` lines on a device,
-    those that reach furthest at each level of the factors in `within`."""
-    if study.asks != "largest":
-        return []
-    order = study.study.factors[study.along].texts
-    found = []
-    for line in study.lines(study.along):
-        largest = line.ok[-1] if line.ok else None
-        place = order.index(level_text(largest.levels[study.along])) if largest else -1
-        fastest = max(line.ok, key=lambda cell: cell.samples_per_s, default=None)
-        full = next((cell for cell in line.cells if cell.status == "out_of_memory"), None)
-        found.append(Reach(line.device, line.others, place, largest, fastest, full))
-    if len(found) > MOST * len(study.devices):
-        names = [name for name in study.study.within if name != study.along]
-        groups = text.grouped(found, lambda r: (r.device, *(r.others[name] for name in names)))
-        found = [max(group, key=lambda reach: reach.place) for group in groups.values()]
-    return by_device(study, found)
+    """The lines of each device along the first screen."""
+    devices = study.devices if study.asks == "largest" else []
+    return by_device(study, (line for name in devices for line in study.lines_of_answer(name)))
 
 
 def _reach_columns(study: StudyResults) -> list[Column]:
@@ -124,14 +91,17 @@ def _reach_columns(study: StudyResults) -> list[Column]:
     def level(cell: CellRow | None) -> Field:
         return Field(level_text(cell.levels[study.along]), of=[cell]) if cell else Field(text.DASH)
 
+    def memory(line: Line) -> str:
+        return text.number(line.largest.peak_memory_gib if line.largest else None)
+
     return [
-        Column(", ".join(others) or "Setting", lambda r: text.values_text(r.others) or text.DASH),
+        Column(", ".join(others), lambda line: text.values_text(line.others)),
         Column(f"Largest {label} that fits", "largest", level),
         Column("Samples/s", "largest", lambda cell: rate(cell) if cell else text.DASH),
-        Column("Peak memory (GiB)", lambda r: r.largest and r.largest.peak_memory_gib, text.number),
+        Column("Peak memory (GiB)", memory),
         Column(f"Fastest {label}", "fastest", level),
         Column("Samples/s", "fastest", lambda cell: rate(cell) if cell else text.DASH),
-        Column("Out of memory from", "out_of_memory", level),
+        Column("Out of memory from", "too_large", level),
     ]
 
 
@@ -144,7 +114,7 @@ METRICS = {
     "accuracy": "Accuracy",
 }
 """Metrics of a split in the order of the table, with their names."""
-WINOGROUND = ("text_score", "image_score", "group_score")
+WINOGROUND = ("text", "image", "group")
 
 
 def scored(study: StudyResults) -> list[Any]:
@@ -158,21 +128,17 @@ def _score_columns(study: StudyResults) -> list[Column]:
     those of Winoground; each names the score of a guess."""
     known = {(row.score.on, row.score.metric): row.score for row in study.scores}
     split = "test" if any(on == "test" for on, _ in known) else "validation"
-    names = {(split, metric): name for metric, name in METRICS.items()}
     config = study.plan.project.config
-    copy = config.winoground_sets.get(config.winoground or "")
     kinds = {GeneratedExamples: "Drawn stand-in for Winoground", LocalExamples: "Own Winoground"}
-    for metric in WINOGROUND:
-        kind = kinds.get(type(copy), "Winoground")
-        names["winoground", metric] = f"{kind}, {metric.removesuffix('_score')}"
-
-    def column(key: tuple[str, str]) -> Column:
-        chance = known[key].chance
-        guess = f" (chance {text.share(chance)})" if chance is not None else ""
-        return Column(names[key] + guess, partial(_score, study, key))
-
-    heading = Column("Setting", lambda row: text.values_text(row.levels))
-    return [heading, *(column(key) for key in names if key in known)]
+    copy = kinds.get(type(config.winoground_sets.get(config.winoground or "")), "Winoground")
+    names = {(split, metric): name for metric, name in METRICS.items()}
+    names |= {("winoground", f"{part}_score"): f"{copy}, {part}" for part in WINOGROUND}
+    columns = [Column("Setting", lambda row: text.values_text(row.levels))]
+    for key, name in names.items():
+        if score := known.get(key):
+            chance = f" (chance {text.share(score.chance)})" if score.chance is not None else ""
+            columns.append(Column(name + chance, partial(_score, study, key)))
+    return columns
 
 
 def _score(study: StudyResults, key: tuple[str, str], cell: CellOf) -> Field:
@@ -180,9 +146,10 @@ def _score(study: StudyResults, key: tuple[str, str], cell: CellOf) -> Field:
     score = study.score(cell, *key)
     if score is None:
         return Field(text.DASH)
-    notes = [f"before {text.share(score.before)}", f"{score.n} answers"]
+    gain = ""
     if score.gain_low is not None and score.gain_high is not None:
-        notes.insert(1, f"{100 * score.gain_low:+.0f} to {100 * score.gain_high:+.0f} points")
+        gain = f"{100 * score.gain_low:+.0f} to {100 * score.gain_high:+.0f} points"
+    notes = [f"before {text.share(score.before)}", gain, f"{score.n} answers"]
     return Field(text.share(score.after), notes, study.runs_of(cell))
 
 

@@ -1,6 +1,5 @@
 """Tables with a row for each cell: everything measured, stages of a step, scaling, windows."""
 
-from collections.abc import Sequence
 from functools import partial
 from statistics import median
 from typing import Any, get_args
@@ -10,8 +9,8 @@ from feedrate.config.study import SourceProtocol
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
-from feedrate.report.study import CellRow, RunRow, StudyResults, Trace, level_key
-from feedrate.report.table import RATE, Column, Field, Table, Wide, by_device, change, setting
+from feedrate.report.study import CellRow, StudyResults, Trace, level_key
+from feedrate.report.table import RATE, Column, Field, Table, by_device, change, setting, wide
 from feedrate.results.schema import VALUES
 
 # All cells
@@ -24,21 +23,16 @@ def cells(study: StudyResults) -> list[Any]:
     others = [cell for cell in study.cells if cell.measured_as or cell.status == "unsupported"]
     groups = text.grouped(others, lambda cell: (cell.device, cell.measured_as, cell.cause))
     for (device, shared, cause), group in groups.items():
+        levels = {
+            name: text.listed(dict.fromkeys(level_text(cell.levels[name]) for cell in group))
+            for name in group[0].levels
+        }
+        name = f"{study.label(device)}, {text.counted(len(group), 'setting')}"
         if shared:
             same = text.values_text(parse_levels(shared, BETWEEN_LEVELS))
             cause = f"Same runs as {same}: the settings that differ have no effect"
-        name = f"{study.label(device)}, {text.counted(len(group), 'setting')}"
-        rows.append(Wide(Field(name, [levels_of(group)], group), Field(cause)))
+        rows.append(wide(Field(name, [text.levels_text(levels)], group), cause))
     return rows
-
-
-def levels_of(cells: Sequence[CellRow]) -> str:
-    """The levels of several cells: `workers = 0, 1 and 2, decode = host`."""
-    levels = {
-        name: dict.fromkeys(level_text(cell.levels[name]) for cell in cells)
-        for name in cells[0].levels
-    }
-    return ", ".join(f"{name} = {text.listed(values)}" for name, values in levels.items())
 
 
 def _columns(study: StudyResults) -> list[Column]:
@@ -48,12 +42,13 @@ def _columns(study: StudyResults) -> list[Column]:
         for name, value in VALUES.items()
         if value.extra
     ]
-    samples = study.study.epoch_samples or 0
+    samples = study.study.epoch_samples
+    epoch = [Column(f"Epoch of {samples:,} samples", partial(_epoch, samples))] if samples else []
     return [
-        setting(study),
+        setting(study, study.tried),
         RATE,
         Column("Against the baseline", change),
-        Column(f"Epoch of {samples:,} samples", partial(_epoch, samples), optional=True),
+        *epoch,
         Column("Model alone (samples/s)", partial(_alone, "model"), optional=True),
         Column("Loader alone (samples/s)", partial(_alone, "loader"), optional=True),
         Column("All-reduce alone (samples/s)", partial(_alone, "exchange"), optional=True),
@@ -67,8 +62,8 @@ def _columns(study: StudyResults) -> list[Column]:
 
 def _epoch(samples: int, cell: CellRow) -> str:
     """A long time in hours, or in days from two days on: `0.43 h`, `12.1 days`."""
-    if not samples or cell.samples_per_s is None:
-        return ""
+    if cell.samples_per_s is None:
+        return text.DASH
     hours = samples / cell.samples_per_s / 3600
     return f"{hours:.2f} h" if hours < 48 else f"{hours / 24:.1f} days"
 
@@ -119,14 +114,18 @@ def _stage_columns(study: StudyResults) -> list[Column]:
         Column(name.replace("_", " ").capitalize(), partial(_stage, name), optional=True)
         for name in STAGES
     ]
-    return [setting(study), Column("Step, median", "step_time_median_s", text.seconds), *stages]
+    return [
+        setting(study, study.tried),
+        Column("Step, median", "step_time_median_s", text.seconds),
+        *stages,
+    ]
 
 
 def _stage(stage: str, cell: CellRow) -> Field:
     """The time of a stage or group in a step; below it the 95th percentile of its single spans."""
-    seconds, lost = getattr(cell, f"stage_{stage}_s"), cell.stage_not_split.split(";")
+    seconds = getattr(cell, f"stage_{stage}_s")
     if seconds is None:
-        return Field("not split" if stage in lost else text.DASH)
+        return Field("not split" if stage in cell.stage_not_split.split(";") else text.DASH)
     if stage in GROUPS and getattr(cell, f"stage_{GROUPS[stage]}_s") is not None:
         return Field(text.DASH)
     tail = getattr(cell, f"stage_{stage}_p95_s", None)
@@ -138,24 +137,24 @@ def _stage(stage: str, cell: CellRow) -> Field:
 
 def scaling(study: StudyResults) -> list[Any]:
     """Cells that were measured on several numbers of devices of one family."""
-    devices, rows = study.plan.project.devices, list[Any]()
-    rated = [c for c in study.tried if c.samples_per_s is not None and c.device in devices]
-    groups = text.grouped(
-        rated,
-        lambda c: (devices[c.device].variant_of or c.device, level_key(c.levels), c.batch_size),
-    )
+    groups = text.grouped(_rated(study), lambda cell: _alike(study, cell))
+    rows: list[Any] = []
     for (family, _, batch), group in groups.items():
         if len(group) > 1:
             levels = text.levels_text(group[0].levels)
             rows.append(f"{study.label(family)}, {levels}, batch {batch}")
-            rows += sorted(group, key=lambda cell: devices[cell.device].count)
+            rows += sorted(group, key=lambda cell: cell.world_size)
     return rows
 
 
-def _scaling_columns(study: StudyResults) -> list[Column]:
-    devices = study.plan.project.devices
+def _alike(study: StudyResults, cell: CellRow) -> tuple[str, str, int | None]:
+    entry = study.plan.project.devices[cell.device]
+    return entry.variant_of or cell.device, level_key(cell.levels), cell.batch_size
+
+
+def _scaling_columns(_: StudyResults) -> list[Column]:
     return [
-        Column("Devices", lambda cell: Field(str(devices[cell.device].count), of=[cell])),
+        Column("Devices", lambda cell: Field(str(cell.world_size), of=[cell])),
         RATE,
         Column("TFLOP/s per device", "tflops_per_device", text.number),
     ]
@@ -164,30 +163,36 @@ def _scaling_columns(study: StudyResults) -> list[Column]:
 # Windows
 
 
-def rated(study: StudyResults) -> list[Any]:
-    """The cells with a rate."""
-    return by_device(study, (cell for cell in study.tried if cell.samples_per_s is not None))
+def windows(study: StudyResults) -> list[Any]:
+    """The cells with a rate, if the source has a protocol of its own."""
+    own = study.study.source.protocol != SourceProtocol()
+    return by_device(study, _rated(study) if own else [])
+
+
+def _rated(study: StudyResults) -> list[CellRow]:
+    return [cell for cell in study.tried if cell.samples_per_s is not None]
 
 
 def _window_columns(study: StudyResults) -> list[Column]:
     protocol = study.study.source.protocol
     left_out = text.counted(protocol.warmup_steps, "step")
-    name = "All steps" if protocol == SourceProtocol() else f"The source's ({left_out} left out)"
     traces = text.grouped(study.traces, lambda trace: trace.run.key)
 
-    def trainers(cell: CellRow) -> Field:
-        runs = [run for run in study.runs_of(cell) if run.status == "ok"]
-        return _by_window([(run, run.trainer_samples_per_s) for run in runs])
-
     def sources(cell: CellRow) -> Field:
-        mine = traces.get(cell.key, [])
-        return _by_window([(trace.run, source_rate(trace, protocol)) for trace in mine])
+        """The median rate, and the median of its ratios to our window in the same run."""
+        mine = [
+            (t.run, rate) for t in traces.get(cell.key, []) if (rate := source_rate(t, protocol))
+        ]
+        if not mine:
+            return Field(text.DASH)
+        ratio = median(rate / run.samples_per_s for run, rate in mine)
+        rate = text.number(median(rate for _, rate in mine))
+        return Field(rate, [f"{text.change(ratio)} against ours"])
 
     return [
-        setting(study),
+        setting(study, study.tried),
         RATE._replace(head="Our window (samples/s)"),
-        Column("The Trainer's own", trainers, optional=True),
-        Column(name, sources, optional=True),
+        Column(f"The source's window ({left_out} left out)", sources),
     ]
 
 
@@ -202,20 +207,11 @@ def source_rate(trace: Trace, protocol: SourceProtocol) -> float | None:
     return samples / sum(step.step_s for step in steps) if steps else None
 
 
-def _by_window(rates: Sequence[tuple[RunRow, float | None]]) -> Field:
-    """The median rate, and the median of its ratios to our window in the same run."""
-    known = [(rate, rate / run.samples_per_s) for run, rate in rates if rate and run.samples_per_s]
-    if not known:
-        return Field(text.DASH)
-    rate, ratio = (median(values) for values in zip(*known, strict=True))
-    return Field(text.number(rate), [f"{text.change(ratio)} against ours"])
-
-
 OVERLAP = "Times are per step; stages of the loader overlap with those of training."
-WINDOWS = "docs/measurement.md says what each window includes."
+WINDOWS = "docs/measurement.md says what our window includes."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns),
     Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),
     Table("scaling", "By the number of devices", "why", 22, scaling, _scaling_columns),
-    Table("windows", "Rates by other windows", "method", 60, rated, _window_columns, WINDOWS),
+    Table("windows", "The source's window", "method", 60, windows, _window_columns, WINDOWS),
 )

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from feedrate.report import text
 from feedrate.report.study import StudyResults
-from feedrate.report.table import Column, Field, Table, Wide
+from feedrate.report.table import Column, Table, wide
 
 LISTED = 10
 """Left-out files that the table names."""
@@ -17,14 +17,6 @@ SIZES = {
     "kilobytes": "File size (kB)",
     "caption_words": "Words in a caption",
 }
-MARKS = ("min", "p5", "median", "mean", "p95", "max")
-
-
-class Size(NamedTuple):
-    """A size of the files by mark."""
-
-    name: str
-    values: Mapping[str, float]
 
 
 def rows(study: StudyResults) -> list[Any]:
@@ -46,12 +38,11 @@ def rows(study: StudyResults) -> list[Any]:
         "Changed since they were fetched": text.listed(report.get("changed_since_fetch", [])),
         "Left out": text.counted(len(left_out), "file"),
         **{entry["path"]: entry["reason"] for entry in left_out[:LISTED]},
+        "More": "in data_report.json" if len(left_out) > LISTED else "",
     }
-    found = [Wide(Field(name), Field(words)) for name, words in facts.items() if words]
-    if len(left_out) > LISTED:
-        found.append(Wide(Field("More files"), Field("in data_report.json")))
-    sizes = (Size(name, report.get(key, {})) for key, name in SIZES.items())
-    return [*found, *(size for size in sizes if size.values)]
+    found = [wide(name, words) for name, words in facts.items() if words]
+    sizes = {name: report[key] for key, name in SIZES.items() if report.get(key)}
+    return [*found, *sizes.items()]
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -59,10 +50,12 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _columns(_: StudyResults) -> list[Column]:
-    def value(mark: str, size: Size) -> str:
-        return text.number(size.values.get(mark))
+    def quantile(mark: str, size: tuple[str, dict[str, float]]) -> str:
+        return text.number(size[1].get(mark))
 
-    return [Column("Property", "name"), *(Column(m, partial(value, m)) for m in MARKS)]
+    marks = ("min", "p5", "median", "mean", "p95", "max")
+    heading = Column("Property", lambda size: size[0])
+    return [heading, *(Column(mark, partial(quantile, mark)) for mark in marks)]
 
 
 TABLES = (Table("data", "The data", "runs", 80, rows, _columns),)
