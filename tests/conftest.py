@@ -6,6 +6,7 @@ Training jobs must not run at the same time on one host. So each worker has its 
 runs all tests that train.
 """
 
+import functools
 import gc
 import importlib
 import os
@@ -64,6 +65,7 @@ DO_NOT = ("test_plans.py", "test_profiles.py")
 """Files in these folders that only plan."""
 
 
+@functools.cache
 def within(file: str, places: tuple[str, ...]) -> str:
     """The narrowest place (a path under tests/, or one of extras/) that contains the file; "" if
     there is none."""

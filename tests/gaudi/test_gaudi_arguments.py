@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
-from feedrate.config.settings import HpuSettings
+from feedrate.config.settings import HpuSettings, ModelSettings
 from feedrate.config.values import read_yaml
 from feedrate.devices.kinds.hpu import BF16_OPS, FP32_OPS
 
@@ -71,9 +71,12 @@ def study_specs():
 
 
 def argued(spec):
-    """The spec without the names, which no argument holds: of many cells it is the same."""
+    """The spec without names and most of the model, which no argument holds: of many cells it is
+    the same."""
     named = {"study": "study", "device": "gaudi2", "cell": "cell", "levels": {}}
-    return msgspec.json.encode(replace(spec, **named))
+    asked = spec.settings.model
+    model = ModelSettings(name=asked.name, size="tiny", attention=asked.attention)
+    return msgspec.json.encode(replace(spec, settings=replace(spec.settings, model=model), **named))
 
 
 @pytest.fixture(scope="module")

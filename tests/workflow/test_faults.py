@@ -50,7 +50,6 @@ def no_half_written_result(project):
     assert not list(project.root.glob("results/**/*.part"))
 
 
-RUN = ("feedrate", "run")
 ONE_RUN = {"factors": MINI["factors"] | {"workers": {"sets": "loader.workers", "levels": [0]}}}
 LASTING = {"protocol": MINI["protocol"] | {"steps": 10_000, "ceiling_s": 0}}
 """A run that lasts until it is killed."""
@@ -112,12 +111,11 @@ def stop(project, way, wrapper):
 def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goes_on(cold):
     """Ctrl-C reaches real training. At the end, a whole workflow of new interpreters has run."""
     earlier = []
-    for way in ("plain", "driver", "wrapper", "Ctrl-C"):
+    for way in ("driver", "wrapper", "Ctrl-C"):
         if way == "Ctrl-C":
             (cold.root / "waits").unlink()
             cold.study(**ONE_RUN, **LASTING)
-        command = ("snakemake", "--profile", "profiles/local") if way == "plain" else RUN
-        started = cold.popen(*command, start_new_session=True)
+        started = cold.popen("feedrate", "run", start_new_session=True)
         earlier.append(wait_for(lambda: training_step(cold, earlier), what="a training step"))
         output = stop(cold, way, started)
         if way == "Ctrl-C":

@@ -28,18 +28,6 @@ def test_wrong_configuration_is_one_clear_error(project):
     assert not (project.root / "runs").exists()
 
 
-def test_hub_without_network_is_a_sentence(project, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.delenv("HF_HOME", raising=False)  # the project's own home has an empty cache
-    hub = {"source": "hub", "name": "someone/cartoons", "revision": "main"}
-    project.config(dataset="hub", datasets={"hub": hub})
-    done = project.run()
-    assert done.returncode != 0
-    assert "dataset someone/cartoons at main: the hub cannot be reached" in done.stdout
-    assert "Traceback" not in done.stdout
-    assert not list((project.root / "resources/datasets").glob("hub/*/index.json"))
-
-
 def test_a_checkpoint_is_fetched_once_and_by_a_rule_of_its_own(project, monkeypatch):
     cached = project.root / "home/.cache/huggingface/hub/models--someone--bridge"
     for name in ("config.json", "model.safetensors"):

@@ -1,11 +1,9 @@
 """Every program of ours ends in a sentence that a driver on a cluster finds in the job's log."""
 
-import errno
-
 import pytest
 
 from feedrate.cli import jobs
-from feedrate.core.errors import SENTENCE, explain_os_error, fail
+from feedrate.core.errors import SENTENCE
 
 ABSENT = "no/such/file"
 NO_MAPPING = ("--settings", "[")
@@ -37,22 +35,3 @@ def test_what_a_user_can_mend_is_one_sentence_of_the_program(program, tmp_path, 
     assert SENTENCE.findall(f"host: n1\n{said}slurmstepd: error: x\n") == [
         said.partition(": ")[2].strip()
     ]
-
-
-def test_tokens_are_masked(capsys, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
-    assert fail("feedrate x", ValueError("refused: hf_abcdefghijklmnop"), 3) == 3
-    assert capsys.readouterr().err == "feedrate x: refused: ***\n"
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a"), "a: no such file or"),
-        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full: free some space"),
-        (OSError("no route to the host"), "no route to the host"),
-    ],
-)
-def test_errors_of_the_system_are_sentences(error, said):
-    assert explain_os_error(error).startswith(said)
-    assert "Errno" not in explain_os_error(error)

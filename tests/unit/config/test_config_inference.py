@@ -1,27 +1,13 @@
 """Inference in the configuration: the task, its settings, and cells for some devices alone."""
 
-import msgspec
 from inference_study import STUDY
 
 from feedrate.config.plan import make_plan
-from feedrate.config.spec import RunSpec
 
 
 def planned(copy, text=STUDY, **config):
     copy.write("studies/answers.yaml", text)
     return make_plan(copy.load(studies=["answers"], **config))
-
-
-def test_the_task_is_part_of_a_runs_identity(copy):
-    runs = planned(copy).runs.values()
-    assert {spec.task for spec in runs} == {"inference"}
-    assert msgspec.convert(msgspec.to_builtins(next(iter(runs))), RunSpec).task == "inference"
-
-
-def test_training_is_the_default(project):
-    runs = make_plan(project).runs.values()
-    assert {spec.task for spec in runs} == {"training"}
-    assert {spec.settings.inference.preprocessing for spec in runs} == {"out"}
 
 
 def test_cells_are_left_out_on_devices_that_lack_a_capability(copy):

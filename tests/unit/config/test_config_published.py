@@ -76,18 +76,6 @@ def test_levels_are_read_as_they_are_written(levels):
     assert [type(again[k]) for k in plain] == [type(v) for v in plain.values()]
 
 
-@given(st.text(max_size=30))
-def test_any_text_is_levels_or_a_reason(text):
-    try:
-        levels = parse_levels(text)
-    except ValueError as error:
-        reason = str(error)
-    else:
-        assert all(name and name == name.strip() for name in levels)
-        return
-    assert reason
-
-
 @given(st.text(max_size=200))
 def test_any_file_is_read_or_told_in_lines_with_its_name(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "any.csv"

@@ -29,16 +29,6 @@ def test_the_files_are_what_the_types_say():
     assert schemas.main(["--check"]) == 0
 
 
-def test_a_schema_out_of_step_is_told_and_renewed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(schemas, "FOLDER", tmp_path)
-    assert schemas.main(["--check"]) == 1
-    assert len(capsys.readouterr().out.splitlines()) == len(schemas.KINDS)
-    assert schemas.main([]) == 0
-    assert schemas.main(["--check"]) == 0
-    schemas.path("study").write_text("{}", encoding="utf-8")
-    assert list(schemas.stale()) == [tmp_path / "study.schema.json"]
-
-
 def objects(schema):
     if isinstance(schema, dict):
         if "properties" in schema:

@@ -152,12 +152,6 @@ def test_own_jobs_are_those_of_this_folder_with_our_name(command, tmp_path, monk
     assert f"--user {os.getuid()}" in asked.read_text()
 
 
-def test_jobs_are_cancelled_in_one_command(command):
-    asked = command("scancel")
-    cancel(Job(id=str(number), state="RUNNING") for number in range(3))
-    assert asked.read_text() == "0 1 2\n"
-
-
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
@@ -171,12 +165,6 @@ def test_why_a_job_ended(job, reason):
     why = slurm.why_ended(job)
     assert why.endswith(reason)
     assert bool(why) == bool(reason)
-
-
-def test_slurms_own_reason_is_told(command):
-    command("scancel", error="scancel: error: Access/permission denied", code=1)
-    with pytest.raises(SlurmError, match="permission denied"):
-        cancel([Job(id="7", state="RUNNING")])
 
 
 def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeypatch):

@@ -1,21 +1,18 @@
 """Winoground fetched: drawn, from a table of this machine, or from the hub."""
 
 import http.server
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import huggingface_hub
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
-from huggingface_hub.errors import GatedRepoError
 from PIL import Image
 
 from feedrate.cli import jobs
@@ -118,19 +115,6 @@ def test_it_is_the_same_for_the_same_seed_and_longer_for_more_examples(tmp_path)
     assert made[20, 3].examples[0].captions != made[21, 3].examples[0].captions
 
 
-def test_the_two_drawings_show_the_same_but_for_who_stands_where():
-    for number in range(40):
-        (first, second), _ = invent_pair(20, number)
-        changed = {
-            name
-            for name in first.__dataclass_fields__
-            if getattr(first, name) != getattr(second, name)
-        }
-        assert changed == ({"left"} if number % 2 == 0 else {"figure", "companion"})
-        assert {first.figure, first.companion} == {second.figure, second.companion}
-        assert first.left or number % 2
-
-
 def test_the_caption_says_what_the_drawing_shows():
     for number in range(0, 40, 2):
         scenes, captions = invent_pair(20, number)
@@ -185,27 +169,12 @@ def test_a_picture_outside_the_folder_is_not_read(place, tmp_path):
     assert "image '../secret.png': outside the folder" in error_of(place.fetch)
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"\xff\xd8 no picture", "not an image of the kinds"),
-        (b"", "empty file"),
-        (encoded(drawing())[:900], "cannot be decoded"),
-    ],
-)
-def test_a_picture_that_cannot_be_read_stops_it_in_one_sentence(place, data, reason):
-    place.parquet([place.row(0), place.row(1, image_1={"bytes": data, "path": None})])
+def test_a_picture_that_cannot_be_read_stops_it_in_one_sentence(place):
+    place.parquet([place.row(0), place.row(1, image_1={"bytes": b"\xff\xd8 none", "path": None})])
     said = error_of(place.fetch)
     assert said.startswith("winoground_sets.mine: example 1: image_1: ")
-    assert reason in said
+    assert "not an image of the kinds" in said
     assert not place.out.exists()
-
-
-def test_a_bomb_is_refused_by_its_header(place):
-    stream = io.BytesIO()
-    Image.new("1", (9_000, 9_000)).save(stream, "PNG")
-    place.parquet([place.row(0, image_0={"bytes": stream.getvalue(), "path": None})])
-    assert "decompression bomb" in error_of(place.fetch)
 
 
 @pytest.mark.parametrize(
@@ -283,16 +252,6 @@ def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
     assert TOKEN not in place.out.read_text()
 
 
-def test_a_gate_is_one_sentence_on_how_to_get_access(hub, place):
-    response = SimpleNamespace(headers={}, request=None, status_code=403)
-    hub.answer = GatedRepoError(f"403 {TOKEN}", response=response)
-    said = error_of(lambda: fetch("hub", HUB, place.out))
-    assert said == (
-        "dataset facebook/winoground: its owner must grant access: accept the terms on its page "
-        "and set HF_TOKEN to a token of that account"
-    )
-
-
 class Gate(http.server.BaseHTTPRequestHandler):
     """A hub that tells what a gated repository has, and gives none of it."""
 
@@ -349,15 +308,6 @@ def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
     assert said.startswith(f"{program}dataset facebook/winoground: its owner must grant access")
     assert TOKEN not in done.stderr
     assert not (tmp_path / "w/examples.json").exists()
-
-
-def test_a_hub_out_of_reach_is_told_with_what_else_there_is(hub, place):
-    hub.answer = OSError("no route")
-    said = error_of(lambda: fetch("hub", HUB, place.out))
-    assert said.startswith(
-        "dataset facebook/winoground at main: the hub cannot be reached (no route)"
-    )
-    assert said.endswith("set `winoground` to the generated one, a local copy or null")
 
 
 def test_a_revision_without_parquet_is_told(hub, place):

@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import warm
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -18,7 +19,7 @@ def snakemake(*arguments, before="pass", exit_code=1):
     """The lines that `snakemake ARGUMENTS` in the project's root prints."""
     code = f"import sys; {before}; from snakemake.cli import main; main(sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [warm.python(), "-c", code, *arguments],
         cwd=ROOT,
         env={k: v for k, v in os.environ.items() if not k.startswith("FEEDRATE_")},
         stdout=subprocess.PIPE,

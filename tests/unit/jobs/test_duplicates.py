@@ -30,7 +30,7 @@ def test_on_two_hosts_both_measure_and_the_first_to_publish_counts(start, tmp_pa
     for name in ("one", "other"):  # a host has its own lock
         (tmp_path / name).mkdir()
         own = {"project": tmp_path / name, "TMPDIR": tempfile.mkdtemp()}
-        started.append(start(make_spec(steps=30), **own))
+        started.append(start(make_spec(steps=10), **own))
     forced(started[0].out)
     for job in started:
         job.until_steps(1)
@@ -45,17 +45,17 @@ def test_on_two_hosts_both_measure_and_the_first_to_publish_counts(start, tmp_pa
 
 
 def test_on_one_host_the_second_waits_and_takes_the_firsts_result(start, tmp_path):
-    first = start(make_spec(steps=20), project=tmp_path)
+    first = start(make_spec(steps=10), project=tmp_path)
     first.until_steps(1)
     trained = pids(first.place)
     first.out.mkdir()  # by Snakemake, for the second
-    second = start(make_spec(steps=20), project=tmp_path)
+    second = start(make_spec(steps=10), project=tmp_path)
     exit_code, stderr = second.wait()
     assert (first.wait()[0], exit_code) == (0, 0)
     assert "waiting: another job of feedrate runs on this host" in stderr
     assert f"another job has published {first.out}" in stderr
     assert pids(first.out) == trained
-    third = start(make_spec(steps=20), project=tmp_path)
+    third = start(make_spec(steps=10), project=tmp_path)
     exit_code, stderr = third.wait()
     assert exit_code == 0
     assert f"{first.out} is complete already" in stderr

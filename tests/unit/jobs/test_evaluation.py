@@ -157,11 +157,11 @@ def with_choices(data, built):
     return tokens, np.zeros(len(data), dtype=np.int64)
 
 
-@pytest.mark.parametrize("name", ["bridgetower", "flava", "vit"])
-def test_losses_are_the_same_with_and_without_evaluation(job, name):
+def test_losses_are_the_same_with_and_without_evaluation(job):
+    """Those of FLAVA: it draws the masks of its own losses too."""
     losses = [
-        [e["loss"] for e in named(job(f"{name}-{one}", name, evaluate=one)[1], "step")]
-        for one in (True, False)
+        [e["loss"] for e in named(job(f"{scored}", "flava", evaluate=scored)[1], "step")]
+        for scored in (True, False)
     ]
     assert losses[0] == losses[1]
 
@@ -189,23 +189,33 @@ WAYS = {
 }
 
 
+def evaluations(labelled, folder, count, **train):
+    """The evaluations of a job of so many ranks, of which each has its share of the batch."""
+    spec = make_spec(count=count, evaluate=True, batch_size=4 // count, steps=2)
+    settings = spec.settings
+    changed = msgspec.structs.replace(settings.train, **train)
+    settings = msgspec.structs.replace(settings, train=changed)
+    spec = in_warm_processes(msgspec.structs.replace(spec, settings=settings))
+    run = write_spec(folder, spec)
+    module = ["feedrate", "worker", "--run", str(run), "--data", str(labelled)]
+    command = launch_command(spec, module)
+    done = subprocess.run(
+        command, env=of_a_script(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return named(read_events(run / "events.jsonl"), "evaluation")
+
+
+@pytest.fixture(scope="module")
+def evaluated(labelled, tmp_path_factory):
+    """The evaluations of one rank."""
+    return evaluations(labelled, tmp_path_factory.mktemp("one") / "run", 1)
+
+
 @pytest.mark.parametrize("train", WAYS.values(), ids=WAYS)
-def test_ranks_evaluate_as_one_does(labelled, tmp_path, train):
-    found = []
-    for count in (1, 2):
-        spec = make_spec(count=count, evaluate=True, batch_size=4 // count, steps=2)
-        settings = msgspec.structs.replace(spec.settings.train, **(train if count > 1 else {}))
-        settings = msgspec.structs.replace(spec.settings, train=settings)
-        spec = in_warm_processes(msgspec.structs.replace(spec, settings=settings))
-        run = write_spec(tmp_path / f"ranks-{count}", spec)
-        module = ["feedrate", "worker", "--run", str(run), "--data", str(labelled)]
-        command = launch_command(spec, module)
-        done = subprocess.run(
-            command, env=of_a_script(), capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stderr[-6000:]
-        found.append(named(read_events(run / "events.jsonl"), "evaluation"))
-    assert [one["moment"] for one in found[1]] == ["before", "after"]
-    assert found[0][0]["scores"] == found[1][0]["scores"], "the same weights before training"
-    sizes = [[(s["on"], s["metric"], s["of"]) for s in after["scores"]] for _, after in found]
+def test_ranks_evaluate_as_one_does(labelled, evaluated, tmp_path, train):
+    found = evaluations(labelled, tmp_path / "run", 2, **train)
+    assert [one["moment"] for one in found] == ["before", "after"]
+    assert evaluated[0]["scores"] == found[0]["scores"], "the same weights before training"
+    sizes = [[(s["on"], s["metric"], s["of"]) for s in e[1]["scores"]] for e in (evaluated, found)]
     assert sizes[0] == sizes[1], "all rows, once"

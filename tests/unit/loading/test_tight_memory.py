@@ -11,7 +11,7 @@ from pathlib import Path
 from feedrate.loading.dataset import read_split
 
 now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-for spare_mib in range(90, 260, 10):
+for spare_mib in range(90, 260, 20):
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_AS, (now + spare_mib * 2**20, -1))
@@ -43,6 +43,6 @@ def test_it_ends_whatever_memory_there_is(tiny_prepared):
         timeout=240,
     )
     ends = done.stdout.split()
-    assert len(ends) == 17
+    assert len(ends) == 9
     assert set(ends) <= {"0", "3"}, ends
     assert "0" in ends

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import make_plan, published_settings
+from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
 from feedrate.config.settings import Settings, TrainSettings
 from feedrate.config.values import read_yaml
@@ -291,18 +291,3 @@ def test_checkpointing_keeps_what_a_layer_returns_until_its_caller_drops_it():
     assert kept[-1] == image + 5 * states + 5 * probabilities
     # Of the four earlier layers; the loop's variable has one of them in both.
     assert max(kept) - max(dropped) == 3 * probabilities
-
-
-def test_the_published_peak_of_one_gaudi2_is_predicted_within_the_error():
-    """The one peak that a source prints: BridgeTower, a batch of 40."""
-    config = read_yaml(ROOT / "config/config.yaml", "config.yaml")
-    project = load_project(ROOT, config | {"studies": ["bridgetower-dataloading"]})
-    row = next(
-        row
-        for row in project.published["bridgetower-dataloading"]
-        if row.metric == "peak_memory_gib"
-    )
-    wanted = published_settings(project, "bridgetower-dataloading", row)
-    device = msgspec.structs.replace(project.devices[row.device], count=row.count)
-    found = memory.peak_gib(wanted, device, row.batch_size)
-    assert found == pytest.approx(row.value, rel=memory.ERROR)

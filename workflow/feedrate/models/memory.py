@@ -160,9 +160,12 @@ def gathered_gib(built: Built, train: TrainSettings) -> tuple[float, float]:
 def trace_of(settings: Settings, device: Device) -> Trace:
     """The trace of a model's step on a kind of device; equal work is traced once."""
     model = msgspec.structs.replace(settings.model, checkpoint=None, revision=None)
-    sharded, precision = settings.train.strategy == "fsdp", settings.train.precision
-    halved = sharded and precision in AUTOCAST
-    return _trace(model, settings.loader.max_tokens, precision, halved, device.kind == "cpu")
+    precision = settings.train.precision
+    autocast = precision in AUTOCAST
+    halved = autocast and settings.train.strategy == "fsdp"
+    # Half precisions take the same memory; tf32 takes that of fp32.
+    alike = "bf16" if autocast else "bf16_full" if precision.endswith("_full") else "fp32"
+    return _trace(model, settings.loader.max_tokens, alike, halved, device.kind == "cpu")
 
 
 @cache
