@@ -12,14 +12,7 @@ from pathlib import Path
 import yaml
 
 import warm
-from feedrate.config.study import Figure, Table
-from feedrate.config.values import convert
-from feedrate.core import paths
 from feedrate.flow import graph, identity
-from feedrate.report.context import page_settings, study_context
-from feedrate.report.pages import render
-from feedrate.report.rows import Inputs
-from feedrate.results.study_plan import read_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "config", "workflow", "profiles", "report", "envs")
@@ -43,16 +36,6 @@ MINI = {
         },
     },
     "baseline": {"workers": 0, "decode": "host"},
-    "tables": [{"name": "cells", "kind": "cells", "title": "Cells", "caption": "table_cells"}],
-    "figures": [
-        {
-            "name": "answer",
-            "kind": "answer",
-            "title": "Answer",
-            "caption": "figure_answer",
-            "x": "workers",
-        }
-    ],
 }
 DATA = {"source": "generated", "train": 48, "validation": 8, "test": 8}
 MANIFESTS = """
@@ -214,17 +197,3 @@ def know_code(project: Project) -> Project:
         cache.of_file(file, identity.digest_module)
     cache.save()
     return project
-
-
-def render_others(name: str, whole: dict) -> list[str]:
-    """The tables and figures of the study `whole` that the project in the current folder leaves
-    out, made here from the results of its run."""
-    plan, made = read_plan(Path(paths.STUDY_PLAN.format(study=name))), []
-    study = study_context(plan)
-    inputs = Inputs(Path(paths.RESULTS), plan.data_report)
-    for part, kind in (("tables", Table), ("figures", Figure)):
-        shown = {page.name for page in getattr(plan.study, part)}
-        pages = convert(whole[part], list[kind], name)
-        others = [page_settings(study, page) for page in pages if page.name not in shown]
-        made += [render(settings, inputs) for settings in others]
-    return made

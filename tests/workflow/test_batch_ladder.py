@@ -15,8 +15,7 @@ CELL = "size=tiny~strategy=ddp~batch={}"
 
 
 def cut(study: dict) -> dict:
-    """The study with one line and the pages of its largest batches. Samples are large, so that few
-    of them fill the memory."""
+    """The study with one line. Samples are large, so that few of them fill the memory."""
     study["adapt"]["cpu"] = {
         "settings": {
             "loader": {"max_tokens": 512, "workers": 0},
@@ -29,11 +28,8 @@ def cut(study: dict) -> dict:
     study["factors"]["size"]["requires"] = {}
     study["factors"]["strategy"] |= {"levels": ["ddp"], "requires": {}, "bundles": {"ddp": {}}}
     study["baseline"] = {"size": "tiny", "strategy": "ddp", "batch": BATCHES[0]}
-    study |= {"claims": [], "published": []}
-    shown = {"tables": ["largest"], "figures": ["reach"]}
-    for part, names in shown.items():
-        study[part] = [one for one in study[part] if one["name"] in names]
-    return study
+    study.pop("claim", None)
+    return study | {"claims": [], "published": []}
 
 
 @pytest.fixture
@@ -55,9 +51,6 @@ def test_larger_batches_are_tried_until_one_does_not_fit(laddered):
     assert status == {fits: "ok", tried: "out_of_memory", larger: "out_of_memory"}
     assert "allocate memory" in cells[tried]["cause"], "it was tried, and really ran out of memory"
     assert cells[larger]["cause"].startswith(f"Not tried: {tried} ran out of memory")
-    page = (laddered.root / "report.html").read_text()
-    assert f"CPU: a batch of {BATCHES[0]} fits (size = tiny, strategy = ddp)." in page
-    assert "No level ran out of memory" not in page
     table = (laddered.root / f"results/{STUDY}/tables/largest.html").read_text()
     assert table.index(f"<td>{BATCHES[0]}<") < table.index(f"<td>{BATCHES[1]}<")
     assert laddered.planned() == {}

@@ -53,8 +53,6 @@ ANSWERS = {
     "protocol": {"steps": 5, "warmup_steps": 1, "repeats": 1, "ceiling_s": 0, "evaluate": False},
     "factors": {"batch": {"sets": "train.batch_size", "levels": [4]}},
     "baseline": {"batch": 4},
-    "tables": MINI["tables"],
-    "figures": [MINI["figures"][0] | {"x": "batch"}],
 }
 LARGE = 2_000_000
 """Bytes: of a file of more than a million, Snakemake computes no checksum."""

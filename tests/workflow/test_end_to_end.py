@@ -88,14 +88,8 @@ def test_report_opens_with_the_answer_and_needs_no_network(finished):
     assert "data:image/svg+xml" in overview
 
 
-def test_nothing_changed_means_no_jobs(finished):
+def test_again_there_is_nothing_to_do_and_the_report_is_named(finished):
     assert finished.planned() == {}
-    again = finished.run("--quiet")
-    assert again.returncode == 0
-    assert again.stdout.strip() == ""
-
-
-def test_summary_names_the_report(finished):
     again = finished.run()
     assert again.returncode == 0
     assert "report.html" in again.stdout
@@ -118,9 +112,6 @@ def test_out_of_memory_is_tried_again_only_when_asked_for(edited):
     assert '"status": "ok"' in text
     outcome.write_text(text.replace('"status": "ok"', '"status": "out_of_memory"'))
     os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert edited.planned() == {}
     asked = ("--forcerun", str(outcome.relative_to(edited.root)))
     assert edited.planned(*asked)["train_cpu"] == 1
-    done = edited.call("snakemake", "--profile", "profiles/local", *asked)
-    assert done.returncode == 0, done.stdout
-    assert edited.record("workers=1~decode=host")["status"] == "ok"
-    assert edited.planned() == {}

@@ -164,22 +164,6 @@ def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tr
     assert slow.record(failed["cell"])["status"] == "ok"
 
 
-def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
-    batch = {"sets": "train.batch_size", "levels": [4, 4000]}
-    answer = MINI["figures"][0] | {"x": "batch"}
-    ready.study(factors={"batch": batch}, baseline={"batch": 4}, figures=[answer])
-    done = ready.run()
-    assert done.returncode != 0
-    assert ready.record("batch=4")["status"] == "ok"
-    failed = ready.record("batch=4000")
-    assert failed["status"] == "failed"
-    assert "batch" in failed["cause"]
-    assert "Traceback" not in done.stdout
-    assert "batch=4000" in done.stdout
-    assert "batch=4000" in (ready.root / "report.html").read_text()
-    assert (ready.root / "report.html").exists()
-
-
 def test_full_disk_is_reported_as_such(ready):
     """runs/ is a file system of 24 kB: the job's error names the full disk."""
     ready.study(**ONE_RUN)
@@ -212,18 +196,26 @@ def test_an_absent_device_stops_the_call_before_anything_is_fetched(project):
     assert not (project.root / "runs").exists()
 
 
-def test_a_device_that_a_job_does_not_find_is_a_failed_record_and_the_report_goes_on(ready):
-    workers = {"sets": "loader.workers", "levels": [0]}
-    ready.study(factors={"workers": workers}, baseline={"workers": 0})
-    ready.device("cpu-x2", count=1, model_pattern="No such CPU")
+def test_what_fails_is_a_record_and_the_others_and_the_report_go_on(ready):
+    """A cell with larger batches than the data, and a device that its job does not find."""
+    batch = {"sets": "train.batch_size", "levels": [4, 4000]}
+    batch["requires"] = {"4000": "large_models"}
+    ready.study(factors={"batch": batch}, baseline={"batch": 4})
+    ready.device("cpu", capabilities=["fp32", "large_models"])
+    ready.device("cpu-x2", count=1, capabilities=["fp32"], model_pattern="No such CPU")
     ready.config(devices=["cpu", "cpu-x2"])
     done = ready.run()
     row = fault("lost device", "local")
     assert done.returncode == row.exit_code
     assert "Traceback" not in done.stdout
-    record = ready.record("workers=0", device="cpu-x2")
-    assert record["status"] == row.status
-    assert "No such CPU" in record["cause"]
-    assert ready.record("workers=0")["status"] == "ok"
-    assert record["cause"] in done.stdout
+    assert ready.record("batch=4")["status"] == "ok"
+    failed, lost = ready.record("batch=4000"), ready.record("batch=4", device="cpu-x2")
+    assert failed["status"] == "failed"
+    assert "batch" in failed["cause"]
+    assert lost["status"] == row.status
+    assert "No such CPU" in lost["cause"]
+    for record in (failed, lost):
+        assert record["cell"] in done.stdout
+        assert record["cause"] in done.stdout
     assert (ready.root / "report.html").exists() is row.report
+    assert "batch=4000" in (ready.root / "report.html").read_text()

@@ -20,6 +20,7 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from feedrate.cli.snakemake import layers_of
+from feedrate.config.values import merged
 from feedrate.flow import configuration
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
@@ -44,8 +45,8 @@ TOOLS = {
 }
 """What a server with eight cards says of itself."""
 PLANNED = {profile: tuple(STUDIES[:1] if profile in TOOLS else STUDIES) for profile in PROFILES}
-"""The studies of each profile's plan. A server plans what a cluster plans for the same device: no
-key of a profile is for one study."""
+"""The studies of each profile's plan, with one repeat. A server plans what a cluster plans for the
+same device: no key of a profile is for one study."""
 
 SMALL = ("fetch_dataset", "fetch_checkpoint", "parse_logs", "collect_results", "write_report")
 """Downloads and short rules."""
@@ -107,13 +108,6 @@ class Resources(dict):
     """Resources as the executor reads them: by attribute too."""
 
     __getattr__ = dict.__getitem__
-
-
-def merged(base: Any, changes: Any) -> Any:
-    """Keys are added or changed under their keys, lists are replaced."""
-    if not (isinstance(base, dict) and isinstance(changes, dict)):
-        return changes
-    return {**base, **{key: merged(base.get(key), value) for key, value in changes.items()}}
 
 
 def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
@@ -215,7 +209,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Plan]:
             (folder / name).write_text(f"#!/bin/sh\ncat <<'END'\n{answer}END\n")
             (folder / name).chmod(0o755)
         chosen = f"studies=[{','.join(studies)}]"
-        return plan(project, "--profile", profile, "--config", chosen, tools=folder)
+        return plan(project, "--profile", profile, "--config", chosen, "repeats=1", tools=folder)
 
     return make
 

@@ -26,7 +26,10 @@ def stated():
     return [(settings, value) for (_, value), settings in found.items()]
 
 
-@pytest.mark.parametrize(("settings", "flops"), stated())
-def test_flops_of_published_models(settings, flops, labelled):
-    built = build_bare(settings.model, settings.loader, labelled)
-    assert built.count_flops(settings.loader.max_tokens) == pytest.approx(flops, rel=1e-6)
+def test_flops_of_published_models(labelled):
+    found = stated()
+    assert len(found) >= 3
+    for settings, flops in found:
+        built = build_bare(settings.model, settings.loader, labelled)
+        counted = built.count_flops(settings.loader.max_tokens)
+        assert counted == pytest.approx(flops, rel=1e-6), settings.model
