@@ -61,8 +61,10 @@ def anchor(study: str, device: str, cell: str, repeat: int | None = None) -> str
 
 
 def anchors(cells: Iterable[CellOf | None]) -> list[str]:
-    """The anchors of the records of cells or runs, each once, as addresses hold them."""
-    return list(dict.fromkeys(address(_anchor_of(cell)) for cell in cells if cell))
+    """The anchors of the records of cells or runs, each once, as addresses hold them; a cell that
+    its device does not support has none."""
+    made = [cell for cell in cells if cell and getattr(cell, "status", "") != "unsupported"]
+    return list(dict.fromkeys(address(_anchor_of(cell)) for cell in made))
 
 
 def address(anchor: str) -> str:

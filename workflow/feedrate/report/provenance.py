@@ -45,7 +45,7 @@ def headline(study: StudyResults) -> list[str]:
     """A line for each device: machine, model, batch, precision, data, date and number of runs."""
     lines = []
     for device in study.devices:
-        runs = [r for r in study.runs if r.device == device and r.repeat and not r.measured_as]
+        runs = [r for r in study.runs if r.device == device and not r.measured_as]
         good = [run for run in runs if run.samples_per_s] or runs
         cores = _usual(run.cores_granted for run in good)
         machine = _usual(run.device_model for run in good) or study.label(device)
@@ -81,45 +81,42 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
         setup = study.plan.setups.get(device)
         times = sorted(run.started_at[:16] for run in runs if run.started_at)
         before = made[0].machine_before.items()
-        yield (
-            study.label(device),
-            {
-                "Device model": _distinct(run.device_model for run in runs),
-                "Driver": _distinct(one.driver for one in made),
-                "Firmware": _distinct(
-                    ", ".join(map(" ".join, one.firmware.items())) for one in made
-                ),
-                "CPU cores per job": _distinct(str(one.cores_granted or "") for one in made),
-                "CPU cores of the host": _distinct(str(one.cores_of_host or "") for one in made),
-                "Threads per process": _distinct(str(one.intraop_threads or "") for one in made),
-                "Host": _distinct(run.host for run in runs),
-                "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in made),
-                "Host memory": _distinct(
-                    f"{text.number(one.host_memory_gib)} GiB" if one.host_memory_gib else ""
-                    for one in made
-                ),
-                "Memory limit": f"{limit_gib:g} GiB per process" if limit_gib else "",
-                "Model": _distinct(run.model for run in runs),
-                "Parameters": _distinct(text.integer(r.model_parameters) for r in records),
-                "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
-                "Steps": f"{setup.steps}, the first {setup.warmup_steps} left out" if setup else "",
-                "Repeats": f"{setup.repeats}, interleaved" if setup and setup.repeats > 1 else "1",
-                "Trainer": _distinct(run.library for run in runs),
-                "Python": _distinct(f"{one.python} {one.platform}".strip() for one in made),
-                "Packages": _every(" ", (one.packages for one in made)),
-                "Environment variables": _every("=", (one.environment for one in made)),
-                "Commit": _distinct(run.commit for run in runs),
-                "Source digest": _distinct(run.source_digest[:12] for run in runs),
-                "Machine before the first run": ", ".join(f"{k} {v}" for k, v in before if v),
-                "Measured": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
-                "Command of the first run": made[0].command,
-            },
-        )
+        facts = {
+            "Device model": _distinct(run.device_model for run in runs),
+            "Driver": _distinct(one.driver for one in made),
+            "Firmware": _distinct(", ".join(map(" ".join, one.firmware.items())) for one in made),
+            "CPU cores per job": _distinct(str(one.cores_granted or "") for one in made),
+            "CPU cores of the host": _distinct(str(one.cores_of_host or "") for one in made),
+            "Threads per process": _distinct(str(one.intraop_threads or "") for one in made),
+            "Host": _distinct(run.host for run in runs),
+            "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in made),
+            "Host memory": _distinct(
+                f"{text.number(one.host_memory_gib)} GiB" if one.host_memory_gib else ""
+                for one in made
+            ),
+            "Memory limit": f"{limit_gib:g} GiB per process" if limit_gib else "",
+            "Model": _distinct(run.model for run in runs),
+            "Parameters": _distinct(text.integer(r.model_parameters) for r in records),
+            "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
+            "Steps": f"{setup.steps}, the first {setup.warmup_steps} left out" if setup else "",
+            "Repeats": f"{setup.repeats}, interleaved" if setup and setup.repeats > 1 else "1",
+            "Trainer": _distinct(run.library for run in runs),
+            "Python": _distinct(f"{one.python} {one.platform}".strip() for one in made),
+            "Packages": _every(" ", (one.packages for one in made)),
+            "Environment variables": _every("=", (one.environment for one in made)),
+            "Commit": _distinct(run.commit for run in runs),
+            "Source digest": _distinct(run.source_digest[:12] for run in runs),
+            "Machine before the first run": ", ".join(f"{k} {v}" for k, v in before if v),
+            "Measured": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
+            "Command of the first run": made[0].command,
+        }
+        mask = Masker()
+        yield study.label(device), {k: mask(hide_secrets(value)) for k, value in facts.items()}
 
 
 def packed_runs(study: StudyResults) -> tuple[list[RunLine], dict[str, str]]:
     """All runs; and their documents, packed, by the name of the element that holds them."""
-    made = [run for run in study.runs if run.repeat is not None]
+    made = [run for run in study.runs if run.status != "unsupported"]
     first = {run.key: run for run in reversed(made)}
     lines, packed = list[RunLine](), dict[str, str]()
     for at in range(0, len(made), PACKED):

@@ -1,0 +1,242 @@
+"""The page: the first screen of a study, its folded parts, its links to records, and its stages."""
+
+import base64
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from report_samples import EVIL, MODEL_ALONE, RATES, STUDY, make_project, plan_of, write_results
+
+from feedrate.report import html, page, provenance, sentences
+from feedrate.report.study import CellOf
+from feedrate.report.table import Field, Line, Shown
+from feedrate.results.study_plan import write_plan
+
+PARTS = ("why", "source", "method", "runs")
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Makes the results and the page of a project in the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(project=None, *, drawn=False, **results):
+        project = project or make_project()
+        study = write_results(tmp_path, project, **results)
+        plan = write_plan(plan_of(project))
+        page.tabulate_results(plan, Path("results") / STUDY)
+        if drawn:
+            page.plot_figures(plan, Path("results") / STUDY)
+        page.write_report([plan], Path("results"), Path("report.html"))
+        return study, Path("report.html").read_text()
+
+    return make
+
+
+def words(markup):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", markup))
+
+
+def first_screen(markup):
+    return markup.partition("<main>")[2].partition("<details")[0]
+
+
+def test_the_first_screen_has_machine_answer_table_figure_and_claim(made):
+    study, whole = made(drawn=True)
+    first = words(first_screen(whole))
+    (answer,) = sentences.answers(study)
+    assert answer.text in first
+    for fact in ("A processor of 2 cores", "bridgetower-tiny", "batch 8", "2026-11-21", "12 runs"):
+        assert fact in first
+    for rate in RATES.values():
+        assert f"{rate:g}"[:4] in first
+    assert "decode = device" in first  # not tested here
+    assert "1.79" in first  # the claim that the study names
+    assert first_screen(whole).count("<table") == 1
+    assert first_screen(whole).count("<img") == 1
+    assert len(first.split()) < 240
+
+
+def test_the_answer_names_the_setting_and_bounds_that_the_rows_have(made):
+    study, _ = made()
+    (answer,) = sentences.answers(study)
+    row = study.answer("cpu")
+    assert row.cell == "workers=1~decode=host"  # 1.4% below the fastest
+    assert "1 loader worker" in answer.text
+    gain_percent = int(100 * row.gain_at_least)
+    assert f"{gain_percent}%" in answer.text
+    assert {cell.cell for cell in answer.cells} == {row.cell, row.baseline}
+
+
+def test_nobody_is_told_that_something_is_undecided(made):
+    _, whole = made()
+    assert "undecided" not in words(whole).lower()
+
+
+def test_the_other_parts_are_folded_and_each_study_has_them(made):
+    _, whole = made()
+    for part in PARTS:
+        assert f'<details id="{STUDY}-{part}">' in whole
+
+
+def test_the_page_refers_to_no_other_file(made):
+    _, whole = made()
+    names = re.findall(r'(?:src|href)="([^"#]*)', whole)
+    assert [n for n in names if n and not n.startswith(("data:", "https://example.org"))] == []
+    assert not re.search(r"@import|url\(", whole)
+
+
+def test_bad_news_is_on_the_first_screen_with_its_causes(made):
+    project = make_project(("cpu", "gaudi2"))
+    bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
+    study, whole = made(project, bad=bad, cause="The card is on fire.")
+    listed = words(re.search(r'<ul class="bad">.*?</ul>', whole, re.DOTALL)[0])
+    assert listed.count("The card is on fire.") == 2  # once for each device and status
+    assert "out of memory" in listed
+    no_answer, other = sentences.answers(study)
+    assert study.answer("cpu") is None
+    assert no_answer.device == "CPU"
+    assert "Use" in other.text
+
+
+def test_disturbed_runs_give_provisional_rates_and_no_answer(made):
+    bad = {("cpu", workers): "invalid" for workers in RATES}
+    study, whole = made(bad=bad, cause="Other programs used 50% of the cores.")
+    (answer,) = sentences.answers(study)
+    assert "provisional" in answer.text
+    assert "14.3" in words(first_screen(whole))
+    assert study.answer("cpu") is None
+
+
+class Balance(HTMLParser):
+    """Checks that every element that opens is closed, in order."""
+
+    VOID = ("meta", "img", "input", "br", "link")
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_texts_of_strangers_are_escaped(made):
+    bad = {("cpu", 16): "failed"}
+    _, whole = made(make_project(question=EVIL, title=EVIL), bad=bad, cause=EVIL)
+    assert "<script>alert" not in whole
+    assert "49" not in first_screen(whole).partition("<h1")[2].partition("</h1>")[0]
+    balance = Balance()
+    balance.feed(whole)
+    assert balance.open == []
+
+
+@given(st.text())
+def test_a_text_in_a_table_never_opens_a_tag(text):
+    def make(text):
+        field = Field(text, (text,))
+        lines = [Line(Field(text)), Line(field, (field,)), Line(field, (field,), wide=True)]
+        shown = Shown(name="t", title=text, heads=(text, text), lines=lines, note=text, align="")
+        return html.render("table.html.j2", title=text, shown=shown)
+
+    assert make(f"x{text}").count("<") == make("x").count("<")
+
+
+def test_other_studies_with_results_stay_on_the_page_after_those_of_the_call(made):
+    made()
+    other = make_project(title="Another study")
+    other.studies["other"] = other.studies.pop(STUDY)
+    other.published["other"], other.scores["other"] = other.published.pop(STUDY), []
+    other.config.studies[:] = ["other"]
+    plan = write_plan(plan_of(other, "other"))
+    for name in ("results.csv", "cells.csv", "answers.csv", "claims.csv"):
+        Path("results/other").mkdir(exist_ok=True)
+        Path(f"results/other/{name}").write_text(Path(f"results/{STUDY}/{name}").read_text())
+    page.write_report([plan], Path("results"), Path("report.html"))
+    whole = Path("report.html").read_text()
+    assert -1 < whole.index('id="other"') < whole.index(f'id="{STUDY}"')
+
+
+def test_pages_and_pictures_that_are_not_made_any_more_are_removed(made):
+    Path(f"results/{STUDY}/tables").mkdir(parents=True)
+    Path(f"results/{STUDY}/figures").mkdir()
+    for stale in ("tables/old.html", "figures/old.svg"):
+        Path(f"results/{STUDY}/{stale}").write_text("old")
+    made(drawn=True)
+    assert not list(Path("results").rglob("old.*"))
+    assert Path(f"results/{STUDY}/figures/answer.svg").is_file()
+    assert Path(f"results/{STUDY}/tables/cells.html").is_file()
+
+
+# Records
+
+
+def unpacked(whole):
+    packed = re.findall(r'data-packed="([^"]*)"', whole)
+    documents = {}
+    for text in packed:
+        for heading, parts in json.loads(zlib.decompress(base64.b64decode(text))).items():
+            for run, part in parts.items():
+                documents.setdefault(run, {})[heading] = part
+    return documents
+
+
+def test_every_run_has_its_documents_in_the_page(made):
+    _, whole = made()
+    documents = unpacked(whole)
+    assert len(documents) == 12
+    one = documents[f"{STUDY}/cpu/workers=1~decode=host/rep2"]
+    assert one["Commit"] == "84b8b64"
+    assert one["Spec"]["settings"]["train"]["batch_size"] == 8
+    assert one["Record"]["measurement"]["samples_per_s"] == RATES[1]
+    assert one["Environment"]["packages"]["torch"] == "2.13.0"
+    assert '"step": 1,' in one["Raw events (events.jsonl)"]
+
+
+def test_no_secret_is_in_the_documents(made):
+    token = "hf_" + 9 * "aB3d"
+
+    def edit(record):
+        environment = {"HTTP_PROXY": f"http://me:{token}@proxy"}
+        return replace(record, provenance=replace(record.provenance, environment=environment))
+
+    _, whole = made(edit=edit)
+    assert token not in json.dumps(unpacked(whole)) + whole
+
+
+def test_an_anchor_stands_for_all_runs_of_a_cell_once():
+    cells = [CellOf(study="s", device="cpu", cell=name) for name in ("a=1", "b=2", "a=1")]
+    assert html.anchors([*cells, None]) == ["s/cpu/a=1", "s/cpu/b=2"]
+
+
+def test_machines_list_what_differs_between_runs(made):
+    def edit(record):
+        packages = {"torch": "2.13.0" if record.repeat > 1 else "2.12.0"}
+        return replace(record, provenance=replace(record.provenance, packages=packages))
+
+    study, _ = made(edit=edit)
+    ((label, facts),) = provenance.machines(study)
+    assert label == "CPU"
+    assert facts["Packages"] == "torch 2.12.0, torch 2.13.0"
+    assert facts["Parameters"] == "3,812,097"
+    remarks = [statement.text for statement in sentences.remarks(study)]
+    assert any("torch" in remark for remark in remarks)
+
+
+def test_the_limit_of_each_setting_is_under_why(made):
+    study, whole = made()
+    (statement,) = [one for one in sentences.reasons(study) if "computing" in one.text]
+    assert statement.text in words(whole)
+    baseline = next(cell for cell in study.cells if cell.cell == "workers=0~decode=host")
+    gain = MODEL_ALONE / RATES[0] - 1
+    assert baseline.gain_low < gain < baseline.gain_high
