@@ -16,6 +16,8 @@ SCORES = (
 
 def gain(study: StudyResults) -> Picture | None:
     """Scores before and after training, and by chance: one panel for each cell."""
+    if study.asks != "learning":
+        return None
     cells = list({row.key: row for row in study.scores}.values())
     panels = [_scores(study, cell, cells) for cell in cells[: chart.PANELS]]
     panels = [panel for panel in panels if panel.rows]
