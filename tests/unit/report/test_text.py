@@ -49,7 +49,9 @@ def test_a_change_has_its_interval_in_per_cent(factor, low, high, words):
 def test_shares_times_and_ratios():
     assert [text.share(s) for s in (0.23, 0.024, 0.0, None)] == ["23%", "2.4%", "0.0%", text.DASH]
     assert [text.seconds(s) for s in (0.1234, 2.5, None)] == ["123 ms", "2.50 s", text.DASH]
-    assert [text.ratio(r) for r in (1.2766, 12.66, 1248)] == ["×1.28", "×12.7", "×1,248"]
+    assert [text.ratio(r) for r in (1.2766, 12.66, 1248)] == [
+        f"{text.TIMES}{n}" for n in ("1.28", "12.7", "1,248")
+    ]
     assert [text.exact(v) for v in (601.5, 768, 6636.0)] == ["601.5", "768", "6,636"]
 
 

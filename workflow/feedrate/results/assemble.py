@@ -180,8 +180,6 @@ def _status(
     cause = one_line(outcome.cause)
     if outcome.status != "ok":
         return outcome.status, cause or f"No cause was given; see {paths.LOG_NAME}."
-    if len(failed) > 1:
-        return "invalid", f"{failed[0]} (checks that failed besides: {len(failed) - 1})"
     if failed:
         return "invalid", failed[0]
     if measurement is None:
