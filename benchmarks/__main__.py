@@ -4,12 +4,13 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from benchmarks import coverage, faults, loading, meter, overhead, planning
+from benchmarks import answers, coverage, faults, loading, meter, overhead, planning
 from benchmarks.figure import Figure, keep, show
 
 # A process started here starts with this one's memory as its peak: torch comes last.
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "coverage": coverage.measure,
+    "answers": answers.measure,
     "planning": planning.measure,
     "overhead": overhead.measure,
     "meter": meter.measure,

@@ -8,12 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from feedrate.report.rows import CellRow, ClaimRow, Inputs, RunRow
 from golden.freeze import GOLDEN, PROSE, REMOVED_COLUMNS, make_again, numbers, same
 
 STUDIES = ("bridgetower-dataloading", "bridgetower-learning")
 RECORDS = [f"results/{study}/cpu/records.jsonl" for study in STUDIES]
-TABLES = ("results.csv", "cells.csv", "claims.csv")
+TABLES = ("results.csv", "cells.csv", "answers.csv", "claims.csv")
 SENTENCES = {*PROSE, "reading", "note", "detail", "description"}
 """Columns and keys that hold sentences. Only the numbers in them are compared."""
 
@@ -75,12 +74,3 @@ def test_parquet_is_the_same(made):
         assert other.type == field.type
         assert other.metadata[b"unit"] == field.metadata[b"unit"]
     assert_same(old.to_pylist(), new.select(old.column_names).to_pylist())
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("cells.csv", CellRow), ("results.csv", RunRow), ("claims.csv", ClaimRow)]
-)
-@pytest.mark.parametrize("study", STUDIES)
-def test_old_files_can_be_read(name, kind, study):
-    rows = Inputs(GOLDEN / "results").rows(name, kind, study)
-    assert len(rows) == len(read_text(GOLDEN / "results" / study / name))

@@ -211,4 +211,4 @@ def test_of_many_equal_cells_few_seem_to_outrun_the_model_alone():
         cells = cells_of(records, study=study, unsupported=[]).values()
         wide += [cell["gain_high"] for cell in cells]
     assert median(wide) < 0.05
-    assert sum(gain > 0.08 for gain in wide) <= 6, "5% of 120 cells"
+    assert sum(gain > 0.1 for gain in wide) <= 6, "5% of 120 cells"

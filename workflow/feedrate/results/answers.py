@@ -112,14 +112,23 @@ class Group:
             if computes_the_same(factors, self.runs[other][0], levels)
         ]
 
-    @cached_property
+    @property
     def use(self) -> str | None:
         """The first cell, by fewest changes from the baseline and then fewest workers, that is not
         slower than the best by the smallest effect or more, beyond what chance adds to the best;
         None of inference, where throughput is not all that counts."""
+        return self._choice[0]
+
+    @property
+    def luck(self) -> float:
+        """The share by which chance may raise what the cell to use shows of the model alone."""
+        return self._choice[1] if self.measure == LIVE_MODEL else 0.0
+
+    @cached_property
+    def _choice(self) -> tuple[str | None, float]:
         cells = [c for c in self.alike if self.runs[c][0]["task"] != "inference"]
         if not cells:
-            return None
+            return None, 0.0
         values = {cell: self._values(cell, self.measure) for cell in cells}
         medians = {cell: median(own) for cell, own in values.items()}
         best = max(medians, key=medians.__getitem__)
@@ -129,7 +138,7 @@ class Group:
         luck = selection_bias(noise, len(values[best]), 1 + len(rivals))
         least = medians[best] / (1 + self.study.thresholds.smallest_effect) / (1 + luck)
         able = [cell for cell in cells if medians[cell] >= least]
-        return min(able, key=lambda cell: (*self._cost(cell), -medians[cell]))
+        return min(able, key=lambda cell: (*self._cost(cell), -medians[cell])), luck
 
     def answer(self, use: str) -> Row:
         """What the runs say of the cell to use, besides its own limit."""

@@ -211,7 +211,8 @@ def cell_rows(
         add_intervals(cell, group, study.thresholds, noise.get((name, device)))
         others = group.faster(cell["cell"]) if group else []
         memory_gib = plan.project.devices[device].memory_gib
-        limit = limit_of(cell, study.thresholds, memory_gib, others)
+        luck = group.luck if group and cell["use"] else 0.0
+        limit = limit_of(cell, study.thresholds, memory_gib, others, luck)
         cell["limit"], cell["gain_low"], cell["gain_high"] = limit
     for baseline, alike in compared.items():
         add_losses(alike, baseline, of_cells)

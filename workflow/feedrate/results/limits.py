@@ -34,21 +34,26 @@ class Limit(NamedTuple):
 
 
 def limit_of(
-    cell: Row, lines: Thresholds, memory_gib: float | None, others: Iterable[Estimate] = ()
+    cell: Row,
+    lines: Thresholds,
+    memory_gib: float | None,
+    others: Iterable[Estimate] = (),
+    luck: float = 0.0,
 ) -> Limit:
     """The limit of a cell's row. `memory_gib` is the device's, as registered; `others` are the
-    rates of cells that compute the same, over this cell's."""
+    rates of cells that compute the same, over this cell's; `luck` is the share by which this cell
+    may only seem fast, because it was chosen for that."""
     if cell["status"] == "out_of_memory":
         return Limit("memory")
     if cell["status"] != "ok" or cell["task"] == "inference":
         return Limit("")
-    low, high = _gain(cell, others)
+    low, high = _gain(cell, others, luck)
     memory = memory_gib and (cell.get("device_memory_gib") or memory_gib)
     used = (cell["peak_memory_gib"] or 0.0) / memory if memory else 0.0
     return Limit(_name(cell, lines, used, low, high), low, high)
 
 
-def _gain(cell: Row, others: Iterable[Estimate]) -> tuple[float, float]:
+def _gain(cell: Row, others: Iterable[Estimate], luck: float) -> tuple[float, float]:
     """The bounds of the gain, from the model alone: it needs no loader, and no epoch starts in its
     blocks. Where it lies below the cell's own rate or another's, it is not a ceiling: the range
     then reaches to what the wait or the other cell shows. So does a range without it."""
@@ -57,7 +62,7 @@ def _gain(cell: Row, others: Iterable[Estimate]) -> tuple[float, float]:
     if not (model and low and high):
         return 0.0, by_wait - 1
     starts = 1 - (cell.get("epoch_start_share") or 0.0)
-    most = high / starts
+    most = high / starts * (1 + luck)
     if high < 1:
         most = max(most, by_wait)
     for other in others:

@@ -8,7 +8,13 @@ from typing import Any, get_args
 from feedrate.config.spec import LoadingStage, Stage
 from feedrate.jobs.events import Ceiling, RankEvents
 from feedrate.results.schema import Ceilings, Stages
-from feedrate.results.statistics import CONFIDENCE, Noise, critical, median_interval
+from feedrate.results.statistics import (
+    CONFIDENCE,
+    Noise,
+    critical,
+    median_interval,
+    pooled_noise,
+)
 
 Ranks = Mapping[int, RankEvents]
 Blocks = dict[int, Ceiling]
@@ -31,10 +37,16 @@ def ceilings(ranks: Ranks) -> Ceilings:
     for part in PARTS:
         rounds = blocks_of(ranks, part)
         found[f"{part}_samples_per_s"] = _rate(*rounds.values())
-        pairs = [(_rate(rounds[n]), _rate(live[n])) for n in rounds if n in live]
-        if ratios := [alone / together for alone, together in pairs if alone and together]:
+        if ratios := round_ratios(ranks, part):
             found |= zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True)
     return Ceilings(rounds=len(live), **found)
+
+
+def round_ratios(ranks: Ranks, part: str) -> list[float]:
+    """The rate of a part over that of training, in each round."""
+    live, alone = blocks_of(ranks, "live"), blocks_of(ranks, part)
+    pairs = [(_rate(alone[number]), _rate(live[number])) for number in alone if number in live]
+    return [part_rate / live_rate for part_rate, live_rate in pairs if part_rate and live_rate]
 
 
 def names_of(part: str) -> tuple[str, str, str]:
@@ -47,8 +59,9 @@ def over_runs(
 ) -> dict[str, float | None]:
     """The median ratio of a part to training over the runs of a cell, and its interval, by column.
     `between` is the noise of this ratio between runs, pooled over cells; None: no cell has two.
-    The noise between the rounds of a run is a lower bound of it; the excess of `between` over this
-    bound has its own degrees of freedom (Welch and Satterthwaite)."""
+    The noise between the rounds of a run and that between the runs of this cell are lower bounds of
+    it; its excess over the noise between rounds has its own degrees of freedom (Welch and
+    Satterthwaite)."""
     names = names_of(part)
     known = [run for run in runs if round_noise(run, part) is not None]
     if not known:
@@ -58,8 +71,10 @@ def over_runs(
     square, dof = within + beyond, sum(int(run["rounds"]) - 1 for run in known)
     if between and beyond:
         dof = max(int(square**2 / (within**2 / dof + beyond**2 / between.dof)), 1)
-    noise = Noise(math.sqrt(square), dof, between.cells if between else 1)
-    found = median_interval([run[names[0]] for run in known], CONFIDENCE, noise)
+    ratios = [run[names[0]] for run in known]
+    own = pooled_noise([ratios])
+    sd = max(math.sqrt(square), own.sd if own else 0.0)
+    found = median_interval(ratios, CONFIDENCE, Noise(sd, dof, between.cells if between else 1))
     return dict(zip(names, found, strict=True))
 
 
