@@ -185,7 +185,7 @@ def test_losses_are_drawn_where_they_depart_from_the_baseline_s(make):
     lost = {(2, 1)}
     study.traces = [t for t in study.traces if (t.run.levels["workers"], t.run.repeat) not in lost]
     shown = panel("loss", study)
-    assert [one.name for one in shown.series] == ["0", "2"]
+    assert [one.name for one in shown.series] == ["workers = 0", "workers = 2"]
     assert shown.series[0].marks[0].value == pytest.approx(2.5 / 1.05)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.core import plugins
+from feedrate.report import text
 from feedrate.report.study import CellOf, Part, StudyResults, varying_factors
 
 WIDTH_IN = 5.6
@@ -44,13 +45,19 @@ CHOSEN: Look = {"facecolor": SKY, "edgecolor": BLUE, "linewidth": 1.2}
 PLAIN: Look = {"facecolor": LIGHT, "edgecolor": GREY, "linewidth": 0.6}
 PROVISIONAL: Look = {"facecolor": "white", "edgecolor": GREY, "hatch": "////", "linewidth": 0.6}
 WAITING: Look = {"facecolor": ORANGE, "edgecolor": BLACK, "hatch": "////", "linewidth": 0.4}
-WHOLE: Look = {"clip_on": False, "zorder": 5}
-"""Marks at the edge of a panel are not cut."""
-TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 12, "mew": 2, **WHOLE}
+PARTS: tuple[Look, ...] = tuple(
+    {"facecolor": color, "hatch": hatch, "edgecolor": BLACK, "linewidth": 0.5}
+    for color, hatch in (
+        *((GREEN, ""), (PURPLE, "xx"), (SKY, ""), (ORANGE, "////"), (RED, "")),
+        *(("white", "...."), (GREY, ""), (BLUE, "\\\\\\\\"), (LIGHT, "")),
+    )
+)
+"""Parts of a bar."""
+TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 12, "mew": 2}
 """A mark across a bar or a row."""
-CROSS: Look = {"marker": "x", "linestyle": "", "color": RED, "markersize": 7, "mew": 2, **WHOLE}
-BEFORE: Look = {"marker": "o", "linestyle": "", "color": GREY, "mfc": "white", **WHOLE}
-AFTER: Look = {"marker": "D", "linestyle": "", "color": BLUE, **WHOLE}
+CROSS: Look = {"marker": "x", "linestyle": "", "color": RED, "markersize": 7, "mew": 2}
+BEFORE: Look = {"marker": "o", "linestyle": "", "color": GREY, "mfc": "white", "zorder": 5}
+AFTER: Look = {"marker": "D", "linestyle": "", "color": BLUE, "zorder": 5}
 
 
 class Mark(NamedTuple):
@@ -104,10 +111,12 @@ class Panel:
     height_in: float = 0.0
 
     def __post_init__(self) -> None:
-        """A panel of rows is as high as these need."""
-        if self.rows and not self.height_in:
-            lines = sum(row.name.count("\n") + row.words.count("\n") for row in self.rows)
-            self.height_in = ROW_IN * len(self.rows) + LINE_IN * (lines + 4 + bool(self.title))
+        """A panel of rows is as high as these need, and a title of several lines is added."""
+        lines = self.title.count("\n")
+        if self.rows:
+            lines += 4 + bool(self.title)
+            lines += sum(row.name.count("\n") + row.words.count("\n") for row in self.rows)
+        self.height_in += ROW_IN * len(self.rows) + LINE_IN * lines
 
 
 @dataclass
@@ -142,11 +151,6 @@ def all_figures() -> list[Figure]:
     return sorted(figures, key=lambda figure: figure.place)
 
 
-def curve(index: int, **changes: Any) -> Look:
-    """The look of the n-th curve."""
-    return {**CURVES[index % len(CURVES)], **changes}
-
-
 def wrapped(name: str) -> str:
     """A name in lines."""
     return textwrap.fill(name, NAME_LETTERS)
@@ -160,7 +164,13 @@ def names(study: StudyResults, cells: Sequence[CellOf]) -> tuple[str, list[str]]
     return wrapped(", ".join(map(study.factor_label, factors))), list(map(wrapped, levels))
 
 
-def device_title(study: StudyResults, device: str, *more: str) -> str:
+def name(study: StudyResults, cell: CellOf, cells: Sequence[CellOf]) -> str:
+    """The name of a setting by itself, such as `workers = 2`; `cells` are those around it."""
+    factors = varying_factors(cells) or [study.along]
+    return text.levels_text({factor: cell.levels[factor] for factor in factors})
+
+
+def title(study: StudyResults, device: str, *more: str, letters: int = TITLE_LETTERS) -> str:
     """The title of a panel: the device, where there are several, and what else it is about."""
     own = [study.label(device)] if len(study.devices) > 1 else []
-    return ", ".join([*own, *more])
+    return textwrap.fill(", ".join([*own, *more]), letters)

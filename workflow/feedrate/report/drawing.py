@@ -1,9 +1,7 @@
 """The drawing of figures with matplotlib, as SVG with reproducible bytes."""
 
 import io
-import itertools
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -64,16 +62,7 @@ def draw(picture: Picture) -> Figure:
     """The drawing of a picture."""
     columns = min(len(picture.widths), len(picture.panels))
     lines = [picture.panels[n : n + columns] for n in range(0, len(picture.panels), columns)]
-    shares = [width / sum(picture.widths[:columns]) for width in picture.widths[:columns]]
-    titles = [
-        textwrap.fill(panel.title, int(chart.TITLE_LETTERS * share))
-        for panel, share in zip(picture.panels, itertools.cycle(shares), strict=False)
-    ]
-    heights = [
-        max(panel.height_in for panel in line)
-        + chart.LINE_IN * max(title.count("\n") for title in titles[n * columns :][:columns])
-        for n, line in enumerate(lines)
-    ]
+    heights = [max(panel.height_in for panel in line) for line in lines]
     figure = Figure(layout="constrained")
     grid = figure.subplots(
         len(lines),
@@ -81,15 +70,13 @@ def draw(picture: Picture) -> Figure:
         squeeze=False,
         sharex=picture.share == "x",
         sharey=picture.share == "y",
-        gridspec_kw={"height_ratios": heights, "width_ratios": shares},
+        gridspec_kw={"height_ratios": heights, "width_ratios": picture.widths[:columns]},
     )
-    used = list(zip(grid.flat, picture.panels, strict=False))
-    for (axes, panel), title, share in zip(used, titles, itertools.cycle(shares), strict=False):
-        _panel(axes, panel, title, share)
-    for axes in grid.flat[len(used) :]:
+    for axes, panel in zip(grid.flat, picture.panels, strict=False):
+        _panel(axes, panel, chart.AXIS_LETTERS // columns)
+    for axes in grid.flat[len(picture.panels) :]:
         axes.set_visible(False)
-    key_in = _key(figure, picture)
-    figure.set_size_inches(chart.WIDTH_IN, sum(heights) + key_in)
+    figure.set_size_inches(chart.WIDTH_IN, sum(heights) + _key(figure, picture))
     return figure
 
 
@@ -105,21 +92,15 @@ def _key(figure: Figure, picture: Picture) -> float:
     columns = min(picture.key_columns, len(order))
     names = [name for column in range(columns) for name in order[column::columns]]
     lines = max(1 + name.count("\n") for name in names) * math.ceil(len(names) / columns)
-    figure.legend(
-        [handles[name] for name in names],
-        names,
-        loc="outside lower left",
-        ncols=columns,
-        frameon=False,
-        handlelength=2.6,
-        columnspacing=1.4,
-    )
+    place: dict[str, Any] = {"loc": "outside lower left", "ncols": columns, "frameon": False}
+    shown = [handles[name] for name in names]
+    figure.legend(shown, names, handlelength=2.6, columnspacing=1.4, **place)
     return chart.LINE_IN * lines + 0.1
 
 
-def _panel(axes: Axes, panel: Panel, title: str, share: float) -> None:
+def _panel(axes: Axes, panel: Panel, letters: int) -> None:
     heads = panel.heads[1] or (panel.rule and panel.rule[1])
-    axes.set_title(title, pad=8 + (chart.FONT_PT + 3 if heads else 0))
+    axes.set_title(panel.title, pad=8 + (chart.FONT_PT + 3 if heads else 0))
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.span:
         start, end, name = panel.span
@@ -129,7 +110,7 @@ def _panel(axes: Axes, panel: Panel, title: str, share: float) -> None:
     if panel.rule:
         axes.axvline(panel.rule[0], color=chart.BLACK, linestyle=(0, (4, 2)), linewidth=1.3)
     if panel.x_names:
-        _named_places(axes, panel.x_names, int(chart.AXIS_LETTERS * share))
+        _named_places(axes, panel.x_names, letters)
     else:
         few, steps = (4 if panel.rows else 6), [1, 2, 2.5, 5, 10]
         axes.xaxis.set_major_locator(MaxNLocator(few, steps=steps, integer=not panel.rows))

@@ -1,12 +1,12 @@
 """What changes along the levels of one factor: latencies, and what fits in memory."""
 
+from collections.abc import Sequence
+
 from feedrate.config.values import level_text
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
 from feedrate.report.study import CellRow, Line, StudyResults, without
 
-CURVES = 6
-"""Curves of a figure: more cannot be told apart."""
 ASIDE = 0.07
 """The distance between curves at one level, in levels, so that no interval hides another."""
 
@@ -18,13 +18,11 @@ def latency(study: StudyResults) -> Picture | None:
         return None
     lines = [line for line in study.lines(study.along) if line.ok]
     apart = next((name for name in study.study.factors if name != study.along), "")
-    names = list(dict.fromkeys(_setting(study, line, apart) for line in lines))[:CURVES]
+    names = list(dict.fromkeys(_setting(study, line, apart) for line in lines))[: len(chart.CURVES)]
     groups = text.grouped(lines, lambda line: (line.device, level_text(line.others.get(apart, ""))))
     panels = []
     for (device, level), group in groups.items():
-        cells = [cell for line in group for cell in line.ok]
-        tried = {level_text(cell.levels[study.along]) for cell in cells}
-        places = [name for name in study.study.factors[study.along].texts if name in tried]
+        places = _places(study, group)
         series = []
         for line in group:
             name = _setting(study, line, apart)
@@ -32,11 +30,11 @@ def latency(study: StudyResults) -> Picture | None:
                 index = names.index(name)
                 aside = ASIDE * (index - (len(names) - 1) / 2)
                 marks = [_latency(study, cell, places, aside) for cell in line.ok]
-                series.append(Series(marks, chart.curve(index), name))
+                series.append(Series(marks, chart.CURVES[index], name))
         panels.append(
             Panel(
                 series,
-                title=chart.device_title(study, device, level),
+                title=chart.title(study, device, level, letters=chart.NAME_LETTERS),
                 x_label=study.factor_label(study.along),
                 y_label="ms",
                 x_names=places,
@@ -45,6 +43,12 @@ def latency(study: StudyResults) -> Picture | None:
             )
         )
     return Picture(panels, widths=(1, 1), share="y", key_columns=2) if panels else None
+
+
+def _places(study: StudyResults, lines: Sequence[Line]) -> list[str]:
+    """The levels that were tried, in their order."""
+    tried = {level_text(cell.levels[study.along]) for line in lines for cell in line.cells}
+    return [level for level in study.study.factors[study.along].texts if level in tried]
 
 
 def _setting(study: StudyResults, line: Line, apart: str) -> str:
@@ -74,21 +78,19 @@ def reach(study: StudyResults) -> Picture | None:
 
 
 def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
-    tried = {level_text(cell.levels[study.along]) for line in lines for cell in line.cells}
-    places = [name for name in study.study.factors[study.along].texts if name in tried]
+    places = _places(study, lines)
 
     def place(cell: CellRow) -> int:
         return places.index(level_text(cell.levels[study.along]))
 
+    factors = [name for name in lines[0].others if name not in study.study.within]
     fits, fails, rows = [], [], []
     for number, line in enumerate(lines):
         largest = line.ok[-1]
         fits.append(Mark(number, place(largest), start=-0.6))
         if line.too_large:
             fails.append(Mark(number, place(line.too_large)))
-        name = ", ".join(
-            level_text(v) for k, v in line.others.items() if k not in study.study.within
-        )
+        name = ", ".join(level_text(line.others[factor]) for factor in factors)
         sizes = text.number(largest.samples_per_s, 2), text.number(largest.peak_memory_gib)
         rows.append(Row(chart.wrapped(name), " · ".join(sizes)))
     return Panel(
@@ -96,9 +98,9 @@ def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
             Series(fits, chart.CHOSEN, "fits", bars=True),
             *([Series(fails, chart.CROSS, "out of memory")] if fails else []),
         ],
-        title=chart.device_title(study, device),
+        title=chart.title(study, device),
         rows=rows,
-        heads=("", "samples/s · GiB"),
+        heads=(chart.wrapped(", ".join(map(study.factor_label, factors))), "samples/s · GiB"),
         x_label=study.factor_label(study.along),
         x_names=places,
     )

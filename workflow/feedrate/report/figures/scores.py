@@ -43,16 +43,16 @@ def _scores(study: StudyResults, cell: CellOf, cells: list[CellOf]) -> Panel:
         if score.chance is not None:
             chance.append(Mark(place, 100 * score.chance))
         rows.append(Row(chart.wrapped(name), words))
-    name = [study.short(cell, cells)] if len(cells) > 1 else []
+    name = [chart.name(study, cell, cells)] if len(cells) > 1 else []
     return Panel(
         [
             Series(chance, chart.TICK, "by chance"),
             Series(before, chart.BEFORE, "before training"),
             Series(after, chart.AFTER, "after training"),
         ],
-        title=chart.device_title(study, cell.device, *name),
+        title=chart.title(study, cell.device, *name),
         rows=rows,
-        x_limits=(0, 100),
+        x_limits=(-3, 103),
     )
 
 

@@ -42,7 +42,7 @@ def _rates(study: StudyResults, device: str) -> Panel:
     looks = {"to use": chart.CHOSEN, "": chart.PLAIN, "provisional": chart.PROVISIONAL}
     return Panel(
         [Series(marks, looks[name], name, bars=True) for name, marks in bars.items() if marks],
-        title=chart.device_title(study, device),
+        title=chart.title(study, device),
         rows=rows,
         heads=(heading, ""),
         x_limits=(0, None),
@@ -91,8 +91,9 @@ def _gains(study: StudyResults, line: Line) -> Panel:
     looks = {"to use": chart.CHOSEN, "": chart.PLAIN}
     return Panel(
         [Series(marks, looks[name], name, bars=True) for name, marks in bars.items() if marks],
-        title=chart.device_title(study, line.device, text.levels_text(line.others)),
+        title=chart.title(study, line.device, text.levels_text(line.others)),
         rows=rows,
+        heads=(chart.wrapped(study.factor_label(study.along)), ""),
         rule=(0, ""),
     )
 

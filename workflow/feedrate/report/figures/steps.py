@@ -6,30 +6,13 @@ from typing import NamedTuple
 
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Row, Series
-from feedrate.report.study import (
-    CellRow,
-    RunRow,
-    StudyResults,
-    Trace,
-    varying_factors,
-)
+from feedrate.report.study import CellRow, RunRow, StudyResults, Trace
 from feedrate.results.schema import FEEDING
 
 VISIBLE = 0.02
 """The share of the longest bar from which a stage has a part of its own."""
 OTHER = "other"
-STAGES: dict[str, Look] = {
-    stage: {"facecolor": color, "edgecolor": chart.BLACK, "linewidth": 0.5, "hatch": hatch}
-    for stage, color, hatch in zip(
-        (*FEEDING, OTHER),
-        (
-            *(chart.GREEN, chart.PURPLE, chart.SKY, chart.ORANGE, chart.RED),
-            *("white", chart.GREY, chart.BLUE, chart.LIGHT),
-        ),
-        ("", "xx", "", "////", "", "....", "", "\\\\\\\\", ""),
-        strict=True,
-    )
-}
+STAGES = dict(zip((*FEEDING, OTHER), chart.PARTS, strict=True))
 
 
 def step_time(study: StudyResults) -> Picture | None:
@@ -68,11 +51,10 @@ def stages(study: StudyResults) -> Picture | None:
             words = f"{text.seconds(sum(parts.values()))}, {text.seconds(cell.step_time_median_s)}"
             lost = [stage for stage in cell.stage_not_split.split(";") if stage]
             bars[cell] = Bar(shown, words + (f"\nnot split: {', '.join(lost)}" if lost else ""))
-        if bars:
-            looks = {stage: look for stage, look in STAGES.items() if stage in {*seen, OTHER}}
-            panels.append(
-                _stacked(study, bars, looks, "stages, whole step", "the samples of a step")
-            )
+        used = {stage for bar in bars.values() for stage, s in bar.parts.items() if s > 1e-9}
+        if looks := {stage: look for stage, look in STAGES.items() if stage in used}:
+            heads = "stages, whole step", "the samples of a step"
+            panels.append(_stacked(study, bars, looks, *heads))
     return Picture(panels, key_columns=4) if panels else None
 
 
@@ -112,7 +94,7 @@ def _stacked(
         series.append(Series(ticks, chart.TICK, "95th percentile"))
     return Panel(
         series,
-        title=chart.device_title(study, cells[0].device),
+        title=chart.title(study, cells[0].device),
         rows=[
             Row(name, bar.words, strong=cell.use)
             for name, (cell, bar) in zip(names, bars.items(), strict=True)
@@ -144,9 +126,10 @@ def _losses(study: StudyResults, cells: Sequence[CellRow]) -> Panel:
         steps = traces.get((cell.key, common), ())
         points = [Mark(step.step, step.loss) for step in steps if step.loss is not None]
         every = max(1, len(points) // 8)
-        look = chart.curve(index, markevery=(index % every, every), linewidth=1.4)
-        series += [Series(points, look, chart.wrapped(study.short(cell, cells)))] if points else []
-    title = chart.device_title(study, cells[0].device)
+        look = {**chart.CURVES[index], "markevery": (index % every, every), "linewidth": 1.4}
+        if points:
+            series.append(Series(points, look, chart.wrapped(chart.name(study, cell, cells))))
+    title = chart.title(study, cells[0].device)
     return Panel(series, title=title, y_label="training loss", height_in=2.4)
 
 
@@ -183,9 +166,7 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
     times = [Mark(step.step, 1000 * step.step_s) for step in trace.steps]
     waits = [Mark(step.step, 1000 * step.data_wait_s) for step in trace.steps]
     warm = [step.step for step in trace.steps if step.warmup]
-    first, levels = trace.steps[0], trace.run.levels
-    varying = varying_factors(runs) or [study.along]
-    names = [text.levels_text({name: levels[name] for name in varying})]
+    first, names = trace.steps[0], [chart.name(study, trace.run, runs)]
     if 1000 * first.step_s > highest:
         names.append(f"first step {text.seconds(first.step_s)}")
     line = {"color": chart.BLUE, "marker": ".", "linewidth": 1.2}
@@ -194,7 +175,7 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
             Series(waits, chart.WAITING, "waiting for data", bars=True),
             Series(times, line, "a step"),
         ],
-        title=chart.device_title(study, trace.run.device, *names),
+        title=chart.title(study, trace.run.device, *names),
         y_label="ms",
         y_limits=(0, highest),
         span=(0.5, warm[-1] + 0.5, "warm-up, left out") if warm else None,
