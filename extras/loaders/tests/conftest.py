@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.config.spec import LIBRARIES, missing_packages
+from feedrate.config.spec import LIBRARIES
 from feedrate.core import plugins
+from feedrate_loaders.libraries._rules import missing_packages
 from session import modules_digested_once, own_files  # noqa: F401
 from unit.conftest import counted_once, known_flops, tiny_prepared  # noqa: F401
 from unit.loading.conftest import (  # noqa: F401

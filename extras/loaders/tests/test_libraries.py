@@ -14,13 +14,14 @@ from packaging.requirements import Requirement
 
 import fake_library
 from feedrate.config.settings import LoaderSettings
-from feedrate.config.spec import LIBRARIES, library_faults, missing_packages
+from feedrate.config.spec import LIBRARIES, loader_faults
 from feedrate.core import plugins
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading import stages
 from feedrate.loading.path import HostPath, distance, open_path
 from feedrate_loaders.libraries._feed import LibraryPath, UnequalWorkError
+from feedrate_loaders.libraries._rules import missing_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMS = plugins.declared(LIBRARIES, "FORMS")
@@ -152,12 +153,12 @@ def test_dalis_graph_of_a_gpu_makes_the_pixels_of_its_cpu(make_pairs, opened, mo
 
 def test_a_library_decodes_on_no_other_device_than_an_nvidia_gpu():
     loader = settings("dali", "best", decode="device")
-    assert not list(library_faults(loader))
+    assert not list(loader_faults(loader))
     for kind in ("cpu", "hpu"):
         with pytest.raises(UnsupportedError, match="dali needs an NVIDIA GPU"):
             open_path(SimpleNamespace(kind=kind, pins_memory=True), loader)
     for other in (settings("dali", decode="device"), settings("spdl", "best", decode="device")):
-        assert "loader.decode: device" in next(library_faults(other))
+        assert "loader.decode: device" in next(loader_faults(other))
 
 
 @pytest.mark.parametrize("library", FORMS)
@@ -319,7 +320,7 @@ def test_the_model_keeps_its_threads_whatever_a_library_sets(pairs, monkeypatch)
 
 
 def test_a_library_that_is_not_installed_is_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("feedrate.config.spec.metadata.distributions", lambda name: [])
+    monkeypatch.setattr("feedrate_loaders.libraries._rules.metadata.distributions", lambda name: [])
     missing_packages.cache_clear()
     with pytest.raises(UnsupportedError, match=r"pip install .*loaders/requirements/grain\.lock"):
         LibraryPath(settings("grain"), pin_memory=False)
@@ -346,7 +347,7 @@ def test_an_interpreter_without_the_plug_in_says_so():
     ],
 )
 def test_settings_that_a_library_lacks_are_told(changes, says):
-    (fault,) = library_faults(LoaderSettings(**{"decode": "host", "workers": 2, **changes}))
+    (fault,) = loader_faults(LoaderSettings(**{"decode": "host", "workers": 2, **changes}))
     assert re.search(says, fault)
 
 

@@ -12,7 +12,7 @@ import yaml
 import feedrate_loaders.libraries
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, load_project
-from feedrate.config.spec import library_of, missing_packages
+from feedrate.config.spec import library_of
 from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.devices import host
@@ -21,12 +21,14 @@ from feedrate.flow.graph import Graph
 from feedrate.flow.identity import DigestCache, measured_code
 from feedrate.jobs.events import Data
 from feedrate.results import conformity
+from feedrate_loaders.libraries._rules import missing_packages
 from feedrate_loaders.tables.loader_claims import claims
 from golden import freeze
 from tiny_spec import tiny_spec
 
 EXTRAS = Path(__file__).resolve().parents[1]
 ROOT = EXTRAS.parents[1]
+RULES = "feedrate_loaders.libraries._rules"
 STUDY = "loader-claims"
 
 
@@ -126,19 +128,19 @@ def left(folder, status):
 @pytest.fixture
 def without_libraries(monkeypatch):
     """No loader library is installed."""
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "pip install it")
+    monkeypatch.setattr(f"{RULES}.missing_packages", lambda *_: "pip install it")
 
 
 def test_a_library_that_is_removed_takes_no_finished_run_out(root, monkeypatch):
     project = load(root, studies=[STUDY], devices=["cpu"], repeats=2)
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "")
+    monkeypatch.setattr(f"{RULES}.missing_packages", lambda *_: "")
     graph = graph_of(project)
     of = {s.levels["loader"]: s for s in graph.plan.runs.values() if s.repeat == 1}
     finished, edited, failed = of["spdl"], of["webdataset"], of["litdata"]
     left(graph.folders.target(finished), "ok")
     left(run_folder(edited, "0a1b2c3d"), "ok")
     left(graph.folders.target(failed), "failed")
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", lambda *_: "pip install it")
+    monkeypatch.setattr(f"{RULES}.missing_packages", lambda *_: "pip install it")
     left_over = graph_of(project)
     kept = [key for key, s in left_over.plan.runs.items() if library_of(s.settings.loader)]
     assert kept == [(STUDY, "cpu", finished.cell, 1)]
@@ -174,11 +176,11 @@ def system(monkeypatch):
         if file not in files:
             raise OSError(f"{file}: cannot open shared object file")
 
-    monkeypatch.setattr("feedrate.config.spec.metadata.distributions", lambda name: [name])
-    monkeypatch.setattr("feedrate.config.spec.find_library", lambda name: None)
-    monkeypatch.setattr("feedrate.config.spec.ctypes.CDLL", load_library)
+    monkeypatch.setattr(f"{RULES}.metadata.distributions", lambda name: [name])
+    monkeypatch.setattr(f"{RULES}.find_library", lambda name: None)
+    monkeypatch.setattr(f"{RULES}.ctypes.CDLL", load_library)
     real = missing_packages.__wrapped__  # which keeps no answer
-    monkeypatch.setattr("feedrate.config.plan.missing_packages", real)
+    monkeypatch.setattr(f"{RULES}.missing_packages", real)
     return files
 
 

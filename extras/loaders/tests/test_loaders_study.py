@@ -8,7 +8,7 @@ import pytest
 import yaml
 from mini_project import DATA, make_project
 
-from feedrate.config.spec import missing_packages
+from feedrate_loaders.libraries._rules import missing_packages
 
 EXTRAS = Path(__file__).resolve().parents[1]
 STUDY = "loader-claims"

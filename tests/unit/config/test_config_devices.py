@@ -110,7 +110,7 @@ def test_the_plan_is_made_for_it_with_what_the_study_adapts(copy):
 
 def test_nothing_found_is_told_with_the_ways_on(project):
     error = refused(project, Machine(host="login2", remark="no accelerator was found on login2"))
-    assert error.startswith("config/config.yaml: devices[0]: 'detected' is not possible here: ")
+    assert error.startswith("config/config.yaml: devices[0]: 'detected' is not possible: ")
     assert "no accelerator was found on login2" in error
     assert "name entries of config/devices.yaml: cpu, gaudi2" in error
     assert len(error.splitlines()) == 1

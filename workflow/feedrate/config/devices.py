@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from feedrate.config.errors import Findings, Origin, numbered, raise_all
+from feedrate.config.errors import Origin, Problems, numbered, raise_all
 from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, load
 from feedrate.core import plugins
@@ -32,7 +32,7 @@ Capability = Literal[
     # Not in the registry: what a job of one device can do, and no other
     "one_device",
 ]  # fmt: skip
-"""All capabilities; config/devices.yaml explains each. A new one is added here."""
+"""All capabilities; config/devices.yaml explains each."""
 
 BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
 """Capabilities that only a job of several devices can have."""
@@ -68,20 +68,13 @@ class Device(Strict, kw_only=True):
     power_w: Annotated[Positive | None, about("Rated power of one device, W.")] = None
     price_usd_per_hour: Annotated[Positive | None, about("Price of all devices of a job.")] = None
     launcher: Annotated[
-        Launcher | None,
-        about(
-            "single, torchrun, mpirun or srun (with torchrun on every node); null: single for one "
-            "device, torchrun on one node, else srun."
-        ),
+        Launcher | None, about("null: single for one device, torchrun on one node, else srun.")
     ] = None
     nodes: Annotated[Count, about("Hosts that share the job's devices evenly.")] = 1
     software: Annotated[Software, about("The software of its processes.")] = Software()
     job: Annotated[JobResources, about("Requests of a job to a cluster.")] = JobResources()
     threads: Annotated[Count | None, about("CPU cores that a job requests; null: all.")] = None
-    variant_of: Annotated[
-        Name | None,
-        about("The entry that it varies in count or software; a study's changes for it apply too."),
-    ] = None
+    variant_of: Annotated[Name | None, about("The entry that it varies.")] = None
     source: Annotated[str | None, about("Source of the entry's facts.")] = None
 
     @property
@@ -103,21 +96,20 @@ DETECTED = "detected"
 
 def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
     """Check each entry of the device registry."""
-    found = Findings(origin)
+    problems = Problems(origin)
     for name, device in devices.items():
-        found.unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
+        problems.check_unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
         precisions = [peak.precision for peak in device.peaks]
-        found.unique(numbered(f"{name}.peaks[{{}}].precision", precisions))
+        problems.check_unique(numbered(f"{name}.peaks[{{}}].precision", precisions))
         if name == DETECTED:
-            reserved = "this name is reserved for the accelerators of a machine; choose another"
-            found.say(name, reserved)
+            problems.add(name, "this name means the accelerators of a machine; choose another")
         if device.variant_of is not None:
-            found.known(f"{name}.variant_of", device.variant_of, devices, "entries")
+            problems.check_known(f"{name}.variant_of", device.variant_of, devices, "entries")
         for key, text in _device_faults(device):
-            found.say(f"{name}.{key}", text)
-        found.path(f"{name}.software.python", device.software.python)
-        found.path(f"{name}.software.container", device.software.container)
-    return found
+            problems.add(f"{name}.{key}", text)
+        problems.check_path(f"{name}.software.python", device.software.python)
+        problems.check_path(f"{name}.software.container", device.software.container)
+    return problems
 
 
 def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
@@ -132,14 +124,12 @@ def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
             yield key, "an environment variable cannot have this name"
         elif SECRET_NAME.search(variable) or secrets_in(value):
             yield key, "a secret would appear in every record; set it where snakemake is started"
-    starts = f"{device.launcher!r} starts"
-    if device.count > (most := launcher_limit(device.launcher, "MAX_PROCESSES")):
-        yield "launcher", f"{starts} at most {most:g} process, but count is {device.count}"
     if device.count % device.nodes:
         yield "nodes", f"{device.nodes} nodes cannot share {device.count} devices evenly"
-    if device.nodes > (most := launcher_limit(device.launcher, "MAX_NODES")):
-        use = f"but nodes is {device.nodes}; use {default_launcher('nodes')}"
-        yield "launcher", f"{starts} processes on at most {most:g} node, {use}"
+    for limit, number in (("MAX_PROCESSES", device.count), ("MAX_NODES", device.nodes)):
+        if number > (most := launcher_limit(device.launcher, limit)):
+            what = limit.removeprefix("MAX_").lower()
+            yield "launcher", f"{device.launcher!r} starts at most {most:g} {what}, not {number}"
 
 
 def launcher_limit(launcher: Launcher | None, limit: str) -> float:
@@ -169,14 +159,14 @@ def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
     """The registry under `root`, and an entry for each of `names` that is a registered name with
     another number of devices on one host: `h100-x1`. Raises ConfigError."""
     origin = "config/devices.yaml"
-    devices = load(root / origin, dict[Name, Device], origin)
-    raise_all(check_devices(origin, devices))
-    made = dict(devices)
+    registry = load(root / origin, dict[Name, Device], origin)
+    raise_all(check_devices(origin, registry))
+    devices = dict(registry)
     for name in names:
         base, _, count = name.rpartition("-x")
-        if name not in devices and base in devices and re.fullmatch("[1-9][0-9]*", count):
-            made[name] = variant(base, devices, int(count))[1]
-    return made
+        if name not in registry and base in registry and re.fullmatch("[1-9][0-9]*", count):
+            devices[name] = variant(base, registry, int(count))[1]
+    return devices
 
 
 def with_detected(
@@ -186,53 +176,48 @@ def with_detected(
     machine with another number of devices than the registered entry gets an entry of its own,
     `h100-x1`, so that its results never count as those of the registered entry. Raises ConfigError
     if no entry fits."""
-    found, count = Findings(origin), len(machine.models)
-    model = machine.models[0] if machine.models else ""
-    of_kind = {name: entry for name, entry in devices.items() if entry.kind == machine.kind}
-    patterns = {n: entry.model_pattern for n, entry in of_kind.items() if entry.model_pattern}
-    matching = [name for name, pattern in patterns.items() if is_called(model, pattern)]
-    if fault := _detection_fault(machine, devices, matching):
-        found.say(f"devices[{names.index(DETECTED)}]", fault)
-    raise_all(found)
+    problems, count = Problems(origin), len(machine.models)
+    models = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
+    instead = f"name entries of config/devices.yaml: {', '.join(devices)}"
+    matching = [
+        name
+        for name, entry in devices.items()
+        if entry.kind == machine.kind and entry.model_pattern and machine.models
+        if is_called(machine.models[0], entry.model_pattern)
+    ]
+    fault = ""
+    if machine.remark or not machine.models:
+        remark = machine.remark or f"{machine.host} has no accelerator that can be used"
+        fault = f"{remark}; run this where the accelerators are, or {instead}"
+    elif len(set(machine.models)) > 1:
+        why = "and the devices of a job must be of one model"
+        fault = f"{machine.host} has {models}, {why}; {instead}"
+    elif not matching:
+        add = "add one with the peaks of its own data sheet (config/README.md, Add a device)"
+        fault = f"{machine.host} has {models}, and no entry of config/devices.yaml has a "
+        fault += f"model_pattern for it; {add}"
+    if fault:
+        problems.add(f"devices[{names.index(DETECTED)}]", f"'detected' is not possible: {fault}")
+    raise_all(problems)
     exact = [name for name in matching if devices[name].count == count]
     name, entry = (exact[0], devices[exact[0]]) if exact else variant(matching[0], devices, count)
     chosen = dict.fromkeys(name if word == DETECTED else word for word in names)
     return list(chosen), {**devices, name: entry}
 
 
-def _detection_fault(
-    machine: Machine, devices: Mapping[str, Device], matching: Sequence[str]
-) -> str:
-    """The reason why no entry fits the machine; empty if `matching` names one."""
-    instead = f"name entries of config/devices.yaml: {', '.join(devices)}"
-    found = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
-    if machine.remark or not machine.models:
-        remark = machine.remark or f"{machine.host} has no accelerator that can be used"
-        where = "run this where the accelerators are"
-        return f"'detected' is not possible here: {remark}; {where}, or {instead}"
-    if len(set(machine.models)) > 1:
-        why = f"{machine.host} has {found}, and the devices of a job must be of one model"
-        return f"'detected' is not possible: {why}; {instead}"
-    if not matching:
-        missing = "no entry of config/devices.yaml has a model_pattern for it"
-        add = "add one with the peaks of its own data sheet (config/README.md, Add a device)"
-        return f"{machine.host} has {found}, and {missing}; {add}"
-    return ""
-
-
 def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
     """The name and values of an entry for another count of devices on one host."""
     entry = devices[name]
     share = count / entry.count
-    processes = launcher_limit(entry.launcher, "MAX_PROCESSES")
-    nodes = launcher_limit(entry.launcher, "MAX_NODES")
+    one_node = launcher_limit(entry.launcher, "MAX_NODES") == 1
+    several = count > 1 and launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
     job, base = entry.job, entry.variant_of or name
-    made = msgspec.structs.replace(
+    device = msgspec.structs.replace(
         entry,
         label=f"{entry.label} x{count}",
         count=count,
         nodes=1,
-        launcher=entry.launcher if count > 1 and processes > 1 and nodes == 1 else None,
+        launcher=entry.launcher if several and one_node else None,
         price_usd_per_hour=entry.price_usd_per_hour and entry.price_usd_per_hour * share,
         job=msgspec.structs.replace(
             job,
@@ -241,4 +226,4 @@ def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, 
         ),
         variant_of=base,
     )
-    return f"{base}-x{count}", made
+    return f"{base}-x{count}", device

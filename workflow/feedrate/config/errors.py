@@ -31,51 +31,51 @@ def raise_all(errors: Sequence[str]) -> None:
         raise ConfigError("\n".join([*errors[:_LISTED], *more]))
 
 
-class Findings(list[str]):
-    """The errors found in one file, a line each."""
+class Problems(list[str]):
+    """The errors of one file, a line each. Each check adds an error unless it passes."""
 
     def __init__(self, origin: Origin) -> None:
         super().__init__()
         self.origin = origin
 
-    def say(self, key: str, text: str) -> None:
+    def add(self, key: str, text: str) -> None:
         """Add an error of the value at `key`."""
         file = self.origin if isinstance(self.origin, str) else self.origin(key)
         self.append(": ".join(filter(None, (file, key, text))))
 
-    def known(self, key: str, value: Any, allowed: Iterable[Any], what: str) -> bool:
-        """Whether `value` is one of `allowed`, which `what` describes; adds an error if not."""
+    def check_known(self, key: str, value: Any, allowed: Iterable[Any], what: str) -> bool:
+        """Whether `value` is one of `allowed`, which `what` describes."""
         names = list(allowed)
-        found = any(value == name and type(value) is type(name) for name in names)
-        if not found:
-            self.say(key, not_one_of(value, names, what))
-        return found
+        is_known = any(value == name and type(value) is type(name) for name in names)
+        if not is_known:
+            self.add(key, not_one_of(value, names, what))
+        return is_known
 
-    def fits(self, key: str, value: Any, kind: Any) -> bool:
+    def check_type(self, key: str, value: Any, kind: Any) -> bool:
         """Whether `value` is of the type `kind`; adds its first error if not."""
         fault = _fault(value, kind)
         if fault:
-            self.say(f"{key}{fault[0]}".removeprefix("."), fault[1])
+            self.add(f"{key}{fault[0]}".removeprefix("."), fault[1])
         return not fault
 
-    def path(self, key: str, value: str | None) -> None:
-        """Add an error if no file can have the path `value`."""
+    def check_path(self, key: str, value: str | None) -> None:
+        """A file can have the path `value`."""
         if why := paths.fault(value or ""):
-            self.say(key, f"{_show(value)} is not allowed; {why}")
+            self.add(key, f"{_show(value)} is not allowed; {why}")
 
-    def names(self, key: str, values: Iterable[Any], allowed: Iterable[Any], what: str) -> None:
-        """Add an error for each item of the list at `key` that is not `known` or occurs twice."""
-        items, names = list(numbered(f"{key}[{{}}]", values)), list(allowed)
-        for place, value in items:
-            self.known(place, value, names, what)
-        self.unique(items)
+    def check_names(self, key: str, values: Sequence[Any], names: Iterable[Any], what: str) -> None:
+        """Each item of the list at `key` is known, and occurs once."""
+        allowed = list(names)
+        for place, value in numbered(f"{key}[{{}}]", values):
+            self.check_known(place, value, allowed, what)
+        self.check_unique(numbered(f"{key}[{{}}]", values))
 
-    def unique(self, values: Iterable[tuple[str, Any]]) -> None:
-        """Add an error for each (key, value) whose value occurred before."""
+    def check_unique(self, values: Iterable[tuple[str, Any]]) -> None:
+        """Each (key, value) has another value."""
         seen: set[Any] = set()
         for key, value in values:
             if value in seen:
-                self.say(key, f"{value!r} occurs twice")
+                self.add(key, f"{value!r} occurs twice")
             seen.add(value)
 
 
@@ -133,8 +133,8 @@ def _parts(value: Any, kinds: list[Any], structs: list[Any]) -> Iterator[tuple[s
     """The place, value and type of each part of a value."""
     for struct in structs:
         for field in msgspec.structs.fields(struct):
-            if field.encode_name in value:
-                yield f".{field.encode_name}", value[field.encode_name], field.type
+            if field.name in value:
+                yield f".{field.name}", value[field.name], field.type
     for kind in kinds:
         if get_origin(kind) is dict and isinstance(value, dict):
             yield from ((f".{key}", part, get_args(kind)[1]) for key, part in value.items())
@@ -154,7 +154,7 @@ def _alternatives(kind: Any) -> list[Any]:
 def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
     import difflib
 
-    names = list(dict.fromkeys(_plain(name) for name in allowed))
+    names = list(dict.fromkeys(map(_plain, allowed)))
     close = [name for name in names if name.endswith(f".{value}")]
     if isinstance(value, str):
         close += difflib.get_close_matches(value, names, 1, _ALIKE)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -18,28 +18,26 @@ from feedrate.config.spec import (
     ignored_settings,
     inference_faults,
     library_of,
+    library_rules,
     loader_faults,
-    missing_packages,
     model_faults,
 )
 from feedrate.config.study import SETTINGS, Published, adapt_keys, adapted, level_settings
-from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text, subset
+from feedrate.config.values import Level, Strict, cell_name, convert, level_text, subset
 from feedrate.config.workflow import dataset_for
 
 _replace = msgspec.structs.replace
 
-OPTIMIZERS = (
-    *("adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused"),
-    *("adamw_torch_4bit", "adamw_torch_8bit", "adamw_apex_fused", "adamw_anyprecision"),
-    *("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "stable_adamw"),
-    *("adafactor", "adagrad", "sgd", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit"),
-    *("rmsprop_bnb_32bit", "lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_lion_32bit"),
-    *("ademamix", "ademamix_8bit", "paged_ademamix_8bit", "paged_ademamix_32bit"),
-    *("lomo", "adalomo", "grokadamw"),
-    *("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
-)
-"""Values of `train.optimizer`: `optim` of TrainingArguments, in transformers 4.55 or 5.x, where it
-needs no further argument and no other kind of device; and our names of AdamW."""
+OPTIMIZERS = [
+    "adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused",
+    "adamw_torch_4bit", "adamw_torch_8bit", "adamw_apex_fused", "adamw_anyprecision", "adamw_8bit",
+    "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "stable_adamw", "adafactor",
+    "adagrad", "sgd", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit",
+    "lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_lion_32bit", "ademamix", "ademamix_8bit",
+    "paged_ademamix_8bit", "paged_ademamix_32bit", "lomo", "adalomo", "grokadamw",
+    "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd",
+]  # fmt: skip
+"""`optim` of TrainingArguments in transformers 4.55 or 5.x, and our names of AdamW."""
 
 
 class CellWithoutRuns(Strict, kw_only=True):
@@ -52,17 +50,18 @@ class CellWithoutRuns(Strict, kw_only=True):
 
 
 class Unsupported(CellWithoutRuns, kw_only=True):
-    """A cell that requires a capability that the device lacks, or a loader library that is not
-    installed."""
+    """A cell that needs a capability that the device lacks, or a library that is not installed."""
 
     lacks: str
-    install: Annotated[str, about("How to install the library that is lacking.")] = ""
+    install: str = ""
+    """How to install the library that is lacking."""
 
 
 class Shared(CellWithoutRuns, kw_only=True):
     """A cell without runs of its own: the device would do the same work as in `measured_as`."""
 
-    measured_as: Annotated[str, about("The cell whose runs are its own too.")]
+    measured_as: str
+    """The cell whose runs are its own too."""
 
 
 class Plan(Strict, kw_only=True):
@@ -78,9 +77,8 @@ class Plan(Strict, kw_only=True):
 
     def devices_of(self, study: str) -> list[str]:
         """The devices for which the plan has cells of a study."""
-        found = [(spec.study, spec.device) for spec in self.runs.values()]
-        found += ((cell.study, cell.device) for cell in (*self.unsupported, *self.shared))
-        return list(dict.fromkeys(device for name, device in found if name == study))
+        cells = (*self.runs.values(), *self.unsupported, *self.shared)
+        return list(dict.fromkeys(cell.device for cell in cells if cell.study == study))
 
 
 def make_plan(project: Project) -> Plan:
@@ -124,17 +122,16 @@ def make_plan(project: Project) -> Plan:
 def runnable(
     project: Project, plan: Plan, has_ended: Callable[[RunSpec], bool] = lambda _: False
 ) -> Plan:
-    """The plan without the runs whose loader library, or what its form loads, is not installed
-    here. Runs that have ended stay: removing a library removes no result. A cell that has no run
-    left is unsupported."""
+    """The plan without the runs whose loader library is not installed here. Runs that have ended
+    stay: removing a library removes no result. A cell that has no run left is unsupported."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():
-        loader = spec.settings.loader
-        library = library_of(loader)
+        library, form = library_of(spec.settings.loader), spec.settings.loader.form or "same"
+        install = ""
         # Another interpreter may have the library: the job finds out.
-        asked = library and not project.devices[spec.device].software.python
-        install = missing_packages(library, loader.form or "same") if asked else ""
+        if library and not project.devices[spec.device].software.python:
+            install = library_rules(library).missing_packages(library, form)
         if not install or has_ended(spec):
             runs[key] = spec
         else:
@@ -142,11 +139,11 @@ def runnable(
     for study, device, cell, _ in runs:
         lacking.pop((study, device, cell), None)
     unsupported, shared = [*plan.unsupported, *lacking.values()], []
-    for one in plan.shared:
-        if first := lacking.get((one.study, one.device, one.measured_as)):
-            unsupported.append(_replace(first, cell=one.cell, levels=one.levels))
+    for cell in plan.shared:
+        if first := lacking.get((cell.study, cell.device, cell.measured_as)):
+            unsupported.append(_replace(first, cell=cell.cell, levels=cell.levels))
         else:
-            shared.append(one)
+            shared.append(cell)
     return Plan(runs=runs, unsupported=unsupported, shared=shared)
 
 
@@ -158,10 +155,8 @@ def protocols(project: Project) -> dict[str, dict[str, StudyProtocol]]:
 
 def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
     """Minutes that a job may take, by study and device."""
-    return {
-        name: {device: protocol.timeout_min for device, protocol in found.items()}
-        for name, found in protocols(project).items()
-    }
+    of_studies = protocols(project).items()
+    return {s: {d: protocol.timeout_min for d, protocol in by.items()} for s, by in of_studies}
 
 
 def study_settings(project: Project, name: str, device: str) -> Settings:
@@ -178,9 +173,9 @@ def published_settings(project: Project, name: str, row: Published) -> Settings:
     """The settings that a study gives the cell of a published number, on its device, with the batch
     size of the source if it states one."""
     levels = project.studies[name].baseline | row.levels
-    found = LevelSettings(project, name, row.device).of(levels)
-    size = row.batch_size or found.train.batch_size
-    return _replace(found, train=_replace(found.train, batch_size=size))
+    settings = LevelSettings(project, name, row.device).of(levels)
+    size = row.batch_size or settings.train.batch_size
+    return _replace(settings, train=_replace(settings.train, batch_size=size))
 
 
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
@@ -214,8 +209,8 @@ def _cells(
         else:
             settings = by_level.of(levels)
             launcher = _launcher(device, settings)
-            made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
-            cells.append(_replace(common, **made))
+            values = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
+            cells.append(_replace(common, **values))
     for spec in cells:
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
@@ -249,8 +244,7 @@ def _faults(spec: RunSpec) -> Iterator[str]:
     yield from loader_faults(spec.settings.loader)
     if (optimizer := spec.settings.train.optimizer) not in OPTIMIZERS:
         yield f"train.optimizer: {not_one_of(optimizer, OPTIMIZERS, 'optimizers')}"
-    protocol = spec.protocol
-    if not protocol.ceiling_s and protocol.profile_steps:
+    if not spec.protocol.ceiling_s and spec.protocol.profile_steps:
         yield "protocol.ceiling_s: profile_steps needs more than 0 s"
     if spec.task == "inference":
         yield from inference_faults(spec)
@@ -275,29 +269,27 @@ class LevelSettings:
         self.common = study_settings(project, name, device)
         self._config, self._study = project.config, project.studies[name]
         self._keys = adapt_keys(self._study, device, project.devices[device])
-        self._of: dict[tuple[str, Level], list[tuple[str, Any]]] = {}
+        self._by_level: dict[tuple[str, Level], list[tuple[str, Any]]] = {}
 
     def of(self, levels: Mapping[str, Level]) -> Settings:
         """The settings of the cell with these levels."""
         parts: dict[str, dict[str, Any]] = {}
-        for name, level in levels.items():
-            if (name, level) not in self._of:
-                of_level = level_settings(self._study, name, level, self._keys)
-                self._of[name, level] = [
-                    (sets, msgspec.convert(value, SETTINGS[sets]))
-                    for sets, value in of_level.items()
-                ]
-            for sets, value in self._of[name, level]:
+        for level in levels.items():
+            if level not in self._by_level:
+                bundle = level_settings(self._study, *level, self._keys).items()
+                converted = [(sets, msgspec.convert(v, SETTINGS[sets])) for sets, v in bundle]
+                self._by_level[level] = converted
+            for sets, value in self._by_level[level]:
                 part, _, key = sets.partition(".")
                 parts.setdefault(part, {})[key] = value
         changed = {n: _replace(getattr(self.common, n), **values) for n, values in parts.items()}
-        made: Settings = _replace(self.common, **changed)
-        first, model = self.common.model, made.model
+        settings = _replace(self.common, **changed)
+        first, model = self.common.model, settings.model
         if model.name == first.name or model.checkpoint != first.checkpoint:
-            return made
+            return settings
         # A level with another model does not start from the weights of the study's model.
         weights: dict[str, str | None] = {"checkpoint": None, "revision": None}
         if self._config.checkpoint_model == model.name:
             weights["checkpoint"] = self._config.checkpoint
             weights["revision"] = self._config.checkpoint_revision
-        return _replace(made, model=_replace(model, **weights))
+        return _replace(settings, model=_replace(model, **weights))

@@ -23,23 +23,17 @@ class ModelSettings(Strict, kw_only=True):
     checkpoint: Annotated[str | None, about("Hub id or safetensors folder; null: random.")] = None
     revision: Annotated[str | None, about("Commit, tag or branch of a hub checkpoint.")] = None
     attention: Annotated[
-        Literal["eager", "sdpa", "flash"],
-        about("Step by step; torch's fused attention; only its flash kernel (vit)."),
+        Literal["eager", "sdpa", "flash"], about("eager: step by step; flash: for vit.")
     ] = "eager"
     checkpointing: Annotated[bool, about("Recompute activations in the backward pass.")] = False
     image_px: Annotated[Count | None, about("Side of the images (vit); null: by size.")] = None
-    head: Annotated[
-        Literal["token", "pooled"],
-        about("What a classifier reads: a class token, or the mean of the patches (vit)."),
-    ] = "token"
+    head: Annotated[Literal["token", "pooled"], about("What a classifier reads (vit).")] = "token"
     layout: Annotated[
-        Literal["batch_first", "batch_second"],
-        about("Order of batch and tokens between the layers (vit)."),
+        Literal["batch_first", "batch_second"], about("Order between the layers (vit).")
     ] = "batch_first"
     losses: Annotated[
         Literal["all"] | UnsetType, about("all: masked images and texts alone count too (flava).")
     ] = UNSET
-    """Unset for the losses of pairs, and then no part of a spec: older specs stay the same."""
 
     @property
     def label(self) -> str:
@@ -49,66 +43,43 @@ class ModelSettings(Strict, kw_only=True):
     @property
     def task(self) -> str | None:
         """The hub's name for the model's task, where it has one."""
-        found: str | None = declared(BUILDERS, "TASK").get(self.name)
-        return found
+        return declared(BUILDERS, "TASK").get(self.name)
 
 
 class LoaderSettings(Strict, kw_only=True):
     """How samples reach the device."""
 
     decode: Annotated[
-        Decode,
-        about(
-            "How JPEG files are decoded. reference: as in the published script; host: fast, on "
-            "the CPU; cache: once, in preprocessing; device: on the accelerator."
-        ),
+        Decode, about("JPEG: as in the published script, on the CPU, once before, on the device.")
     ] = "reference"
-    library: Annotated[
-        Name | UnsetType,
-        about("A plug-in that makes the batches; absent: torch, ours."),
-    ] = UNSET
+    library: Annotated[Name | UnsetType, about("Plug-in for batches; absent: torch.")] = UNSET
     form: Annotated[
-        Literal["best"] | UnsetType,
-        about("best: decoded as the library's documentation does; absent: as decode says."),
+        Literal["best"] | UnsetType, about("best: decoded as the library's documentation does.")
     ] = UNSET
-    scaled_decode: Annotated[
-        bool,
-        about("host and cache: the decoder shrinks by a power of two; faster, but not equal."),
-    ] = False
+    scaled_decode: Annotated[bool, about("host and cache: a faster decoder, not equal.")] = False
     random_crop: Annotated[Share, about("Smallest share of area kept; 0: a centre crop.")] = 0.0
     random_flip: Annotated[bool, about("Mirror images with a probability of one half.")] = False
-    colour_jitter: Annotated[
-        Share, about("Brightness, contrast and saturation vary by up to this share; 0: off.")
-    ] = 0.0
+    colour_jitter: Annotated[Share, about("Largest change of colours; 0: off.")] = 0.0
     fetch: Annotated[
-        Literal["sample", "batch"] | None,
-        about("What a loader makes at a time; null: samples for reference, else batches."),
+        Literal["sample", "batch"] | None, about("null: samples for reference, else batches.")
     ] = None
     transfer: Annotated[
         Literal["uint8", "float32"] | None,
-        about(
-            "Pixels as they are copied to the device; uint8 is normalised there. null: float32 "
-            "for reference, which allows no other, else uint8."
-        ),
+        about("Pixels as copied to the device; null: float32 for reference, else uint8."),
     ] = None
-    workers: Annotated[
-        Natural,
-        about("Worker processes per rank; decode: device: reading threads (cuda), or none (hpu)."),
-    ] = 0
+    workers: Annotated[Natural, about("Worker processes per rank; on a GPU: threads.")] = 0
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
     pin_memory: Annotated[bool, about("Page-locked host memory (cuda and hpu only).")] = True
     start_method: Annotated[
-        Literal["fork", "spawn", "forkserver", "thread"],
-        about("How worker processes start; thread: the workers are threads of the rank."),
+        Literal["fork", "spawn", "forkserver", "thread"], about("How workers start.")
     ] = "fork"
     oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
     threads_per_worker: Annotated[Count, about("Threads of torch in a worker.")] = 1
     non_blocking: Annotated[bool, about("Copy batches to a GPU without waiting.")] = False
     timeout_s: Annotated[Positive, about("Longest time to wait for a batch.")] = 600.0
     last_batch: Annotated[
-        Literal["drop", "keep", "fill"],
-        about("An epoch's incomplete step: fill completes it (keep does on several devices)."),
+        Literal["drop", "keep", "fill"], about("An epoch's incomplete step: fill completes it.")
     ] = "drop"
     max_tokens: Annotated[Count, about("Captions are padded or cut to this length.")] = 128
     label: Annotated[Name, about("Column of a classifier's classes (vit).")] = "contest_number"
@@ -120,34 +91,20 @@ class TrainSettings(Strict, kw_only=True):
     batch_size: Annotated[Count, about("Samples per device and micro-step.")] = 48
     eval_batch_size: Annotated[Count | None, about("In evaluation; null: as batch_size.")] = None
     gradient_accumulation: Annotated[Count, about("Micro-steps per step.")] = 1
-    memory_gib: Annotated[
-        Positive | None, about("Memory of a rank on a cpu, besides its libraries; null: all.")
-    ] = None
+    memory_gib: Annotated[Positive | None, about("Limit of a rank on a cpu; null: all.")] = None
     precision: Annotated[
         Literal["fp32", "tf32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
-        about(
-            "tf32: fp32 with factors rounded to TF32; bf16 and fp16: autocast with fp32 weights; "
-            "fp8: bf16, with the layers' matrix multiplications in fp8; _full: weights, gradients "
-            "and optimizer states too."
-        ),
+        about("bf16, fp16, fp8: autocast with fp32 weights; _full: weights and optimizer too."),
     ] = "bf16"
     execution: Annotated[
-        Literal["eager", "compiled", "cuda_graphs"],
-        about("torch.compile, or torch.compile with steps replayed as graphs (hpu: hpu.mode)."),
+        Literal["eager", "compiled", "cuda_graphs"], about("By torch.compile (hpu: hpu.mode).")
     ] = "eager"
     strategy: Annotated[Literal["ddp", "fast_ddp", "fsdp"], about("Exchange of gradients.")] = "ddp"
     limit_all_gathers: Annotated[bool | None, about("Option of FSDP1; null: FSDP2.")] = None
-    cpu_offload: Annotated[
-        bool,
-        about("fsdp: keep weights, gradients and optimizer in host memory; one device is enough."),
-    ] = False
+    cpu_offload: Annotated[bool, about("fsdp: keep the state in host memory.")] = False
     learning_rate: Annotated[Positive, about("Peak learning rate.")] = 1e-5
-    learning_rate_warmup_steps: Annotated[
-        Natural, about("Optimizer steps in which it rises from zero; then it falls to zero.")
-    ] = 0
-    optimizer: Annotated[
-        Name, about("`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach.")
-    ] = "adamw_torch"
+    learning_rate_warmup_steps: Annotated[Natural, about("Steps in which it rises.")] = 0
+    optimizer: Annotated[Name, about("`optim` of TrainingArguments, or ours.")] = "adamw_torch"
     ddp_bucket_mb: Annotated[Count | None, about("Size of gradient buckets; null: 25 MB.")] = None
     ddp_static_graph: Annotated[bool, about("DDP assumes the same graph in every step.")] = False
     ddp_bucket_view: Annotated[bool, about("Gradients are views of DDP's buckets.")] = False
@@ -158,13 +115,11 @@ class InferenceSettings(Strict, kw_only=True):
     """How forward passes are timed (task: inference); `train` has their batch size, precision and
     execution."""
 
-    head: Annotated[
-        Literal["contrastive", "matching"],
-        about("The answer: embeddings of image and text, or whether they match (bridgetower)."),
-    ] = "contrastive"
+    head: Annotated[Literal["contrastive", "matching"], about("matching: for bridgetower.")] = (
+        "contrastive"
+    )
     preprocessing: Annotated[
-        Literal["out", "in"],
-        about("Timing starts with inputs on the device (out), or with JPEG files and captions."),
+        Literal["out", "in"], about("Timing starts with inputs on the device, or with files (in).")
     ] = "out"
 
 
@@ -173,22 +128,14 @@ class HpuSettings(Strict, kw_only=True):
     feedrate.devices refuses combinations that do not work."""
 
     trainer: Annotated[
-        Literal["optimum-habana", "transformers"],
-        about("The library that trains: the published one, or the Trainer of other devices."),
+        Literal["optimum-habana", "transformers"], about("The library that trains.")
     ] = "optimum-habana"
     mode: Annotated[
-        Literal["lazy", "eager", "compile"],
-        about("Operations are collected into graphs, run one by one, or run by torch.compile."),
+        Literal["lazy", "eager", "compile"], about("lazy: operations are collected into graphs.")
     ] = "lazy"
-    hpu_graphs_for_training: Annotated[
-        bool, about("Replay the step as a graph (mode: lazy; several devices: fast_ddp).")
-    ] = False
-    hpu_graphs_for_inference: Annotated[
-        bool | None, about("The same in evaluation; null: only in mode lazy.")
-    ] = None
-    pipelining_fwd_bwd: Annotated[
-        bool, about("Build the backward graph while the forward graph runs (mode: lazy).")
-    ] = False
+    hpu_graphs_for_training: Annotated[bool, about("Replay the step (mode: lazy).")] = False
+    hpu_graphs_for_inference: Annotated[bool | None, about("null: only in mode lazy.")] = None
+    pipelining_fwd_bwd: Annotated[bool, about("Build the next graph early (mode: lazy).")] = False
     non_blocking_data_copy: Annotated[bool, about("Do not wait for copies of batches.")] = False
     use_dynamic_shapes: Annotated[bool, about("One graph for several shapes (mode: lazy).")] = False
     fused_adam: Annotated[bool, about("Gaudi's FusedAdamW instead of train.optimizer.")] = True

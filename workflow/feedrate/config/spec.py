@@ -1,11 +1,8 @@
 """The spec of a run, which is its identity, and the settings that do not work together."""
 
-import ctypes
+import importlib
 from collections.abc import Iterator
-from contextlib import suppress
-from ctypes.util import find_library
 from functools import cache
-from importlib import metadata
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,8 +30,7 @@ SPEC_SCHEMA = 1
 
 KINDS, LAUNCHERS = "feedrate.devices.kinds", "feedrate.devices.launchers"
 DECODERS, LIBRARIES = "feedrate.loading.decoders", "feedrate.loading.libraries"
-"""The packages of plug-ins, which planning reads without importing. Loader libraries are only in
-other distributions (extras/loaders)."""
+"""Packages of plug-ins. Loader libraries are only in other distributions (extras/loaders)."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -56,9 +52,7 @@ TIMEOUT_MIN = 240.0
 class Software(Strict, kw_only=True):
     """The software of a device's training processes, in addition to the job's environment."""
 
-    python: Annotated[
-        str | None, about("Interpreter; null: Snakemake's, or one that has the vendor's packages.")
-    ] = None
+    python: Annotated[str | None, about("Interpreter; null: found by feedrate.")] = None
     modules: Annotated[list[str], about("Environment modules to load first (`module load`).")] = []
     environment: Annotated[dict[str, str], about("Environment variables of the processes.")] = {}
     container: Annotated[str | None, about("Apptainer image: a file or docker://…")] = None
@@ -70,15 +64,11 @@ class Protocol(Strict, kw_only=True):
     steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
     warmup_steps: Annotated[Count, about("Steps left out at the start, the first among them.")]
     ceiling_s: Annotated[
-        NotNegative,
-        about(
-            "Seconds after the timed steps for training, loader and model each; 0: none of them."
-        ),
+        NotNegative, about("Seconds after the timed steps for each ceiling; 0: none.")
     ] = 2.0
     profile_steps: Annotated[
-        Count | UnsetType,
-        about("Steps to trace with torch.profiler after all that is measured; absent: none."),
-    ] = UNSET  # which no spec contains, so that finished runs keep their identity
+        Count | UnsetType, about("Steps to trace with torch.profiler at the end; absent: none.")
+    ] = UNSET
     evaluate: Annotated[bool, about("Evaluate before and after the timed steps.")] = False
     save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 
@@ -93,8 +83,7 @@ class StudyProtocol(Protocol, kw_only=True):
 
 
 class RunSpec(Strict, kw_only=True):
-    """The identity of a run. A run is repeated if and only if its spec, its data or the source
-    digest of the measured code changes. Prices, peaks, labels and captions are not part of it."""
+    """The identity of a run, with its data and code. Prices, peaks and labels are no part of it."""
 
     schema: int = SPEC_SCHEMA
     task: Task = "training"
@@ -144,16 +133,16 @@ def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
     if model.name not in sizes:
         return (f"model.name: {not_one_of(model.name, sizes, 'models')}",)
     if model.size not in sizes[model.name]:
-        known = sizes[model.name]
-        return (f"model.size: {not_one_of(model.size, known, f'sizes of {model.name}')}",)
+        what = f"sizes of {model.name}"
+        return (f"model.size: {not_one_of(model.size, sizes[model.name], what)}",)
     faults = []
     offers = plugins.declared(BUILDERS, "OFFERS").get(model.name, {})
     default = ModelSettings(name=model.name, size=model.size)
     for name in ("attention", "image_px", "head", "layout", "losses"):
-        value, usual = getattr(model, name), getattr(default, name)
-        offer = offers.get(name, (usual,))
+        value = getattr(model, name)
+        offer = offers.get(name, (getattr(default, name),))
         words = {None: "null", UNSET: "nothing"}
-        allowed = ", ".join(words.get(one, str(one)) for one in offer)
+        allowed = ", ".join(words.get(level, str(level)) for level in offer)
         if isinstance(offer, dict):
             allowed = "null or {from} to {to} in steps of {step}".format(**offer)
             offer = (None, *range(offer["from"], offer["to"] + 1, offer["step"]))
@@ -161,8 +150,7 @@ def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
             faults.append(f"model.{name}: {value} is not allowed; {model.name} offers: {allowed}")
     longest = plugins.declared(BUILDERS, "LONGEST").get(model.name, max_tokens)
     if model.checkpoint is None and max_tokens > longest:
-        most = f"{model.name} takes at most {longest}"
-        faults.append(f"loader.max_tokens: {max_tokens} is not allowed; {most}")
+        faults.append(f"loader.max_tokens: {max_tokens}: {model.name} takes at most {longest}")
     if model.checkpoint == "":
         faults.append("model.checkpoint: '' is not allowed; expected a hub id, a folder or null")
     if why := paths.fault(model.checkpoint or ""):
@@ -175,94 +163,38 @@ def library_of(loader: LoaderSettings) -> str:
     return "" if loader.library in (UNSET, "torch") else str(loader.library)
 
 
-@cache
-def missing_packages(library: str, form: str = "same") -> str:
-    """Why a form of a loader library cannot be used here, and the command that installs what is
-    missing; empty: it can."""
-    packages = plugins.declared(LIBRARIES, "PACKAGES").get(library, ())
-    missing = [name for name in packages if not any(metadata.distributions(name=name))]
-    system, commands = [], []
-    if missing:
-        system += plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
-        command = f"pip install {' '.join(packages)}"
-        commands = [plugins.declared(LIBRARIES, "INSTALL").get(library, command)]
-    loads = plugins.declared(LIBRARIES, "LOADS").get(library, {})
-    if form in loads and not _is_installed(*loads[form][1:]):
-        package, name, least, most = loads[form]
-        missing.append(f"{package} (lib{name}.so.{least} to {most})")
-        system.append(package)
-    if system:
-        commands.insert(0, f"apt-get install {' '.join(system)}")
-    what = f"loader.library: {library} needs {' and '.join(missing)}, not installed here"
-    return f"{what}; install: {' && '.join(commands)}" if missing else ""
-
-
-def _is_installed(name: str, least: int, most: int) -> bool:
-    """Whether the system has a shared library in one of these versions."""
-    files = [f"lib{name}.so.{version}" for version in range(least, most + 1)]
-    if find_library(name) in files:  # to load it takes longer
-        return True
-    for file in files:
-        with suppress(OSError):
-            ctypes.CDLL(file)
-            return True
-    return False
-
-
-def library_faults(loader: LoaderSettings) -> Iterator[str]:
-    """Settings that the loader library does not have, with what is allowed instead."""
-    library, best = library_of(loader), loader.form == "best"
-    if not library:
-        if best:
-            yield "loader.form: best is for other libraries than torch; leave it out"
-        return
-    forms = plugins.declared(LIBRARIES, "FORMS")
-    if library not in forms:
-        known = ("torch", *forms)
-        yield f"loader.library: {not_one_of(library, known, 'libraries')}"
-        return
-    form = "best" if best else "same"
-    if form not in forms[library]:
-        other = "leave it out" if best else "set loader.form: best"
-        yield f"loader.form: {library} does not have the form {form}; {other}"
-    least = plugins.declared(LIBRARIES, "LEAST_WORKERS").get(library, 0)
-    if loader.workers < least:
-        yield f"loader.workers: {loader.workers}: {library} takes {least} or more"
-    if library in plugins.declared(LIBRARIES, "OWN_ORDER") and loader.last_batch != "drop":
-        yield f"loader.last_batch: {loader.last_batch}: {library} has its own order; use drop"
-    allowed = forms[library].get(form, ("host",))
-    if loader.decode not in allowed:
-        yield f"loader.decode: {loader.decode}: with {library} use {' or '.join(allowed)}"
-    plain = loader.transfer in (None, "uint8") and not (
-        loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
-    )
-    itself = "reference" not in allowed
-    if itself and not plain:
-        yield f"loader: {library} makes centre crops as uint8; no augmentation, scaling or float32"
+def library_rules(library: str) -> Any:
+    """The module with the rules of a loader library: its `faults` and `missing_packages`."""
+    return importlib.import_module(f"{plugins.home(LIBRARIES, library)}._rules")
 
 
 def loader_faults(loader: LoaderSettings) -> Iterator[str]:
     """Loader settings that do not work together, with what is allowed instead."""
-    yield from library_faults(loader)
+    library = library_of(loader)
+    if library in plugins.names(LIBRARIES):
+        yield from library_rules(library).library_faults(loader)
+    elif library:
+        known = ("torch", *plugins.names(LIBRARIES))
+        yield f"loader.library: {not_one_of(library, known, 'libraries')}"
+    elif loader.form == "best":
+        yield "loader.form: best is for other libraries than torch; leave it out"
     processes = loader.workers and loader.decode != "device"
     if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
         # A fork does not have its parent's threads, but torch waits for those of its pool.
-        yield (
-            f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a forked "
-            "worker; use loader.start_method: forkserver or spawn"
-        )
+        use = "use loader.start_method: forkserver or spawn"
+        yield f"loader.threads_per_worker: several threads hang in a forked worker; {use}"
 
 
 @cache
 def ignored_settings(decode: Decode, kind: Kind) -> frozenset[str]:
     """Settings of `loader` that change nothing where a device of this kind decodes in this way."""
     kinds, ignored = plugins.declared(DECODERS, "KINDS"), plugins.declared(DECODERS, "IGNORES")
-    found = [
+    by_decoder = [
         frozenset(ignored.get(name, ()))
         for name, level in plugins.declared(DECODERS, "LEVEL").items()
         if level == decode and kind in kinds.get(name, (kind,))
     ]
-    return frozenset.intersection(*found) if found else frozenset()
+    return frozenset.intersection(*by_decoder) if by_decoder else frozenset()
 
 
 ONLY_TRAINING = {
@@ -291,11 +223,8 @@ def inference_faults(spec: RunSpec) -> Iterator[str]:
             yield f"{key}: {value} is for training, and this is inference; leave it {usual}"
     if precision == "fp8":
         yield "train.precision: fp8 is for training, and this is inference; use bf16"
-    decodes = ("reference", "host")
-    if spec.settings.inference.preprocessing == "in" and loader.decode not in decodes:
-        yield (
-            f"loader.decode: {loader.decode} prepares pictures in advance, so "
-            f"inference.preprocessing: in cannot time it; use {' or '.join(decodes)}"
-        )
+    if spec.settings.inference.preprocessing == "in" and loader.decode == "cache":
+        why = "cache prepares pictures before, so inference.preprocessing: in cannot time it"
+        yield f"loader.decode: {why}; use reference or host"
     if loader.decode == "device":
         yield "loader.decode: device is for training, and this is inference; use host or cache"

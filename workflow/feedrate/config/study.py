@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from feedrate.config.devices import Capability, Device
-from feedrate.config.errors import Findings
 from feedrate.config.settings import Settings, Task
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.values import (
@@ -34,8 +33,8 @@ Bundle = dict[str, Level | list[str]]
 class SourceProtocol(Strict, kw_only=True):
     """The source's window: the steps that it leaves out, and the epochs that it times."""
 
-    warmup_steps: Annotated[Natural, about("Steps that it leaves out.")] = 0
-    epochs: Annotated[Count | None, about("Epochs that it trains; without: all of a run.")] = None
+    warmup_steps: Natural = 0
+    epochs: Annotated[Count | None, about("Epochs that it trains; null: all of a run.")] = None
 
 
 class Source(Strict, kw_only=True):
@@ -52,11 +51,8 @@ class Factor(Strict, kw_only=True):
     """A setting, or a bundle of settings, that a study varies."""
 
     sets: Annotated[str, about("The setting that it sets, such as `loader.workers`.")] = ""
-    bundles: Annotated[
-        dict[str, Bundle],
-        about("Instead of `sets`: level to all settings that it sets, with values."),
-    ] = {}
-    levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
+    bundles: Annotated[dict[str, Bundle], about("Instead of `sets`: level to its settings.")] = {}
+    levels: Annotated[list[Level], Meta(min_length=1)]
     label: Annotated[str, about("Name on axes and in tables.")] = ""
     requires: Annotated[dict[str, Capability], about("Level, as text, to what it requires.")] = {}
 
@@ -85,30 +81,22 @@ class Claim(Strict, kw_only=True):
 
     id: Name
     of: Annotated[
-        Literal["source", "advice", "ours"],
-        about("source: about its own experiment; advice: to anybody; ours: our own question."),
+        Literal["source", "advice", "ours"], about("Whether it is the source's own experiment.")
     ] = "source"
     text: Annotated[Text, about("The statement, in our words.")]
     expression: Annotated[
-        Text,
-        about(
-            "Ratio of cells, such as `gaudi2[workers=2] / h100[workers=2]`; factors "
-            "not named are at the baseline; the device `*` is each device that was measured."
-        ),
+        Text, about("`gaudi2[workers=2] / h100[workers=2]`; `*`: each device that was measured.")
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
-    more_than: Annotated[float | None, about("In words: the ratio is above this.")] = None
-    no_less_than: Annotated[
-        float | None, about("In words: the ratio is at least this; margin: smallest_effect.")
-    ] = None
+    more_than: Annotated[float | None, about("The ratio is above this.")] = None
+    no_less_than: Annotated[float | None, about("Or at least this, by smallest_effect.")] = None
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
-    metric: Annotated[
-        Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end"]
-        | Literal["forward_memory_gib", "batch_size", "model_size_gib"]
-        | Literal["peak_memory_gib", "host_peak_memory_gib"],
-        about("The column of the results whose ratio it is."),
-    ] = "samples_per_s"
+    metric: Literal[
+        "samples_per_s", "tflops_per_device", "loss_last", "loss_end", "forward_memory_gib",
+        "batch_size", "model_size_gib", "peak_memory_gib", "host_peak_memory_gib",
+    ] = "samples_per_s"  # fmt: skip
+    """The column of the results whose ratio it is."""
 
 
 class Thresholds(Strict, kw_only=True):
@@ -131,32 +119,20 @@ class Study(Strict, kw_only=True):
     question: Annotated[Text, about("What the report answers.")]
     asks: Annotated[
         Literal["speed", "largest", "latency", "learning"] | None,
-        about(
-            "What its first screen shows: the fastest setting, the largest level of the last "
-            "factor in `ladder` that fits, latencies, or scores; without: latency for inference, "
-            "else speed."
-        ),
+        about("What its first screen shows; null: latency for inference, else speed."),
     ] = None
     claim: Annotated[str, about("The id of the claim that its first screen judges.")] = ""
-    epoch_samples: Annotated[
-        Count | None, about("Samples of an epoch, for which the report gives the time.")
-    ] = None
+    epoch_samples: Annotated[Count | None, about("To report the time of an epoch.")] = None
     task: Annotated[Task, about("Training steps, or forward passes only.")] = "training"
     source: Source
     settings: Settings
     protocol: StudyProtocol
     ladder: Annotated[
-        list[Name],
-        about(
-            "Factors whose later levels need more memory: none above an out-of-memory one is run."
-        ),
+        list[Name], about("Factors: after a level that is out of memory, no later one is run.")
     ] = []
     adapt: Annotated[
         dict[Name, dict[str, Any]],
-        about(
-            "Device, kind or below-40-gib (devices with less memory) to settings, protocol and "
-            "bundles that differ there."
-        ),
+        about("Device, kind or below-40-gib (memory) to other settings, protocol and bundles."),
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[dict[str, Level], about("The level of each factor that ratios refer to.")]
@@ -186,15 +162,14 @@ BELOW_MEMORY = re.compile(r"below-([1-9]\d*)-gib")
 def adapt_keys(study: Study, name: str, device: Device) -> list[str]:
     """The keys of a study's `adapt` that apply to a device, the strongest last: its kind, the
     limits that its memory is below from the largest, the entry that it varies, its name."""
-    limits = [int(found[1]) for key in study.adapt if (found := BELOW_MEMORY.fullmatch(key))]
+    limits = [int(match[1]) for key in study.adapt if (match := BELOW_MEMORY.fullmatch(key))]
     below = [n for n in sorted(limits, reverse=True) if (device.memory_gib or n) < n]
     keys = [device.kind, *(f"below-{n}-gib" for n in below), device.variant_of, name]
     return [key for key in keys if key]
 
 
 def adapted(study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:
-    """A study's `settings` or `protocol`, as `part` says, with the changes that it makes for these
-    kinds and devices; not checked."""
+    """A study's `settings` or `protocol` (`part`) as adapted for these keys; not checked."""
     result: dict[str, Any] = msgspec.to_builtins(getattr(study, part))
     for key in keys:
         result = merged(result, study.adapt.get(key, {}).get(part) or {})
@@ -202,8 +177,7 @@ def adapted(study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:
 
 
 def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = ()) -> Bundle:
-    """The settings, with their values, of a level of the factor `name`, not checked; a bundle that
-    the study adapts for one of `keys` replaces the factor's own."""
+    """The settings of a level of the factor `name`, adapted for `keys`; not checked."""
     factor = study.factors[name]
     if factor.sets:
         return {factor.sets: level}
@@ -226,12 +200,8 @@ class Published(Strict, kw_only=True):
     value: Positive
     unit: str
     batch_size: Annotated[Count | None, about("Per device, where the source states it.")] = None
-    timed_samples: Annotated[
-        Count | None, about("Samples in the timed window of a rate, where the source tells.")
-    ] = None
-    flops_per_sample: Annotated[
-        Positive | None, about("Of the model of a rate as built here, forward and backward.")
-    ] = None
+    timed_samples: Annotated[Count | None, about("Samples in a rate's window, if known.")] = None
+    flops_per_sample: Annotated[Positive | None, about("Forward and backward.")] = None
     counted: Annotated[
         Positive | None, about("Parameters of the model as built here, of a number of parameters.")
     ] = None
@@ -243,21 +213,10 @@ class Published(Strict, kw_only=True):
     headline: Annotated[bool, about("Whether claims and comparison tables use this row.")] = False
 
 
-def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: Study) -> None:
-    """Check the levels of a run that others made. A level need not be one of the study's (somebody
-    may have measured 4 workers), but its setting must allow it."""
-    for name, level in levels.items():
-        if found.known(key, name, study.factors, "the study's factors"):
-            factor = study.factors[name]
-            if factor.sets:
-                found.fits(f"{key}.{name}", level, SETTINGS[factor.sets])
-            else:
-                found.known(f"{key}.{name}", level, factor.levels, "its levels")
-
-
-_What = Literal["device", "devices", "model", "data", "rows", "steps_per_epoch", "checkpoint"]
-_How = Literal["precision", "tf32", "parallelism", "batch_size", "warmup_steps", "window"]
-Item = Literal[_What, _How, "software"]
+Item = Literal[
+    "device", "devices", "model", "data", "rows", "steps_per_epoch", "checkpoint", "precision",
+    "tf32", "parallelism", "batch_size", "warmup_steps", "window", "software",
+]  # fmt: skip
 """The statements of a sheet, under the names that our results have. `devices` is their number in
 the job; `tf32`: whether single precision is computed as TF32; `window`: what the rate was timed
 over."""
@@ -266,10 +225,7 @@ over."""
 class Fact(Strict, kw_only=True):
     """One item of a sheet."""
 
-    says: Annotated[
-        Level | list[Level],
-        about("In the words of our results; a list: one of these; an empty list: nothing."),
-    ]
+    says: Annotated[Level | list[Level], about("In the words of our results; a list: one of it.")]
     where: Annotated[Text, about("Where it says so, or how it follows.")]
 
     @property
@@ -295,8 +251,8 @@ class Sources(Strict, kw_only=True):
 
     def facts(self, sheet: str | None) -> dict[Item, Fact]:
         """The facts of a sheet; None: the default. Nothing where there is no such sheet."""
-        found = self.sheets.get(self.default if sheet is None else sheet)
-        return found.facts if found else {}
+        entry = self.sheets.get(self.default if sheet is None else sheet)
+        return entry.facts if entry else {}
 
 
 class BenchmarkResult(Strict, kw_only=True):
@@ -313,7 +269,7 @@ class BenchmarkScore(BenchmarkResult, kw_only=True):
     """One row of a study's `published_scores` files: a model's three scores on Winoground."""
 
     head: Annotated[str, about("What scores a pair: matching, contrastive; empty: unknown.")] = ""
-    text_score: Annotated[Percent, about("Per cent.")]
+    text_score: Percent
     image_score: Percent
     group_score: Percent
 
@@ -322,4 +278,4 @@ class BenchmarkAccuracy(BenchmarkResult, kw_only=True):
     """One row of a study's `published_accuracies` files: a model's accuracy on a benchmark."""
 
     benchmark: Annotated[Text, about("Benchmark and split.")]
-    accuracy: Annotated[Percent, about("Per cent.")]
+    accuracy: Percent

@@ -4,14 +4,13 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 import yaml
 
-from feedrate.config.errors import ConfigError, Findings, Origin, not_one_of, raise_all
+from feedrate.config.errors import ConfigError, Origin, Problems, not_one_of, raise_all
 from feedrate.core.errors import first_line
 
 try:
@@ -44,15 +43,8 @@ BETWEEN_LEVELS = "~"
 """Separates the levels in a cell's name. Names cannot contain it, shells do not expand it within a
 word, and Snakemake can pass it to cluster jobs (it cannot pass a comma)."""
 
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
-_PATTERNS = {
-    "null": "(~|null|Null|NULL)?",
-    "bool": "(true|True|TRUE|false|False|FALSE)",
-    "int": f"({_INTEGER.pattern})",
-    "float": f"({_FLOAT.pattern})",
-}
-"""YAML type to the pattern of the plain values that have it."""
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
+_FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -74,9 +66,9 @@ def parse_level(text: str) -> Level:
     """Read a plain value as YAML does: true or false, an integer, a float, else the text itself."""
     if text in ("true", "false"):
         return text == "true"
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.match(text):
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if _FLOAT.match(text) else text
 
 
 def parse_levels(text: str, separator: str = ";") -> dict[str, Level]:
@@ -132,8 +124,13 @@ class _Loader(SafeLoader):
         return values
 
 
-for _tag, _pattern in _PATTERNS.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"{_pattern}$"), None)
+for _tag, _pattern in (
+    ("null", re.compile("(~|null|Null|NULL)?$")),
+    ("bool", re.compile("(true|True|TRUE|false|False|FALSE)$")),
+    ("int", _INTEGER),
+    ("float", _FLOAT),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, None)
 
 
 def read_yaml(path: Path, origin: str = "") -> Any:
@@ -146,8 +143,7 @@ def read_yaml(path: Path, origin: str = "") -> Any:
 
 
 def parse_yaml(text: str, origin: str) -> Any:
-    """Parse YAML; `origin` names its file in messages. Raises ConfigError if it is not YAML, or has
-    a value that does not fit its tag."""
+    """Parse YAML; `origin` names its file in messages. Raises ConfigError."""
     try:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
@@ -179,9 +175,9 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        found = Findings(origin)
-        found.fits("", value, kind)
-        raise_all(found)
+        problems = Problems(origin)
+        problems.check_type("", value, kind)
+        raise_all(problems)
         raise
 
 
@@ -200,22 +196,11 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-@cache
-def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[str], Any]]:
-    """The function that reads a CSV column's values, by the type of the field."""
-    schemas = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
-    of_type: dict[str, Callable[[str], Any]] = {"string": str, "object": parse_levels}
-    return {name: of_type.get(one.get("type"), parse_level) for name, one in schemas.items()}
-
-
 def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
     """Read a CSV file, `origin` in messages, as rows of `kind` with unique ids; an empty field
     takes its default. Raises ConfigError with line and column of each error."""
     origin = origin or str(path)
     reader = csv.reader(io.StringIO(read_text(path, origin)))
-    rows: list[AnyRow] = []
-    wrong: list[str] = []
-    seen: dict[str, int] = {}
     try:
         lines = [(reader.line_num, fields) for fields in reader if fields]
     except csv.Error as error:
@@ -223,43 +208,48 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
     if not lines:
         raise ConfigError(f"{origin}: the file is empty")
     header = lines[0][1]
-    raise_all(_header_faults(Findings(f"{origin}, line 1"), header, kind))
+    problems = Problems(f"{origin}, line 1")
+    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
+    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
+        problems.add("", f"{name!r}: the column occurs twice")
+    for name in (name for name in header if name not in columns):
+        problems.add("", f"column {not_one_of(name, columns)}")
+    missing = [name for name, required in columns.items() if required and name not in header]
+    if missing:
+        problems.add("", f"columns missing: {', '.join(missing)}")
+    raise_all(problems)
+    by_type: dict[Any, Callable[[str], Any]] = {"string": str, "object": parse_levels}
+    types = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
+    readers = {name: by_type.get(types[name].get("type"), parse_level) for name in header}
+    rows: list[AnyRow] = []
+    errors: list[str] = []
+    first: dict[str, int] = {}
     for number, fields in lines[1:]:
-        found = Findings(f"{origin}, line {number}")
-        values = _values(found, header, fields, kind)
-        if not found and found.fits("", values, kind):
+        problems = Problems(f"{origin}, line {number}")
+        values = _values(problems, fields, readers)
+        if not problems and problems.check_type("", values, kind):
             rows.append(msgspec.convert(values, kind))
-            if (first := seen.setdefault(values["id"], number)) != number:
-                found.say("id", f"{values['id']!r} occurs in line {first} already")
-        wrong += found
-    raise_all(wrong)
+            if first.setdefault(values["id"], number) != number:
+                earlier = first[values["id"]]
+                problems.add("id", f"{values['id']!r} occurs in line {earlier} already")
+        errors += problems
+    raise_all(errors)
     return rows
 
 
-def _header_faults(found: Findings, header: list[str], kind: type[msgspec.Struct]) -> Findings:
-    """Add an error for each column that is unknown, missing or duplicate."""
-    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
-    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-        found.say("", f"{name!r}: the column occurs twice")
-    for name in (name for name in header if name not in columns):
-        found.say("", f"column {not_one_of(name, columns)}")
-    missing = [name for name, required in columns.items() if required and name not in header]
-    if missing:
-        found.say("", f"columns missing: {', '.join(missing)}")
-    return found
-
-
-def _values(found: Findings, header: list[str], fields: list[str], kind: Any) -> dict[str, Any]:
-    """A line's values by column; adds its errors to `found`."""
-    if len(fields) != len(header):
-        hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
-        found.say("", f"{len(fields)} fields, but the header has {len(header)}{hint}")
+def _values(
+    problems: Problems, fields: list[str], readers: Mapping[str, Callable[[str], Any]]
+) -> dict[str, Any]:
+    """A line's values by column; `readers` has the function that reads a column's values."""
+    if len(fields) != len(readers):
+        hint = " (a text with a comma needs quotes)" if len(fields) > len(readers) else ""
+        problems.add("", f"{len(fields)} fields, but the header has {len(readers)}{hint}")
         return {}
     values: dict[str, Any] = {}
-    for name, text in zip(header, map(str.strip, fields), strict=True):
+    for (name, read), text in zip(readers.items(), map(str.strip, fields), strict=True):
         try:
             if text or name == "levels":  # which may be empty, but is required
-                values[name] = _readers(kind)[name](text)
+                values[name] = read(text)
         except ValueError as error:
-            found.say(name, str(error))
+            problems.add(name, str(error))
     return values

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from feedrate.config.devices import DETECTED, Device
-from feedrate.config.errors import Findings, Origin, numbered
+from feedrate.config.errors import Origin, Problems, numbered
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Count, Name, Natural, Repeats, Share, Strict, Text, about
@@ -33,13 +33,7 @@ class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=Tru
 class LocalExamples(Strict, tag_field="source", tag="folder", kw_only=True):
     """A copy of Winoground on this machine, with the same columns as on the hub."""
 
-    path: Annotated[
-        Text,
-        about(
-            "Folder with *.parquet or *.jsonl files, or one such file; the images "
-            "that it names are in the same folder or in images/ there."
-        ),
-    ]
+    path: Annotated[Text, about("Folder with *.parquet or *.jsonl files, or one such file.")]
 
 
 class HubExamples(Strict, tag_field="source", tag="hub", kw_only=True):
@@ -64,8 +58,7 @@ class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
 
     seed: Natural = 20
     train: Annotated[
-        Count | None,
-        about("Rows in the training split; null: 480, doubled until an epoch has 20 steps."),
+        Count | None, about("Training rows; null: 480, doubled until an epoch has 20 steps.")
     ] = None
     validation: Annotated[Count, about("Rows in the validation split.")] = 120
     test: Annotated[Count, about("Rows in the test split.")] = 120
@@ -79,10 +72,9 @@ class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
     path: Annotated[Text, about("Folder with the images and the tables.")]
     tables: Annotated[str, about("Glob of CSV, TSV, JSONL or Parquet files.")] = "*.csv"
     image: Annotated[str, about("Path of a row's image; {column} is its value.")] = "{image}"
-    columns: Annotated[
-        dict[str, str],
-        about("Our column to yours: caption (required), contest_number, rank, score, …"),
-    ] = msgspec.field(default_factory=lambda: {"caption": "caption"})
+    columns: Annotated[dict[str, str], about("Our column, as caption or rank, to yours.")] = (
+        msgspec.field(default_factory=lambda: {"caption": "caption"})
+    )
     split: Annotated[str | None, about("Column that names the split; null: by the shares.")] = None
     validation_share: Share = 0.1
     test_share: Share = 0.1
@@ -107,7 +99,7 @@ def _declared() -> list[type[msgspec.Struct]]:
     """The settings of the sources that declare `SETTINGS`: key to the name of its type, its
     description and, if the key is optional, its default."""
     types = {kind.__name__: kind for kind in (str, int, float, bool)}
-    found = []
+    structs = []
     for name, keys in plugins.declared("feedrate.data.sources", "SETTINGS").items():
         fields: list[Any] = [
             (key, Annotated[types[kind], about(text)], *default)
@@ -115,8 +107,8 @@ def _declared() -> list[type[msgspec.Struct]]:
         ]
         fields.append(("max_bad_share", BadShare, 0.05))
         options: Any = {"tag_field": "source", "tag": name, "kw_only": True}
-        found.append(msgspec.defstruct(name, fields, bases=(Strict,), **options))
-    return found
+        structs.append(msgspec.defstruct(name, fields, bases=(Strict,), **options))
+    return structs
 
 
 if TYPE_CHECKING:
@@ -129,39 +121,24 @@ class WorkflowConfig(Strict, kw_only=True):
     """All keys of config/config.yaml."""
 
     studies: Annotated[list[Name], Meta(description="Files in config/studies.", min_length=1)]
-    devices: Annotated[
-        list[Name],
-        Meta(
-            description="Entries of devices.yaml; `detected`: the accelerators of this machine.",
-            min_length=1,
-        ),
-    ]
+    devices: Annotated[list[Name], Meta(description="Or `detected`.", min_length=1)]
     dataset: Annotated[Name, about("The one of `datasets` that jobs train on.")]
     datasets: Annotated[dict[Name, Dataset], about("Datasets by name.")]
-    winoground: Annotated[
-        Name | None,
-        about("The one of `winoground_sets` that models are evaluated on; null: none."),
-    ] = None
+    winoground: Annotated[Name | None, about("One of `winoground_sets`; null: none.")] = None
     winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = {}
     checkpoint: Annotated[Text | None, about("For all studies; null: as each study says.")] = None
     checkpoint_revision: str | None = None
     checkpoint_model: Annotated[
-        Name | None,
-        about("Model of the checkpoint; only its studies use it. null: all studies do."),
+        Name | None, about("Model of the checkpoint, whose studies use it; null: all do.")
     ] = None
     repeats: Annotated[Repeats | None, about("For all studies; null: as each study says.")] = None
-    campaign: Annotated[
-        Text | None,
-        about("A word, as driver-570: another one measures all again and keeps earlier runs."),
-    ] = None
+    campaign: Annotated[Text | None, about("Another word measures all again.")] = None
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
-    report_to: Annotated[
-        list[Integration],
-        about("The Trainer's integrations that training jobs report to."),
-    ] = msgspec.field(default_factory=lambda: ["tensorboard"])
+    report_to: Annotated[list[Integration], about("Integrations of the Trainer.")] = msgspec.field(
+        default_factory=lambda: ["tensorboard"]
+    )
     on_driver: Annotated[
-        list[Literal["short", "downloads"]],
-        about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
+        list[Literal["short", "downloads"]], about("What runs beside Snakemake, not in Slurm.")
     ] = msgspec.field(default_factory=lambda: ["short"])
 
 
@@ -193,36 +170,34 @@ def check_config(
     origin: Origin, config: WorkflowConfig, devices: Mapping[str, Device], studies: Iterable[str]
 ) -> list[str]:
     """Check config.yaml against the device registry and the names of all studies."""
-    found = Findings(origin)
-    studies = list(studies)
-    found.names("studies", config.studies, studies, "files in config/studies")
-    for key, name in numbered("devices[{}]", config.devices):
-        if name != DETECTED:
-            found.known(key, name, devices, "entries of config/devices.yaml")
-    for part in ("devices", "report_to"):
-        found.unique(numbered(f"{part}[{{}}]", getattr(config, part)))
-    found.known("dataset", config.dataset, config.datasets, "entries of datasets")
+    problems = Problems(origin)
+    problems.check_names("studies", config.studies, list(studies), "files in config/studies")
+    known = (*devices, DETECTED)
+    problems.check_names("devices", config.devices, known, "entries of config/devices.yaml")
+    problems.check_unique(numbered("report_to[{}]", config.report_to))
+    problems.check_known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
         key = f"datasets.{name}"
         if isinstance(dataset, Folder | Hub):
             if "caption" not in dataset.columns:
-                found.say(f"{key}.columns.caption", "missing, but required")
-            made = OWN_COLUMNS if isinstance(dataset, Folder) else OWN_COLUMNS[1:]
-            for own in (column for column in made if column in dataset.columns):
-                found.say(f"{key}.columns.{own}", "the suite makes this column itself")
+                problems.add(f"{key}.columns.caption", "missing, but required")
+            own = OWN_COLUMNS if isinstance(dataset, Folder) else OWN_COLUMNS[1:]
+            for column in (column for column in own if column in dataset.columns):
+                problems.add(f"{key}.columns.{column}", "the suite makes this column itself")
         if isinstance(dataset, Folder):
             if dataset.validation_share + dataset.test_share >= 1:
                 rest = "its sum with test_share must be below 1, or nothing is left to train on"
-                found.say(f"{key}.validation_share", rest)
-            found.path(f"{key}.path", dataset.path)
+                problems.add(f"{key}.validation_share", rest)
+            problems.check_path(f"{key}.path", dataset.path)
     for name, examples in config.winoground_sets.items():
         if isinstance(examples, LocalExamples):
-            found.path(f"winoground_sets.{name}.path", examples.path)
-    found.path("checkpoint", config.checkpoint)
-    if (wanted := config.winoground) is not None:
-        found.known("winoground", wanted, config.winoground_sets, "entries of winoground_sets")
+            problems.check_path(f"winoground_sets.{name}.path", examples.path)
+    problems.check_path("checkpoint", config.checkpoint)
+    if (chosen := config.winoground) is not None:
+        sets = config.winoground_sets
+        problems.check_known("winoground", chosen, sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
-        found.say("checkpoint_revision", "it is given, but checkpoint is not")
+        problems.add("checkpoint_revision", "it is given, but checkpoint is not")
     if (model := config.checkpoint_model) is not None:
-        found.known("checkpoint_model", model, plugins.names(BUILDERS), "models")
-    return found
+        problems.check_known("checkpoint_model", model, plugins.names(BUILDERS), "models")
+    return problems

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feedrate.config.errors import Findings
+from feedrate.config.errors import Problems
 from feedrate.config.workflow import OWN_COLUMNS, LocalExamples
 from feedrate.core.errors import first_line
 from feedrate.core.files import atomic_path
@@ -130,14 +130,14 @@ def example_tables(path: Path) -> list[Path]:
     return sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.jsonl"))
 
 
-def check_examples(found: Findings, key: str, settings: LocalExamples) -> list[Path]:
+def check_examples(found: Problems, key: str, settings: LocalExamples) -> list[Path]:
     """The tables of a copy of Winoground; adds an error to `found` if they cannot be used."""
     path = Path(settings.path)
     tables = example_tables(path)
     if not path.exists():
-        found.say(f"{key}.path", f"there is no {settings.path!r}")
+        found.add(f"{key}.path", f"there is no {settings.path!r}")
     elif not tables:
-        found.say(
+        found.add(
             f"{key}.path",
             f"{settings.path!r} has no *.parquet or *.jsonl file (images.zip of the hub's first "
             "layout must be unpacked into the folder of examples.jsonl)",
@@ -146,7 +146,7 @@ def check_examples(found: Findings, key: str, settings: LocalExamples) -> list[P
         try:
             check_example_columns(table, read_table(table, EXAMPLE_COLUMNS).columns)
         except DataError as error:
-            found.say(f"{key}.path", str(error))
+            found.add(f"{key}.path", str(error))
     return tables
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from feedrate.config.errors import Findings, raise_all
+from feedrate.config.errors import Problems, raise_all
 from feedrate.config.values import Strict, about
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import replaced_folder, write_json
@@ -84,7 +84,7 @@ def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
             case GeneratedExamples():
                 rows, files = _drawn(settings, raw, workers)
             case LocalExamples():
-                wrong = Findings("")
+                wrong = Problems("")
                 tables = check_examples(wrong, key, settings)
                 raise_all(wrong)
                 copy += f" ({name})"

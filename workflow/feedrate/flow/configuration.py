@@ -13,7 +13,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, raise_all
+from feedrate.config.errors import ConfigError, Problems, not_one_of, numbered, raise_all
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import RunSpec, Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
@@ -124,13 +124,15 @@ def load(root: Path, layers: Layers) -> Project:
     return project
 
 
-def _rule_faults(project: Project, layers: Layers) -> Findings:
+def _rule_faults(project: Project, layers: Layers) -> Problems:
     """Devices whose rules would have one name, and studies, which are targets, named like rules."""
-    found, devices = Findings(layers.origin), project.config.devices
+    problems, devices = Problems(layers.origin), project.config.devices
     first: dict[str, str] = {}
     for key, name in numbered("devices[{}]", devices):
         if (other := first.setdefault(paths.rule_of("", name), name)) != name:
-            found.say(key, f"{name!r} is not allowed beside {other!r}: their rules have one name")
+            problems.add(
+                key, f"{name!r} is not allowed beside {other!r}: their rules have one name"
+            )
     files = (RULES.parents[1] / "Snakefile", *RULES.glob("*.smk"))
     texts = (file.read_text(encoding="utf-8") for file in files if file.is_file())
     rules = {name for text in texts for name in _RULE.findall(text)}
@@ -138,8 +140,8 @@ def _rule_faults(project: Project, layers: Layers) -> Findings:
     rules |= {paths.rule_of(kind, name) for kind in kinds for name in devices}
     for key, name in numbered("studies[{}]", project.config.studies):
         if name in rules:
-            found.say(key, f"{name!r} is the name of a rule; rename config/studies/{name}.yaml")
-    return found
+            problems.add(key, f"{name!r} is the name of a rule; rename config/studies/{name}.yaml")
+    return problems
 
 
 def check_targets(root: Path, project: Project, layers: Layers, targets: Iterable[str]) -> None:
@@ -170,23 +172,23 @@ def read_profile(name: str) -> Profile:
         place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
-                found = convert(read_yaml(file, _shown(file)), dict[str, Any], _shown(file))
-                names = _configfiles(Findings(_shown(file)), found)
+                values = convert(read_yaml(file, _shown(file)), dict[str, Any], _shown(file))
+                names = _configfiles(Problems(_shown(file)), values)
                 files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
-                return Profile(str(found.get("executor", "local")), files, found)
+                return Profile(str(values.get("executor", "local")), files, values)
         if place.is_dir():  # its file is for certain versions of Snakemake
             return Profile("", [], {})
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 
-def _configfiles(errors: Findings, values: Mapping[str, Any]) -> list[str]:
+def _configfiles(errors: Problems, values: Mapping[str, Any]) -> list[str]:
     """The configuration files that a profile names. Raises ConfigError if they are no names."""
     key = next((key for key in ("configfile", "configfiles") if values.get(key)), "")
     named = values.get(key, [])
     names: list[str] = [named] if isinstance(named, str) else named
-    if errors.fits(key, names, list[str]):
+    if errors.check_type(key, names, list[str]):
         for name in names:
-            errors.path(key, name)
+            errors.check_path(key, name)
     raise_all(errors)
     return names
 
@@ -207,7 +209,7 @@ def check_files(project: Project, specs: Sequence[RunSpec], layers: Layers, *, h
     """Raise ConfigError for files that the configuration names and that do not exist, and that the
     runs `specs` would need. `here`: jobs run on this host."""
     config = project.config
-    problems = Findings(layers.origin)
+    problems = Problems(layers.origin)
     downloads_here = here or "downloads" in config.on_driver
     dataset = config.datasets[config.dataset]
     if isinstance(dataset, Folder) and _is_known(dataset.path, here=downloads_here):
@@ -217,10 +219,10 @@ def check_files(project: Project, specs: Sequence[RunSpec], layers: Layers, *, h
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
         check_examples(problems, f"winoground_sets.{config.winoground}", copy)
     problems += dict.fromkeys(_checkpoint_faults(project, specs, layers, here=here))
-    registry = Findings("config/devices.yaml")
+    registry = Problems("config/devices.yaml")
     for name in dict.fromkeys(spec.device for spec in specs):
         for key, text in _software_faults(project.devices[name].software, here=here):
-            registry.say(f"{name}.software.{key}", text)
+            registry.add(f"{name}.software.{key}", text)
     raise_all([*problems, *registry])
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from feedrate.config.errors import Findings, raise_all
+from feedrate.config.errors import Problems, raise_all
 from feedrate.config.study import Study
 from feedrate.config.values import Level, level_text, parse_levels
 from feedrate.core.errors import ExpectedError
@@ -89,26 +89,26 @@ def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]
 
 def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
     """Check a study's claims against its factors and `devices`. Raises ConfigError."""
-    found = Findings(f"config/studies/{name}.yaml")
+    problems = Problems(f"config/studies/{name}.yaml")
     for claim in study.claims:
         key = f"claims.{claim.id}.expression"
         try:
             cells = parse(claim.expression, fits=claim.fits is not None)
         except ExpressionError as error:
-            found.say(key, f"{claim.expression!r}: {error}")
+            problems.add(key, f"{claim.expression!r}: {error}")
             continue
         for ref in dict.fromkeys(cells):
             if ref.device != ANY:
-                found.known(key, ref.device, devices, "devices")
+                problems.check_known(key, ref.device, devices, "devices")
             for factor, level in ref.levels:
-                if found.known(key, factor, study.factors, "factors"):
+                if problems.check_known(key, factor, study.factors, "factors"):
                     allowed = [level_text(value) for value in study.factors[factor].levels]
                     if factor in study.ladder:
                         allowed.append(LARGEST)
-                    found.known(key, level, allowed, f"levels of {factor}")
+                    problems.check_known(key, level, allowed, f"levels of {factor}")
         ways = ("published", "more_than", "no_less_than", "fits")
         given = [way for way in ways if getattr(claim, way) is not None]
         if len(given) != 1:
             has = f"; it has {' and '.join(given)}" if given else ""
-            found.say(f"claims.{claim.id}", f"it needs one of {', '.join(ways)}{has}")
-    raise_all(found)
+            problems.add(f"claims.{claim.id}", f"it needs one of {', '.join(ways)}{has}")
+    raise_all(problems)

@@ -19,7 +19,7 @@ from feedrate.config.errors import not_one_of
 from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.settings import Settings
-from feedrate.config.spec import LIBRARIES, Protocol, RunSpec, missing_packages
+from feedrate.config.spec import LIBRARIES, Protocol, RunSpec
 from feedrate.core import paths, plugins
 from feedrate.core.errors import UsageError, tell
 from feedrate.core.files import digest_file, write_json, write_text
@@ -31,6 +31,7 @@ from feedrate.results.record import RECORDS_NAME, read_records
 from feedrate_loaders.accelerator import BUSY, WARMUP_S, WINDOW_S
 from feedrate_loaders.certificate import Certificate, Pace, judge, page
 from feedrate_loaders.feed import ANSWER, PATHS, Answer, Level, Request
+from feedrate_loaders.libraries._rules import missing_packages
 
 FILE = f"{paths.RESULTS}/certificates/{{device}}/{{model}}/certificate.json"
 """How many accelerators this host feeds; certificate.txt and the measurement are next to it."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from feedrate.config.settings import Decode
-from feedrate.config.spec import LIBRARIES, RunSpec, library_faults
+from feedrate.config.spec import LIBRARIES, RunSpec, loader_faults
 from feedrate.config.values import Count, Strict, about
 from feedrate.core import plugins
 from feedrate.core.errors import tell
@@ -157,7 +157,7 @@ class Host:
     def refusals(self, level: Level) -> Iterator[str]:
         """Why a decode path gets no certificate, before its dataset is opened."""
         settings = level.change(self._spec, workers=1).settings
-        yield from library_faults(settings.loader)
+        yield from loader_faults(settings.loader)
         if level.decode == "device":
             yield "pictures are decoded on the accelerator, and the accelerators are emulated"
         if settings.loader.decode == "cache":

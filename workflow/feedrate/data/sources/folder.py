@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.errors import Findings, raise_all
+from feedrate.config.errors import Problems, raise_all
 from feedrate.config.workflow import Folder
 from feedrate.data.fetch import ListedFiles
 from feedrate.data.manifest import DataError, Fetched, LeftOut, Unusable
@@ -22,7 +22,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     """List the rows and images of a folder; a missing image, or one outside, only leaves its rows
     out. Raises ConfigError for a wrong path or column, DataError for a table."""
-    root, key, found = Path(settings.path).resolve(), f"datasets.{name}", Findings("")
+    root, key, found = Path(settings.path).resolve(), f"datasets.{name}", Problems("")
     tables = find_tables(found, key, settings)
     raise_all(found)
     files = ListedFiles(root)
@@ -59,44 +59,44 @@ def _mapped(settings: Folder, row: Mapping[str, Any]) -> dict[str, Any]:
     return mapped
 
 
-def check_folder(found: Findings, key: str, settings: Folder) -> None:
+def check_folder(found: Problems, key: str, settings: Folder) -> None:
     """Add to `found` the tables that cannot be read and the columns that they lack."""
     wanted = set(_columns_by_key(settings).values())
     for path in find_tables(found, key, settings):
         try:
             check_columns(found, key, settings, path, read_table(path, wanted).columns)
         except DataError as error:
-            found.say(f"{key}.tables", str(error))
+            found.add(f"{key}.tables", str(error))
 
 
-def find_tables(found: Findings, key: str, settings: Folder) -> list[Path]:
+def find_tables(found: Problems, key: str, settings: Folder) -> list[Path]:
     """The table files of a folder, sorted by name; adds errors in the settings to `found`."""
     root, pattern = Path(settings.path).resolve(), settings.tables
     if not root.is_dir():
-        found.say(f"{key}.path", f"there is no folder {settings.path!r}")
+        found.add(f"{key}.path", f"there is no folder {settings.path!r}")
         return []
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        found.say(f"{key}.tables", f"{pattern!r} is not allowed; it must stay inside path")
+        found.add(f"{key}.tables", f"{pattern!r} is not allowed; it must stay inside path")
         return []
     try:
         tables = sorted(path for path in root.glob(pattern) if path.is_file())
     except (ValueError, IndexError):
-        found.say(f"{key}.tables", f"{pattern!r} is not a pattern of file names")
+        found.add(f"{key}.tables", f"{pattern!r} is not a pattern of file names")
         return []
     if not tables:
-        found.say(f"{key}.tables", f"no file in {root} matches {pattern!r}")
+        found.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
     return tables
 
 
 def check_columns(
-    found: Findings, key: str, settings: Folder, path: Path, columns: Collection[str]
+    found: Problems, key: str, settings: Folder, path: Path, columns: Collection[str]
 ) -> None:
     """Add an error to `found` for each column that the settings name and the table `path` lacks."""
     shown = path.relative_to(Path(settings.path).resolve()).as_posix()
     for place, column in _columns_by_key(settings).items():
         if column not in columns:
             listed = ", ".join(map(str, columns))
-            found.say(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
+            found.add(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
 
 
 def _columns_by_key(settings: Folder) -> dict[str, str]:

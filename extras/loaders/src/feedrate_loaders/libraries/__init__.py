@@ -14,7 +14,8 @@ SILENT           the forms whose decoding records no stage, for certificates
 
 The package that holds the files has a module `_feed` with a `LibraryPath(settings, pin_memory=…)`:
 a `LoadingPath` for the library that the settings name. Raises UnsupportedError if it is not
-installed.
+installed. Its module `_rules` says what planning checks: `library_faults(loader)`, settings that
+the library does not have, and `missing_packages(library, form)`, with the command to install them.
 
 For each of its forms a file defines a function of that name, from a `Work` (`_feed.py`) to batches:
 `same` moves the pixels that the run's own decode function makes, and `best` decodes as the

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.config.spec import LIBRARIES, library_of, missing_packages
+from feedrate.config.spec import LIBRARIES, library_of
 from feedrate.core import plugins
 from feedrate.core.files import digest_file, replaced_folder
 from feedrate.data.manifest import MANIFEST
@@ -27,6 +27,7 @@ from feedrate.loading.path import FedPath, Feed, levels
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
 from feedrate.loading.stages import add, sample, span
 from feedrate.loading.workers import start_worker
+from feedrate_loaders.libraries._rules import missing_packages
 
 
 class Made(NamedTuple):
