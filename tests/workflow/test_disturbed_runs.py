@@ -14,6 +14,10 @@ def test_a_disturbed_run_is_repeated_once(edited):
     told = edited.call(*PLAIN)
     assert told.returncode != 0
     assert edited.record("workers=1~decode=host")["status"] == "invalid"
+    plan = edited.root / ".snakemake/feedrate/mini.json"
+    before = plan.read_text()
+    edited.call(*PLAIN, "--report", "workflow.html")
+    assert plan.read_text() == before, "Snakemake's report plans no further attempt"
     assert edited.planned()["train_cpu"] == 1
     again = edited.call(*PLAIN)
     assert again.returncode == 0, again.stdout

@@ -9,6 +9,7 @@ import pytest
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
+from feedrate.cli import report
 from feedrate.core.files import digest_file
 from feedrate.results.files import CELLS, RUNS, read_csv
 
@@ -155,6 +156,23 @@ def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch,
     assert entry.main(["report", "."]) == 0
     assert "left out: " in capsys.readouterr().out
     assert (root / "results/cells.csv").read_text() == rows
+
+
+def test_the_data_of_a_site_are_those_that_its_runs_read(tmp_path):
+    """Not those of another dataset, or of a later version of it."""
+    runs = []
+    for identity in ("aaaaaaaa", "bbbbbbbb", "cccccccc"):
+        prepared = Path(f"resources/datasets/own/prepared-{identity}")
+        (tmp_path / prepared).mkdir(parents=True)
+        (tmp_path / prepared / "data_report.json").write_text("{}")
+        runs.append(tmp_path / "runs" / identity)
+        runs[-1].mkdir(parents=True)
+        command = f"python -m feedrate train --data {prepared}/manifest.json --out x"
+        (runs[-1] / "outcome.json").write_text(json.dumps({"command": command}))
+    shutil.rmtree(tmp_path / "resources/datasets/own/prepared-aaaaaaaa")
+    found = report.data_report(tmp_path, runs)
+    assert found == "resources/datasets/own/prepared-bbbbbbbb/data_report.json"
+    assert report.data_report(tmp_path, runs[:1]) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from project_copy import pick
 
+from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.flow.graph import CodeChanged
 from feedrate.results.study_plan import read_plan
@@ -191,6 +192,29 @@ def test_a_plan_has_the_folders_that_this_call_makes_or_those_that_have_ended(co
         assert found.folder == folder
     again.write_plans()
     assert read_plan(Path(paths.STUDY_PLAN.format(study=LOADING))) == again.study_plans()[0]
+
+
+def test_after_a_change_of_the_dataset_the_old_runs_stay_and_only_the_new_ones_are_shown(copy):
+    def shown(graph):
+        (plan,) = graph.study_plans(ended=True)
+        return {run.folder for run in plan.runs}
+
+    datasets = read_yaml(copy.root / "config/config.yaml")["datasets"]
+    redrawn = datasets | {"generated": datasets["generated"] | {"seed": 21}}
+    choices = {"studies": [LOADING], "devices": ["cpu"]}
+    old = shown(copy.graph(**choices))
+    for folder in old:
+        copy.write(f"{folder}/outcome.json", '{"status": "ok"}')
+    assert copy.graph(**choices).runs_to_do() == []
+    graph = copy.graph(**choices, datasets=redrawn)
+    new = shown(graph)
+    assert len(graph.runs_to_do()) == len(new) == len(old)
+    assert old.isdisjoint(new)
+    for folder in new:
+        copy.write(f"{folder}/outcome.json", '{"status": "ok"}')
+    assert shown(copy.graph(**choices, datasets=redrawn)) == new
+    assert shown(copy.graph(**choices)) == old, "the old ones are there for another look"
+    assert copy.graph(**choices).runs_to_do() == []
 
 
 # The code of cheap rules

@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from msgspec.structs import asdict
+
+from feedrate.config.study import Thresholds
 from feedrate.core import paths, variables
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,3 +49,10 @@ def test_each_of_them_is_used():
     code = "".join(file.read_text(encoding="utf-8") for file in CODE if file != HOLDER)
     unused = [name for name in vars(variables) if name.isupper() if f"variables.{name}" not in code]
     assert unused == []
+
+
+def test_every_threshold_is_documented_with_its_default():
+    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    section = text.partition("### Thresholds\n")[2].partition("\n#")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| .{20,}", section, re.M)
+    assert {name: float(default) for name, default in rows} == asdict(Thresholds())

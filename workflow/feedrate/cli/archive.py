@@ -64,8 +64,7 @@ def archive(options: argparse.Namespace) -> int:
 def _files(plans: Sequence[StudyPlan]) -> Iterator[Path]:
     """The files of an archive; the outcomes, which have the digests of other files, are last."""
     files = {path for pattern in PARTS for path in Path().glob(pattern)}
-    for plan in plans:
-        report = Path(plan.data_report)
+    for report in (Path(plan.data_report) for plan in plans if plan.data_report):
         files |= {report, report.with_name("manifest.json")}
     # The report's runs; the plan may have the next attempt of a run already.
     for file in Path(paths.RESULTS).glob(f"*/*/{RECORDS_NAME}"):

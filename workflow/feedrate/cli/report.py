@@ -3,7 +3,9 @@ without Snakemake and without measuring; those of several sites become one repor
 
 import argparse
 import contextlib
+import json
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -88,7 +90,7 @@ def _report_of_sites(options: argparse.Namespace) -> int:
         key: f"{paths.RUNS}/{key[0]}/{key[1]}/{key[2]}/{runs[key].name}" for key in plan.runs
     }
     reports = {
-        study: str(max(first.glob(_data_report(plan, study)), default=first).relative_to(first))
+        study: data_report(first, [runs[key] for key in plan.runs if key[0] == study])
         for study in project.studies
     }
     plans = [study_plan(project, s, plan, folders, reports[s]) for s in project.studies]
@@ -109,10 +111,17 @@ def _report_of_sites(options: argparse.Namespace) -> int:
     return 1 if changed else 0
 
 
-def _data_report(plan: Plan, study: str) -> str:
-    """A pattern of the data report of a study's first run."""
-    dataset = next((spec.dataset for spec in plan.of_study(study)), "*")
-    return paths.DATA_REPORT.format(dataset=dataset, identity="*")
+def data_report(site: Path, runs: Sequence[Path]) -> str:
+    """The file about the data that the first of these runs read, from the site's root; empty if the
+    site has none. The command in a run's outcome names its data."""
+    for run in runs:
+        command = shlex.split(json.loads((run / paths.OUTCOME_NAME).read_bytes())["command"])
+        if "--data" in command:
+            data = Path(command[command.index("--data") + 1])
+            report = data.with_name(Path(paths.DATA_REPORT).name)
+            if (site / report).is_file():
+                return str(report)
+    return ""
 
 
 def _site(word: str) -> tuple[str, Path]:
