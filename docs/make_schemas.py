@@ -17,6 +17,7 @@ from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.files import FILES
+from feedrate.results.parts import PARTS
 from feedrate.results.schema import VALUES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,12 +91,22 @@ def _table(name: str) -> str:
         lines = [("check", "passes if"), *(about | ONLY_IF_FAILED).items()]
     elif name == "results.csv":
         lines = [("column", "kind", "unit", "meaning", "in cells.csv")]
-        lines += [(*column, _over_repeats(column.name)) for column in FILES[name]]
+        lines += dict.fromkeys(
+            (_family(c.name), c.kind, c.unit, c.description, _over_repeats(c.name))
+            for c in FILES[name]
+        )
     else:
-        columns = [c for c in FILES[name] if name != "cells.csv" or not _over_repeats(c.name)]
+        known = {*FILES["results.csv"]}
+        columns = [column for column in FILES[name] if column not in known]
         lines = [("column", "kind", "unit", "meaning"), *columns]
     head, *rows = (f"| {' | '.join(line)} |\n" for line in lines)
     return f"{head}|{'---|' * len(lines[0])}\n{''.join(rows)}"
+
+
+def _family(column: str) -> str:
+    """The name of a column, or of all that mean the same of another stage or part."""
+    name = re.sub(r"^stage_\w+_(p95_s|cpu_s)$", r"stage_<stage>_\1", column)
+    return re.sub(rf"^({'|'.join(PARTS)})_ratio", "<part>_ratio", name)
 
 
 def _over_repeats(column: str) -> str:

@@ -193,12 +193,11 @@ FEEDING: tuple[Stage, ...] = (*get_args(LoadingStage), "hand_over", "copy")
 def with_tails(kind: type["Stages"]) -> type["Stages"]:
     """Add to the stages in FEEDING the 95th percentile for one sample or batch, and CPU time."""
     fields: list[tuple[str, Any, None]] = []
+    tail = value("s", "95th percentile of one sample (hand_over, copy: batch); empty below 20.")
+    used = value("s", "CPU time of the stage per step, mean of the ranks.")
     for stage in FEEDING:
-        name, counted = stage.replace("_", " "), "batch" if stage in FEEDING[-2:] else "sample"
-        tail = value("s", f"95th percentile of {name} for one {counted}; empty below 20 spans.")
         fields.append((f"{stage}_p95_s", Annotated[Number, tail], None))
         if stage != "hand_over":
-            used = value("s", f"CPU time of {name} per step, mean of the ranks.")
             fields.append((f"{stage}_cpu_s", Annotated[Number, used], None))
     return defstruct("Stages", fields, bases=(kind,), kw_only=True)  # type: ignore[return-value]
 
