@@ -19,7 +19,6 @@ from feedrate.core import slurm
 from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
 from feedrate.core.paths import TRAIN_RULE
-from feedrate.flow import configuration
 from feedrate.report.text import counted
 
 SAID_ELSEWHERE = (
@@ -40,9 +39,7 @@ PLACE = re.compile(
 )
 """What Snakemake adds before and after our sentence: the place in the Snakefile that raised it."""
 
-BROKEN = re.compile(r"^Config file (?:is not valid|must be given)")
-"""Snakemake's message for a --configfile that it cannot read; it names neither file nor line."""
-
+NOTHING = "Nothing to be done"
 SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
 AGAIN = re.compile(r"Trying to restart job (\d+)")
 ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re.DOTALL)
@@ -92,12 +89,13 @@ class Progress:
         others = {rule: n for rule, n in counts.items() if rule not in ("total", "all")}
         self._total = sum(n for rule, n in others.items() if rule.startswith(TRAIN_RULE))
         total = sum(others.values())
-        if not total:
-            self._print("nothing to do: all results are there")
-            return
         training = f"{counted(self._total, 'training run')} and "
-        rest = counted(total - self._total, "short job" if self._total else "job")
+        rest = counted(total - self._total, "other job" if self._total else "job")
         self._print(f"{training if self._total else ''}{rest} to do")
+
+    def nothing(self) -> None:
+        """Say that there are no jobs."""
+        self._print("nothing to do: all results are there")
 
     def start(self, record: Mapping[str, Any]) -> None:
         """Take a job that starts."""
@@ -232,6 +230,8 @@ class LogHandler(LogHandlerBase):
                     self._failed[values["jobid"]] = job
         elif event in ("", LogEvent.ERROR) and record.levelno >= logging.WARNING:
             self._tell(self.format(record))
+        elif text.startswith(NOTHING):
+            progress.nothing()
         elif submitted := SUBMITTED.match(text):
             progress.submit(int(submitted[1]), submitted[2])
         elif (again := AGAIN.match(text)) and (job := self._failed.pop(int(again[1]), None)):
@@ -251,10 +251,7 @@ class LogHandler(LogHandlerBase):
             self._say(text)
 
     def _say(self, text: str) -> None:
-        text = PLACE.sub("", text)
-        if BROKEN.match(text):
-            text = configuration.fault_of_files(configuration.call().configfiles) or text
-        print(text, file=sys.stderr, flush=True)
+        print(PLACE.sub("", text), file=sys.stderr, flush=True)
 
 
 __all__ = ["LogHandler"]

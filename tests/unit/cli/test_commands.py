@@ -143,11 +143,6 @@ def test_a_page_that_the_targets_did_not_make_is_not_shown(root, monkeypatch, pa
     assert file.exists() == bool(page), "nothing but the workflow writes it"
 
 
-def test_with_nothing_to_do_it_says_so(root, snakemake, capsys):
-    assert entry.main(["run"]) == 0
-    assert capsys.readouterr().err == "feedrate: nothing to do: all results are there\n"
-
-
 def test_a_run_beside_another_one_starts_nothing(root, snakemake, capsys):
     call = DriverCall(pid=12, host="login7", since="1800000000.0")
     driver.LOCK.parent.mkdir()

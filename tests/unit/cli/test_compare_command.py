@@ -54,10 +54,10 @@ def test_cells_stand_slowest_first(root, capsys):
         [runs(w, rate, rate, day=AFTER) for w, rate in ((0, 10.0), (1, 15.0), (2, 5.0))],
     )
     assert lines[-5:] == [
-        "device workers before after ratio joint 95% interval change",
-        "cpu 2 10 5 0.500 0.500 to 0.500 slower",
-        "cpu 0 10 10 1.000 1.000 to 1.000 no difference",
-        "cpu 1 10 15 1.500 1.500 to 1.500 faster",
+        "device cell before after ratio joint 95% interval change",
+        "cpu workers=2 10 5 0.500 0.500 to 0.500 slower",
+        "cpu workers=0 10 10 1.000 1.000 to 1.000 no difference",
+        "cpu workers=1 10 15 1.500 1.500 to 1.500 faster",
         "3 cells: 1 slower, 1 faster, 1 no difference.",
     ]
 
@@ -68,9 +68,9 @@ def test_a_ratio_has_its_remarks(root, capsys):
         [runs(0, 10.0), runs(1, 9.0), runs(2, 10.0)],
         [runs(0, 20.0, day=AFTER, source_digest="2"), runs(1, 9.0), runs(2, None, cause="[why]")],
     )
-    assert "cpu 0 10 20 2.000 faster different code, single run" in lines
+    assert "cpu workers=0 10 20 2.000 faster different code, single run" in lines
     assert any(line.endswith("no difference single run, 1 same run") for line in lines)
-    assert "cpu 2 10 failed other status [why]" in lines
+    assert "cpu workers=2 10 failed other status [why]" in lines
 
 
 def test_the_rows_are_written(root):
@@ -132,8 +132,8 @@ def test_markdown_has_the_summary_and_a_row_for_each_cell(root, capsys):
     cells = rest[rest.index("**loading**") + 4 :]
     found = [[text.strip() for text in line.split("|")] for line in cells[:2]]
     assert [(row[2], row[5], row[7]) for row in found] == [
-        ("0", "0.701", "slower"),
-        ("1", "1.000", "no difference"),
+        ("workers=0", "0.701", "slower"),
+        ("workers=1", "1.000", "no difference"),
     ]
     assert "| torch | 2.8.0 | 2.9.0 | cpu |" in rest
     tables = [line for line in rest if line.startswith("|")]

@@ -175,25 +175,6 @@ def test_the_home_of_nobody_has_no_checkpoint(root, here):
     assert found == "command line: checkpoint: ~nosuch/weights: no such folder"
 
 
-@pytest.mark.parametrize("name", ["all", "measure", "train_cpu", "parse_logs", "fetch_winoground"])
-def test_a_study_must_not_be_named_like_a_rule(root, name):
-    Path(STUDY).rename(Path(STUDY).with_stem(name))
-    write("mine.yaml", f"studies: [vit-speedups, {name}]\n")
-    assert error("mine.yaml").startswith(
-        f"mine.yaml: studies[1]: {name!r} is the name of a rule; rename config/studies/{name}.yaml"
-    )
-
-
-def test_devices_must_not_share_the_name_of_their_rules(root):
-    edit(
-        "config/devices.yaml", "cpu-x2:", "cpu_x2: {label: x, kind: cpu, capabilities: []}\ncpu-x2:"
-    )
-    assert error(assignments=["devices=[cpu-x2, cpu_x2]"]).startswith(
-        "command line: devices[1]: 'cpu_x2' is not allowed beside 'cpu-x2': their rules have one"
-    )
-    passes(assignments=["devices=[cpu_x2]"])
-
-
 def software(text):
     edit("config/devices.yaml", "  count: 1\n", f"  count: 1\n  software: {{{text}}}\n")
 

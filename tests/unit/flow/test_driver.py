@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from feedrate.core import variables
-from feedrate.core.errors import ExpectedError
 from feedrate.core.slurm import Job
 from feedrate.core.variables import DriverCall, driver_call
 from feedrate.flow import driver
 from feedrate.flow.configuration import Call
 
-HERE = Call(is_local=True, targets=[], configfiles=[], profile_files=[])
+HERE = Call(is_local=True, targets=[], profile_files=[])
 GRAPH = SimpleNamespace(root=Path("/p"), project=None, runs_to_do=list, all_outcomes=list)
 """Nothing is to do, so nothing is checked."""
 HOLD = """
@@ -135,16 +134,6 @@ def test_a_mark_that_cannot_be_read_stops_nobody(start, text):
     driver.LOCK.write_text(text)
     assert driver.occupied() == ""
     start()
-
-
-def test_runs_of_an_earlier_layout_are_refused(start, folder):
-    old = folder / "results/loading/cpu/workers=1/rep1/outcome.json"
-    old.parent.mkdir(parents=True)
-    old.write_text("{}")
-    with pytest.raises(ExpectedError, match="move or delete results/"):
-        start()
-    assert driver.occupied() == ""
-    assert not driver.STARTED.exists()
 
 
 def test_jobs_are_told_who_started_them_and_how(start, monkeypatch):

@@ -1,13 +1,11 @@
 """`--logger feedrate`: which of Snakemake's records are shown, and in what words."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate.flow import configuration
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
@@ -82,15 +80,10 @@ def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler,
     ]
 
 
-def test_a_broken_configfile_is_told_with_file_and_line(handler, monkeypatch, tmp_path, capsys):
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config/config.yaml").write_text("repeats: 1\n")
-    (tmp_path / "mine.yaml").write_text("repeats:\n\t- 1\n")
-    monkeypatch.chdir(tmp_path)
-    called = configuration.Call(True, [], [Path("mine.yaml")], [])
-    monkeypatch.setattr(configuration, "call", lambda: called)
-    text = "Config file is not valid JSON or YAML. In case of YAML, make sure to not mix tabs."
-    handler().emit(record(f"WorkflowError:\n{text}", event=LogEvent.ERROR))
+def test_with_nothing_to_do_it_says_so(handler, capsys):
+    text = "Nothing to be done (all requested files are present and up to date)."
+    handler().emit(record(text, logging.INFO))
+    handler(quiet={"all"}).emit(record(text, logging.INFO))
     said = capsys.readouterr().err
-    assert said.startswith("mine.yaml, line 2: ")
+    assert said.endswith("nothing to do: all results are there\n")
     assert said.count("\n") == 1

@@ -127,7 +127,7 @@ def examined(monkeypatch):
     return seen
 
 
-HERE = configuration.Call(is_local=True, targets=[], configfiles=[], profile_files=[])
+HERE = configuration.Call(is_local=True, targets=[], profile_files=[])
 
 
 def test_a_call_that_trains_nothing_needs_no_device(examined, project):

@@ -38,7 +38,7 @@ def test_jobs_are_counted_with_the_time_left(progress, start, clock, capsys):
     start(2, "train_cpu", cell="workers=1", repeat="1")
     start(3, "parse_logs", device="cpu")
     assert lines(capsys) == [
-        "4 training runs and 4 short jobs to do",
+        "4 training runs and 4 other jobs to do",
         "train_cpu 1/4  workers=0, repeat 1  10 s; about 30 s left",
     ]
 
@@ -58,4 +58,4 @@ def test_on_a_cluster_the_time_includes_the_queue(progress, start, clock, capsys
 def test_the_first_line_is_short_however_many_rules_there_are(progress, capsys):
     rules = [f"train_device_{number}" for number in range(50)]
     progress.begin(dict.fromkeys([*rules, "collect_results"], 200))
-    assert lines(capsys) == ["10,000 training runs and 200 short jobs to do"]
+    assert lines(capsys) == ["10,000 training runs and 200 other jobs to do"]

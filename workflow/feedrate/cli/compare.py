@@ -11,8 +11,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.cli.display import cells_table, output, table
+from feedrate.cli.display import output, table
 from feedrate.config.study import Thresholds
+from feedrate.config.values import cell_text
 from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
@@ -102,9 +103,11 @@ def tables(rows: Sequence[Row], lines: Thresholds) -> Iterator[Table]:
         columns = ("what", "before", "after", "devices")
         facts = (map(Text, (*fact, ", ".join(names))) for fact, names in devices.items())
         yield table("What else differs", columns, facts, wrapped=columns)
-    numbers = ("before", "after", "ratio", f"joint {lines.confidence:.0%} interval")
+    interval = f"joint {lines.confidence:.0%} interval"
+    columns = ("device", "cell", "before", "after", "ratio", interval, "change", "")
     for study, group in groupby(rows, key=itemgetter("study")):
-        yield cells_table(study, list(group), numbers, "change", _values)
+        cells = ((row["device"], cell_text(row["cell"]), *_values(row)) for row in group)
+        yield table(study, columns, cells, left=("device", "cell", "change"), wrapped=("",))
 
 
 def markdown(part: str | Table) -> str:

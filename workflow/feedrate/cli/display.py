@@ -1,12 +1,9 @@
 """Tables on stdout."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
-
-from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
-from feedrate.results.files import Row
 
 FILE_WIDTH = 1000
 """Columns of output to a file or a pipe, so that no line is broken."""
@@ -45,28 +42,3 @@ def table(
     for row in rows:
         made.add_row(*row)
     return made
-
-
-def cells_table(
-    title: str,
-    rows: Sequence[Row],
-    numbers: Sequence[str],
-    word: str,
-    values: Callable[[Row], Iterable[RenderableType]],
-) -> Table:
-    """A table with a row per cell: its device, the factors that vary, and its `values` for each of
-    `numbers`, for the column `word`, and a remark."""
-    cells = [parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows]
-    factors = varying(cells)
-    columns = ("device", *factors, *numbers, word, "")
-    found = (
-        (row["device"], *(level_text(cell.get(name, "")) for name in factors), *values(row))
-        for row, cell in zip(rows, cells, strict=True)
-    )
-    return table(title, columns, found, left=("device", word), wrapped=("",))
-
-
-def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
-    """The factors whose levels differ between the cells; all factors if there is only one cell."""
-    names = dict.fromkeys(name for cell in cells for name in cell)
-    return [n for n in names if len(cells) == 1 or len({cell.get(n) for cell in cells}) > 1]

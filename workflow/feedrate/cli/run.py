@@ -17,7 +17,7 @@ from feedrate.cli.snakemake import (
     run_snakemake,
 )
 from feedrate.core import paths, slurm
-from feedrate.core.errors import fail, tell
+from feedrate.core.errors import fail
 from feedrate.flow import configuration, driver
 from feedrate.flow.graph import Graph
 from feedrate.report.sentences import answers
@@ -55,11 +55,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
-    started = driver.STARTED.is_file()
-    if code and not started:
+    if code and not driver.STARTED.is_file():
         return code
-    if not started and not quiet:
-        tell("feedrate", "nothing to do: all results are there")
     if code and not given.targets:
         report_on_what_exists(options)
     after_ns = page.stat().st_mtime_ns if page.is_file() else 0

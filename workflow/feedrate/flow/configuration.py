@@ -13,7 +13,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.errors import ConfigError, Problems, not_one_of, numbered, raise_all
+from feedrate.config.errors import ConfigError, Problems, not_one_of, raise_all
 from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import RunSpec, Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
@@ -30,8 +30,6 @@ from feedrate.results.files import CELLS, RUNS, for_studies
 
 CONFIG = Path("config/config.yaml")
 PROFILES = Path("profiles")
-RULES = Path(__file__).resolve().parents[2] / "rules"
-_RULE = re.compile(r"^ *(?:use rule \w+ as|rule) (\w+)", re.MULTILINE)
 PROFILE_FOLDERS = (Path(), Path("~/.config/snakemake"), Path("/etc/xdg/snakemake"))
 
 
@@ -81,15 +79,6 @@ def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layer
     return Layers([*layers, ("command line", given)])
 
 
-def fault_of_files(files: Iterable[Path]) -> str:
-    """Why `files` cannot be read, with file and line; empty if they can be read."""
-    try:
-        read_layers(files)
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
 def _shown(file: Path) -> str:
     """A file's name in messages: from the project's root if it is there."""
     whole, root = paths.expand(file).resolve(), Path.cwd().resolve()
@@ -116,32 +105,11 @@ def of_workflow(workflow: Any, profile_files: Iterable[Path]) -> Layers:
 def load(root: Path, layers: Layers) -> Project:
     """The whole configuration of the project in `root`. Raises ConfigError."""
     project = load_project(root, layers.values, host.machine, layers.origin)
-    raise_all(_rule_faults(project, layers))
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
         for columns in (RUNS, CELLS):
             for_studies(columns, {name: study})  # a factor has a column there too
     return project
-
-
-def _rule_faults(project: Project, layers: Layers) -> Problems:
-    """Devices whose rules would have one name, and studies, which are targets, named like rules."""
-    problems, devices = Problems(layers.origin), project.config.devices
-    first: dict[str, str] = {}
-    for key, name in numbered("devices[{}]", devices):
-        if (other := first.setdefault(paths.rule_of("", name), name)) != name:
-            problems.add(
-                key, f"{name!r} is not allowed beside {other!r}: their rules have one name"
-            )
-    files = (RULES.parents[1] / "Snakefile", *RULES.glob("*.smk"))
-    texts = (file.read_text(encoding="utf-8") for file in files if file.is_file())
-    rules = {name for text in texts for name in _RULE.findall(text)}
-    kinds = (paths.SELFTEST_RULE, paths.TRAIN_RULE)
-    rules |= {paths.rule_of(kind, name) for kind in kinds for name in devices}
-    for key, name in numbered("studies[{}]", project.config.studies):
-        if name in rules:
-            problems.add(key, f"{name!r} is the name of a rule; rename config/studies/{name}.yaml")
-    return problems
 
 
 def check_targets(root: Path, project: Project, layers: Layers, targets: Iterable[str]) -> None:
@@ -269,8 +237,6 @@ class Call(NamedTuple):
 
     is_local: bool
     targets: list[str]
-    configfiles: list[Path]
-    """The one that Snakemake reads: --configfile, else the `configfile` of the profiles."""
     profile_files: list[Path]
     """The `configfile` of the profiles if Snakemake does not read it."""
     retries: int = 0
@@ -303,7 +269,6 @@ def call() -> Call:
     return Call(
         is_local=options.executor in (None, "", "local"),
         targets=list(options.targets or []),
-        configfiles=list(options.configfile or []),
         profile_files=[Path(name).resolve() for name in files or []],
         retries=int(options.retries or 0),
         is_quiet=bool(options.quiet),

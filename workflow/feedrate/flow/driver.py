@@ -28,8 +28,6 @@ from feedrate.report.text import counted
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")
 """A file that exists if the latest call of the workflow reached its first job."""
-OLD_RUNS = "results/*/*/*/rep*/outcome.json"
-"""Runs of version 0.0, whose folders had no identity in their names."""
 ENDED_S = 60.0
 """How long cancelled jobs may take to end: Slurm kills them half a minute after it asked."""
 
@@ -50,11 +48,6 @@ def start(graph: Graph, layers: Layers) -> None:
     """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of
     a killed driver on Slurm, and check what would fail. Raises ExpectedError."""
     check_files(graph, layers)
-    if any(Path().glob(OLD_RUNS)):
-        raise ExpectedError(
-            f"results/ has runs of an earlier layout ({OLD_RUNS}), which this version cannot "
-            "continue, because nothing states what they were made from: move or delete results/"
-        )
     call = configuration.call()
     driver = DriverCall(
         pid=os.getpid(),

@@ -155,29 +155,15 @@ class DigestCache:
 
 
 def digest_code(tree: ast.Module) -> str:
-    """Digest of Python code's syntax tree without docstrings, which are taken out of the tree."""
+    """Digest of Python code without comments, layout and docstrings, which the tree loses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not _is_text(statement)]
-        elif isinstance(node, ast.JoinedStr):  # some releases of Python 3.12 end some with ""
-            node.values = [part for part in node.values if getattr(part, "value", None) != ""]
-    return digest_value(_plain(tree))
+    return digest_value(ast.unparse(tree))
 
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
-
-
-def _plain(node: Any) -> Any:
-    """A syntax tree as plain values, which do not depend on Python's version: later versions add
-    fields to nodes, which are empty where the code has nothing new."""
-    if isinstance(node, list):
-        return [_plain(item) for item in node]
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = {name: getattr(node, name, None) for name in node._fields}
-    filled = {n: _plain(value) for n, value in fields.items() if value is not None and value != []}
-    return [type(node).__name__, filled]
 
 
 def imported_modules(tree: ast.Module) -> list[str]:
