@@ -71,7 +71,7 @@ class Mark(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Marks of one look, with a name for the key."""
+    """Marks of one look, with a name for the key: a line, bars along rows, or an area."""
 
     marks: Sequence[Mark]
     look: Look
@@ -128,7 +128,7 @@ class Picture:
     widths: Sequence[float] = (1,)
     """The relative widths of the panels in a row."""
     share: Literal["", "x", "y"] = ""
-    """The scale that all panels share."""
+    """The scale that panels share, above each other or all of them."""
     key_columns: int = 3
 
 

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,8 +15,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from feedrate.report import chart
 from feedrate.report.chart import Panel, Picture, Series
 
+Point = tuple[float, float]
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
+PATH, MORE_DIGITS = re.compile(r' d="[^"]*"'), re.compile(r"(\.\d\d)\d+")
+"""The points of a path, whose further digits would double the size of a file."""
 INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.5, "capthick": 1.5}
 
 _RC = {
@@ -55,7 +59,8 @@ def as_svg(picture: Picture, title: str) -> str:
     with theme():
         metadata = {"Title": title, "Date": None, "Creator": None}
         draw(picture).savefig(stream, format="svg", metadata=metadata)
-    return stream.getvalue().replace("'DejaVu Sans'", FONTS)
+    svg = stream.getvalue().replace("'DejaVu Sans'", FONTS)
+    return PATH.sub(lambda path: MORE_DIGITS.sub(r"\1", path[0]), svg)
 
 
 def draw(picture: Picture) -> Figure:
@@ -68,7 +73,7 @@ def draw(picture: Picture) -> Figure:
         len(lines),
         columns,
         squeeze=False,
-        sharex=picture.share == "x",
+        sharex="col" if picture.share == "x" else False,
         sharey=picture.share == "y",
         gridspec_kw={"height_ratios": heights, "width_ratios": picture.widths[:columns]},
     )
@@ -144,16 +149,15 @@ def _rows(axes: Axes, panel: Panel) -> None:
     axes.tick_params(axis="y", length=0, pad=6)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
-    right = axes.get_yaxis_transform()
-    offset: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False}
     for place, (row, label) in enumerate(zip(panel.rows, axes.get_yticklabels(), strict=True)):
         weight = "bold" if row.strong else "normal"
         label.set_fontweight(weight)
-        at = {"xy": (1, place), "xycoords": right, "xytext": (6, 0), "va": "center"}
-        axes.annotate(row.words, weight=weight, **at, **offset)
-    for words, x, shift, side in zip(panel.heads, (0, 1), (-6, 6), ("right", "left"), strict=True):
-        at = {"xy": (x, 1), "xycoords": "axes fraction", "xytext": (shift, 4), "ha": side}
-        axes.annotate(words, color=chart.GREY, va="bottom", **at, **offset)
+        look = {"va": "center", "weight": weight}
+        _write(axes, row.words, (1, place), axes.get_yaxis_transform(), (6, 0), **look)
+    left, right = panel.heads
+    above: dict[str, Any] = {"va": "bottom", "color": chart.GREY}
+    _write(axes, left, (0, 1), "axes fraction", (-6, 4), ha="right", **above)
+    _write(axes, right, (1, 1), "axes fraction", (6, 4), **above)
 
 
 def _rule_name(axes: Axes, value: float, words: str) -> None:
@@ -161,19 +165,25 @@ def _rule_name(axes: Axes, value: float, words: str) -> None:
     low, high = axes.get_xlim()
     share = (value - low) / (high - low)
     side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
-    at = {"xy": (value, 1), "xycoords": axes.get_xaxis_transform(), "xytext": (0, 4)}
-    axes.annotate(words, textcoords="offset points", ha=side, va="bottom", **at)
+    _write(axes, words, (value, 1), axes.get_xaxis_transform(), (0, 4), ha=side, va="bottom")
+
+
+def _write(axes: Axes, words: str, at: Point, near: Any, shift: Point, **look: Any) -> None:
+    """Write words beside a place in the coordinates `near`; `shift` is in points."""
+    offset: dict[str, Any] = {"xytext": shift, "textcoords": "offset points"}
+    axes.annotate(words, at, xycoords=near, annotation_clip=False, **offset, **look)
 
 
 def _series(axes: Axes, series: Series, rows: bool) -> None:
     places: Any = [mark.place for mark in series.marks]
     values: Any = [math.nan if mark.value is None else mark.value for mark in series.marks]
     name = series.name or None
-    if series.bars:
+    if series.bars and rows:
         starts = [mark.start for mark in series.marks]
         lengths = [value - start for value, start in zip(values, starts, strict=True)]
-        bar = axes.barh if rows else axes.bar
-        bar(places, lengths, 0.66 if rows else 0.8, starts, label=name, **series.look)
+        axes.barh(places, lengths, 0.66, starts, label=name, **series.look)
+    elif series.bars:  # one shape: hundreds of bars would make a large file
+        axes.fill_between(places, values, step="mid", label=name, **series.look)
     else:
         axes.plot(*((values, places) if rows else (places, values)), label=name, **series.look)
     known = [

@@ -53,8 +53,8 @@ def _places(study: StudyResults, lines: Sequence[Line]) -> list[str]:
 
 def _setting(study: StudyResults, line: Line, apart: str) -> str:
     """A line by the levels that differ from the baseline."""
-    others = without(line.others, apart)
-    changed = {k: v for k, v in others.items() if v != study.study.baseline[k]}
+    baseline, others = study.study.baseline, without(line.others, apart)
+    changed = {name: level for name, level in others.items() if level != baseline[name]}
     return text.levels_text(changed) or "baseline"
 
 

@@ -1,5 +1,7 @@
 """The effect of training on what a model can do."""
 
+from collections.abc import Sequence
+
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
 from feedrate.report.study import CellOf, StudyResults
@@ -26,7 +28,7 @@ def gain(study: StudyResults) -> Picture | None:
     return Picture(panels, share="x") if panels else None
 
 
-def _scores(study: StudyResults, cell: CellOf, cells: list[CellOf]) -> Panel:
+def _scores(study: StudyResults, cell: CellOf, cells: Sequence[CellOf]) -> Panel:
     chance, before, after, rows = list[Mark](), list[Mark](), list[Mark](), list[Row]()
     for on, metric, name in SCORES:
         score = study.score(cell, on, metric)
@@ -43,14 +45,14 @@ def _scores(study: StudyResults, cell: CellOf, cells: list[CellOf]) -> Panel:
         if score.chance is not None:
             chance.append(Mark(place, 100 * score.chance))
         rows.append(Row(chart.wrapped(name), words))
-    name = [chart.name(study, cell, cells)] if len(cells) > 1 else []
+    names = [chart.name(study, cell, cells)] if len(cells) > 1 else []
     return Panel(
         [
             Series(chance, chart.TICK, "by chance"),
             Series(before, chart.BEFORE, "before training"),
             Series(after, chart.AFTER, "after training"),
         ],
-        title=chart.title(study, cell.device, *name),
+        title=chart.title(study, cell.device, *names),
         rows=rows,
         x_limits=(-3, 103),
     )

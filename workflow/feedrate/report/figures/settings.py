@@ -75,7 +75,7 @@ def ladder(study: StudyResults) -> Picture | None:
     if not panels:
         return None
     panels[-2].x_label, panels[-1].x_label = "gain over the baseline (%)", "peak memory (GiB)"
-    return Picture(panels, widths=(1.6, 1))
+    return Picture(panels, widths=(1.6, 1), share="x")
 
 
 def _gains(study: StudyResults, line: Line) -> Panel:
@@ -83,8 +83,8 @@ def _gains(study: StudyResults, line: Line) -> Panel:
     rows = []
     for place, cell in enumerate(line.ok):
         factors = cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high
-        percents = (None if factor is None else 100 * (factor - 1) for factor in factors)
-        bars["to use" if cell.use else ""].append(Mark(place, *percents))
+        value, low, high = (None if end is None else 100 * (end - 1) for end in factors)
+        bars["to use" if cell.use else ""].append(Mark(place, value, low, high))
         words = text.DASH if factors == (1, 1, 1) else text.change(*factors)
         name = chart.wrapped(level_text(cell.levels[study.along]))
         rows.append(Row(name, words, strong=cell.use))

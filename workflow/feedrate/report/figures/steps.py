@@ -1,7 +1,7 @@
 """The steps of runs: where their time goes, and their losses."""
 
 from collections.abc import Mapping, Sequence
-from statistics import median, quantiles
+from statistics import median
 from typing import NamedTuple
 
 from feedrate.report import chart, text
@@ -40,8 +40,11 @@ def stages(study: StudyResults) -> Picture | None:
     rank: a bar for each cell of the first screen."""
     panels = []
     for device in study.devices:
-        times = {cell: _stages(cell) for cell in study.on_first_screen(device)}
-        times = {cell: parts for cell, parts in times.items() if parts}
+        times: dict[CellRow, dict[str, float]] = {
+            cell: {stage: getattr(cell, f"stage_{stage}_s") or 0.0 for stage in FEEDING}
+            for cell in study.on_first_screen(device)
+        }
+        times = {cell: parts for cell, parts in times.items() if any(parts.values())}
         longest = max((sum(parts.values()) for parts in times.values()), default=0.0)
         seen = {s for parts in times.values() for s in parts if parts[s] >= VISIBLE * longest}
         bars = {}
@@ -56,11 +59,6 @@ def stages(study: StudyResults) -> Picture | None:
             heads = "stages, whole step", "the samples of a step"
             panels.append(_stacked(study, bars, looks, *heads))
     return Picture(panels, key_columns=4) if panels else None
-
-
-def _stages(cell: CellRow) -> dict[str, float]:
-    times = {stage: getattr(cell, f"stage_{stage}_s") for stage in FEEDING}
-    return {stage: seconds for stage, seconds in times.items() if seconds}
 
 
 class Bar(NamedTuple):
@@ -130,36 +128,24 @@ def _losses(study: StudyResults, cells: Sequence[CellRow]) -> Panel:
         if points:
             series.append(Series(points, look, chart.wrapped(chart.name(study, cell, cells))))
     title = chart.title(study, cells[0].device)
-    return Panel(series, title=title, y_label="training loss", height_in=2.4)
+    return Panel(series, title, y_label="training loss", height_in=2.4)
 
 
 def steps(study: StudyResults) -> Picture | None:
     """Every step of a run, with those left out: one panel for the first ok run of a cell, all on
-    one scale."""
-    shown = _first_traces(study)[: chart.PANELS]
+    one scale; cells of the first screen come first."""
+    screen = [cell.key for device in study.devices for cell in study.on_first_screen(device)]
+    traces = dict.fromkeys(screen) | text.grouped(study.traces, lambda trace: trace.run.key)
+    shown = [group[0] for group in traces.values() if group][: chart.PANELS]
     if not shown:
         return None
     # A first step that compiles would flatten the others: it is cut off, and its time is written.
-    highest = max(_usual_ms(trace) for trace in shown)
+    steps = [step for trace in shown for step in trace.steps]
+    highest = 1200 * max(step.step_s for step in [s for s in steps if not s.warmup] or steps)
     runs = [trace.run for trace in shown]
     panels = [_steps(study, trace, runs, highest) for trace in shown]
     panels[-1].x_label = "optimizer step"
     return Picture(panels)
-
-
-def _first_traces(study: StudyResults) -> list[Trace]:
-    """The first ok run of each cell, those of the first screen before the others."""
-    screen = [cell.key for device in study.devices for cell in study.on_first_screen(device)]
-    traces = dict.fromkeys(screen) | text.grouped(study.traces, lambda trace: trace.run.key)
-    return [group[0] for group in traces.values() if group]
-
-
-def _usual_ms(trace: Trace) -> float:
-    """A limit for step times, ms, that only few steps after the warm-up exceed."""
-    times = [1000 * step.step_s for step in trace.steps if not step.warmup]
-    times = times or [1000 * step.step_s for step in trace.steps]
-    usual = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
-    return max(1.6 * usual, 1.07 * max(times))
 
 
 def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: float) -> Panel:
@@ -169,7 +155,7 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
     first, names = trace.steps[0], [chart.name(study, trace.run, runs)]
     if 1000 * first.step_s > highest:
         names.append(f"first step {text.seconds(first.step_s)}")
-    line = {"color": chart.BLUE, "marker": ".", "linewidth": 1.2}
+    line = {"color": chart.BLUE, "linewidth": 1.3}
     return Panel(
         [
             Series(waits, chart.WAITING, "waiting for data", bars=True),
