@@ -21,6 +21,9 @@ from feedrate.config.spec import Protocol, RunSpec
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import digest_value
+from feedrate.report.sentences import answers, published_claim, reasons, remarks
+from feedrate.report.study import StudyResults
+from feedrate.report.table import all_tables
 from feedrate.results.assemble import parse_logs
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results, merge_results
@@ -226,42 +229,25 @@ def numbers(text: str) -> str:
 
 
 def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
-    """The numbers that a study's report shows: by table and row those of each column, and those of
-    its answers and findings."""
-    from feedrate.report.answers import answer
-    from feedrate.report.context import page_settings, study_context
-    from feedrate.report.findings import findings
-    from feedrate.report.pages import table_content
-    from feedrate.report.rows import Inputs
-
-    from feedrate.report.table import Table
-
-    inputs, own = Inputs(Path(paths.RESULTS), plan.data_report), study_context(plan)
-    found: dict[str, dict[str, str]] = {}
-    for page in plan.study.tables:
-        tables = [
-            one for one in table_content(page_settings(own, page), inputs) if isinstance(one, Table)
-        ]
-        for number, table in enumerate(tables):
-            group = ""
-            for line in table.lines:
-                name = plain(line.heading)
-                group = group if line.fields else name
-                columns = zip(table.heads[1:], line.fields, strict=False)
-                values = {column: numbers(plain(one)) for column, one in columns}
-                shown = {column: value for column, value in values.items() if value}
-                key = f"{page.name}/{number}/{group}/{name}"
-                while key in found:
-                    key += "+"
-                if shown:
-                    found[key] = shown
-    results = inputs.results(plan.name)
-    for device in own.measured:
-        said = answer(own, results, device)
-        found[f"answer/{device}"] = {"": numbers(f"{said.headline} {said.detail}")}
-    for finding in findings(own, results):
-        found[f"finding/{finding.lead}"] = {"": numbers(finding.text)}
-    return found
+    """The numbers that a study's page shows: by table and row those of each column, and those of
+    its sentences."""
+    study, facts = StudyResults(plan, Path(paths.RESULTS)), dict[str, dict[str, str]]()
+    for table in all_tables():
+        shown, group = table.shown(study), ""
+        for line in shown.lines if shown else ():
+            name = plain(line.heading)
+            group = group if line.fields else name
+            columns = zip(shown.heads[1:], line.fields, strict=False)
+            values = {column: numbers(plain(field)) for column, field in columns}
+            key = f"{table.name}/{group}/{name}"
+            while key in facts:
+                key += "+"
+            if values := {column: value for column, value in values.items() if value}:
+                facts[key] = values
+    for part in (answers, published_claim, reasons, remarks):
+        for number, statement in enumerate(part(study)):
+            facts[f"{part.__name__}/{number}"] = {"": numbers(statement.text)}
+    return facts
 
 
 def compared_facts(found: dict[str, dict[str, str]]) -> dict[str, str]:
