@@ -230,17 +230,25 @@ def failures(study: StudyResults) -> list[Statement]:
 
 
 def not_tested(study: StudyResults) -> str:
-    """The levels that no measured device supports, with the devices that do; empty: none."""
+    """The levels that no measured device supports, by what they need; empty: none."""
     devices = study.plan.project.devices
     able = [devices[name].able for name in study.devices]
-    levels = []
+    lacking: dict[str, dict[str, list[str]]] = {}
     for name, factor in study.study.factors.items():
         for level, need in factor.requires.items():
             if level in factor.texts and not any(need in each for each in able):
-                others = [d.label for d in devices.values() if need in d.able]
-                needs = f"needs {' or '.join(others[:3])}" if others else f"needs {need}"
-                levels.append(f"{name} = {level} ({needs})")
-    return sentence("not_tested", levels=levels) if levels else ""
+                owners = [device.label for device in devices.values() if need in device.able]
+                needs = " or ".join(owners[:3]) or f"the capability {need}"
+                lacking.setdefault(needs, {}).setdefault(name, []).append(level)
+    groups = []
+    for needs, factors in lacking.items():
+        words = [
+            f"{name} = {text.listed(levels[:2])}"
+            + (f" and {len(levels) - 2} more" if len(levels) > 2 else "")
+            for name, levels in factors.items()
+        ]
+        groups.append((text.listed(words), needs))
+    return sentence("not_tested", groups=groups, study=study.name) if groups else ""
 
 
 def published_claim(study: StudyResults) -> list[Statement]:
@@ -272,8 +280,13 @@ def published_claim(study: StudyResults) -> list[Statement]:
 
 
 def reasons(study: StudyResults) -> Iterator[Statement]:
-    """The sentences of the part "why": limits by setting, losses, scaling."""
+    """The sentences of the part "why": answers at other levels, limits by setting, losses."""
     for device in study.devices:
+        for answer in study.answers:
+            is_first = answer == study.answer(device)
+            if answer.device == device and not is_first and study.asks == "speed":
+                label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
+                yield Statement(label + _speed(study, answer).text, [answer])
         good = [c for c in study.tried if c.device == device and c.limit]
         groups = text.grouped(good, lambda cell: cell.limit)
         words = [(limit, names(study, cells)) for limit, cells in groups.items()]
@@ -292,6 +305,8 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
 
 def remarks(study: StudyResults) -> Iterator[Statement]:
     """The sentences of the part "method and noise"."""
+    if any(answer.measure == "live/model" for answer in study.answers):
+        yield Statement(sentence("measure"))
     repeated = [cell for cell in study.tried if cell.ok_runs > 1]
     for (_, device), noise in noise_by_device(map(asdict, study.runs)).items():
         mine = [cell for cell in repeated if cell.device == device]

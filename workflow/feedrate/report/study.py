@@ -294,12 +294,18 @@ class StudyResults:
         return {(cell.device, level_key(cell.levels)): cell for cell in self.cells}
 
     def answer(self, device: str) -> AnswerRow | None:
-        """The answer of a device: at the last level of the factors in `within` that has one."""
+        """The answer of a device: of the factors in `within`, at the last level of a ladder's that
+        has one, and at the baseline's of others, if that has one."""
         mine = [answer for answer in self.answers if answer.device == device]
-        orders = {name: self.study.factors[name].texts for name in self.study.within}
 
         def place(answer: AnswerRow) -> list[int]:
-            return [order.index(level_text(answer.levels[n])) for n, order in orders.items()]
+            places = []
+            for name in self.study.within:
+                level, order = answer.levels[name], self.study.factors[name].texts
+                place = order.index(level_text(level))
+                is_baseline = level == self.study.baseline[name]
+                places.append(place if name in self.study.ladder else int(is_baseline))
+            return places
 
         return max(mine, key=place, default=None)
 

@@ -14,6 +14,9 @@ DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
+WIDE = 1.5
+"""The ratio of the ends of an interval from which it is not shown as symmetric."""
+
 STATUS_WORDS = {
     "ok": "ok",
     "out_of_memory": "out of memory",
@@ -50,9 +53,12 @@ def exact(value: float) -> str:
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """A value with half of its interval: `43.5 ±2.6`; without an interval, the value alone."""
+    """A value with half of its interval: `43.5 ±2.6`; with its ends where they are far apart:
+    `7.02 (2.5 to 19)`; without an interval, the value alone."""
     if value is None or low is None or high is None:
         return number(value)
+    if high > WIDE * low:
+        return f"{number(value)} ({number(low, 2)} to {number(high, 2)})"
     return f"{number(value)} {PLUS_MINUS}{number((high - low) / 2, 2)}"
 
 
