@@ -15,7 +15,14 @@ from feedrate.jobs.events import (
     Window,
 )
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
-from feedrate.results.conformity import Evidence, disturbances, head_starts, undisturbed
+from feedrate.results.conformity import (
+    Evidence,
+    cause_kind,
+    disturbances,
+    head_starts,
+    merge_causes,
+    undisturbed,
+)
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Ceilings
 from tiny_spec import tiny_spec
@@ -362,6 +369,20 @@ def test_the_programs_that_disturbed_are_named_with_their_shares():
     (sentence,), _ = disturbances(ranks)
     assert "50%" in sentence
     assert sentence.endswith(": python3 (pid 123, 40%), chromium (10%).")
+
+
+def test_causes_of_one_kind_are_one_sentence_with_ranges_and_programs():
+    used = "Other programs used {} of the time of the job's CPU cores{}.".format
+    causes = [
+        used("50%", ": python3.11 (pid 123, 40%), Web Content (12%)"),
+        used("60%", ": python3.11 (pid 456, 55%)"),
+        used("55%", ""),
+    ]
+    assert len({cause_kind(cause) for cause in causes}) == 1
+    programs = ": python3.11 (40% to 55%), Web Content (12%)"
+    assert merge_causes(causes) == used("50% to 60%", programs)
+    assert merge_causes(causes[:1]) == causes[0]
+    assert merge_causes([used("7%", ""), used("9%", "")]) == used("7% to 9%", "")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from feedrate.report.study import (
     Line,
     StudyResults,
 )
-from feedrate.results.conformity import DISTURBED, SHARE, merge_causes
+from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.record import Score
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
 
@@ -211,7 +211,7 @@ def failures(study: StudyResults) -> list[Statement]:
     together. Running out of memory is no failure in a study with a memory ladder."""
 
     def kind(cell: CellRow) -> tuple[str, str, str]:
-        return cell.device, cell.status, SHARE.sub("", cell.cause)
+        return cell.device, cell.status, cause_kind(cell.cause)
 
     full = "out_of_memory" if study.study.ladder else ""
     bad = [c for c in study.tried if c.status not in ("ok", full) or c.ok_runs < c.runs]

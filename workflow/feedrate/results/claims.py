@@ -10,7 +10,7 @@ from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.answers import group_key, groups_of
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
-from feedrate.results.conformity import SENTENCE_END, SHARE, merge_causes
+from feedrate.results.conformity import SENTENCE_END, cause_kind, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
 from feedrate.results.statistics import RATE, Estimate, noise_by_device, ratio_interval
@@ -199,7 +199,7 @@ class _Claims:
         kinds: dict[str, list[str]] = {}
         for run in (run for ref in refs for run in self._runs(ref) if run["status"] == "ok"):
             for cause in filter(None, SENTENCE_END.split(run.get("disturbed") or "")):
-                kinds.setdefault(SHARE.sub("", cause), []).append(cause)
+                kinds.setdefault(cause_kind(cause), []).append(cause)
         causes = " ".join(map(merge_causes, kinds.values()))
         return f" A run may have been disturbed. {causes}" if causes else ""
 

@@ -318,14 +318,33 @@ SHARE = re.compile(r"\d+(?:\.\d+)?%")
 SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
+PROGRAMS = re.compile(r"(?<=cores): (.+\))(?=\.$)")
+PROGRAM = re.compile(r"(.+?) \((?:pid \d+, )?(\d+%)\)(?:, |$)")
+
+
+def cause_kind(cause: str) -> str:
+    """What sentences of one kind share: all but shares and programs."""
+    return SHARE.sub("", PROGRAMS.sub("", cause))
+
+
 def merge_causes(causes: Sequence[str]) -> str:
-    """Sentences that differ only in their shares, as one: `busy 12% to 17% of the time`."""
-    ranges = []
-    for shares in zip(*(SHARE.findall(cause) for cause in causes), strict=True):
-        ends = sorted(dict.fromkeys(shares), key=lambda share: float(share[:-1]))
-        ranges.append(" to ".join(dict.fromkeys((ends[0], ends[-1]))))
-    rest = iter(ranges)
-    return SHARE.sub(lambda _: next(rest), causes[0])
+    """Sentences of one kind as one: `used 12% to 17% of the time`."""
+    if len(set(causes)) == 1:
+        return causes[0]
+    heads = [PROGRAMS.sub("", cause) for cause in causes]
+    ranges = map(_range, zip(*(SHARE.findall(head) for head in heads), strict=True))
+    merged = SHARE.sub(lambda _: next(ranges), heads[0])
+    programs: dict[str, list[str]] = {}
+    for listed_programs in (found[1] for found in map(PROGRAMS.search, causes) if found):
+        for name, share in PROGRAM.findall(listed_programs):
+            programs.setdefault(name, []).append(share)
+    names = ", ".join(f"{name} ({_range(shares)})" for name, shares in programs.items())
+    return f"{merged.removesuffix('.')}: {names}." if names else merged
+
+
+def _range(shares: Sequence[str]) -> str:
+    ends = sorted(shares, key=lambda share: float(share[:-1]))
+    return " to ".join(dict.fromkeys((ends[0], ends[-1])))
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
