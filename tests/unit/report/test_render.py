@@ -164,3 +164,15 @@ def test_a_missing_file_ends_with_a_sentence(study, capsys):
     message = capsys.readouterr().err
     assert "cells.csv" in message
     assert "Traceback" not in message
+
+
+def test_panels_above_each_other_share_a_scale_that_holds_all_of_them(monkeypatch):
+    monkeypatch.chdir(ROOT / "tests/golden/studies")
+    picture = pictures(golden("dataloading-levels"))["ladder"]
+    with drawing.theme():
+        upper, _, lower, _ = drawing.draw(picture).axes
+    low, high = lower.get_xlim()
+    assert upper.get_xlim() == (low, high)
+    ends = [m for panel in picture.panels[::2] for s in panel.series for m in s.marks]
+    assert low < min(mark.low for mark in ends) < 0
+    assert high > max(mark.high for mark in ends)

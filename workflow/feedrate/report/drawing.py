@@ -79,6 +79,8 @@ def draw(picture: Picture) -> Figure:
     )
     for axes, panel in zip(grid.flat, picture.panels, strict=False):
         _panel(axes, panel, chart.AXIS_LETTERS // columns)
+    for axes, panel in zip(grid.flat, picture.panels, strict=False):
+        _limits(axes, panel)  # after all panels are drawn, because they may share a scale
     for axes in grid.flat[len(picture.panels) :]:
         axes.set_visible(False)
     figure.set_size_inches(chart.WIDTH_IN, sum(heights) + _key(figure, picture))
@@ -119,7 +121,6 @@ def _panel(axes: Axes, panel: Panel, letters: int) -> None:
     else:
         few, steps = (4 if panel.rows else 6), [1, 2, 2.5, 5, 10]
         axes.xaxis.set_major_locator(MaxNLocator(few, steps=steps, integer=not panel.rows))
-        axes.set_xlim(*panel.x_limits)
     if panel.log:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -127,10 +128,17 @@ def _panel(axes: Axes, panel: Panel, letters: int) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     if panel.rows:
         _rows(axes, panel)
-    elif panel.y_limits != (None, None):
-        axes.set_ylim(*panel.y_limits)
+
+
+def _limits(axes: Axes, panel: Panel) -> None:
+    """The ends of the scales, and what a line marks, above it and inside the width of the axes."""
+    axes.set(xlim=panel.x_limits, ylim=panel.y_limits)
     if panel.rule:
-        _rule_name(axes, *panel.rule)
+        value, words = panel.rule
+        low, high = axes.get_xlim()
+        share = (value - low) / (high - low)
+        side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
+        _write(axes, words, (value, 1), axes.get_xaxis_transform(), (0, 4), ha=side, va="bottom")
 
 
 def _named_places(axes: Axes, names: Sequence[str], letters: int) -> None:
@@ -158,14 +166,6 @@ def _rows(axes: Axes, panel: Panel) -> None:
     above: dict[str, Any] = {"va": "bottom", "color": chart.GREY}
     _write(axes, left, (0, 1), "axes fraction", (-6, 4), ha="right", **above)
     _write(axes, right, (1, 1), "axes fraction", (6, 4), **above)
-
-
-def _rule_name(axes: Axes, value: float, words: str) -> None:
-    """What a line marks, above it and inside the width of the axes."""
-    low, high = axes.get_xlim()
-    share = (value - low) / (high - low)
-    side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
-    _write(axes, words, (value, 1), axes.get_xaxis_transform(), (0, 4), ha=side, va="bottom")
 
 
 def _write(axes: Axes, words: str, at: Point, near: Any, shift: Point, **look: Any) -> None:
