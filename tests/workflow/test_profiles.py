@@ -21,7 +21,6 @@ from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from feedrate.cli.snakemake import layers_of
 from feedrate.config.values import merged
-from feedrate.flow import configuration
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
 STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
@@ -170,15 +169,15 @@ def read_job(block: str, local: tuple[str, ...]) -> Job:
 
 def values_of(project: Project, profile: str, *files: str) -> dict[str, Any]:
     """The configuration of a call with a profile and files of the command line."""
-    found = configuration.read_profile(str(project.root / "profiles" / profile))
     options = SimpleNamespace(
+        profile=str(project.root / "profiles" / profile),
         configfile=[str(project.root / file) for file in files],
         study=None,
         device=None,
         dataset=None,
         config=[],
     )
-    return layers_of(options, found).values
+    return layers_of(options).values
 
 
 def committed(root: Path) -> Project:

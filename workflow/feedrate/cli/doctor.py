@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.text import Text
 
 from feedrate.cli.display import output
-from feedrate.cli.snakemake import layers_of, load_project
+from feedrate.cli.snakemake import is_local, layers_of, load_project
 from feedrate.config.devices import DETECTED
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan, runnable
@@ -26,12 +26,11 @@ STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
 
 def doctor(options: argparse.Namespace) -> int:
     """Print all findings; return 1 if something will fail for a configured study and device."""
-    profile = configuration.read_profile(options.profile)
-    layers, findings = layers_of(options, profile), []
+    layers, findings = layers_of(options), []
     try:
         configuration.load(Path(), layers)
         devices = layers.values["devices"]
-        here = profile.executor in ("", "local") or slurm.JOB_ID in os.environ
+        here = is_local(options) or slurm.JOB_ID in os.environ
         findings += _of_devices(options, devices, here=here)
         if not options.device and DETECTED not in devices and host.machine().models:
             more = _of_devices(options, [DETECTED], here=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from feedrate.cli.display import output, table
-from feedrate.cli.snakemake import check_call, layers_of
+from feedrate.cli.snakemake import check_call, is_local, layers_of
 from feedrate.core.errors import UsageError
 from feedrate.flow import configuration
 from feedrate.flow.estimate import Estimator, outlook, range_text
@@ -23,10 +23,8 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     given = check_call(options, others)
     if given.targets:
         raise UsageError(f"{given.targets[0]}: plan has no targets; choose studies with --study")
-    profile = configuration.read_profile(options.profile)
-    layers = layers_of(options, profile)
+    layers, here = layers_of(options), is_local(options, given)
     graph = Graph(configuration.load(Path(), layers), Path().resolve())
-    here = (getattr(given, "executor", None) or profile.executor) in ("", "local")
     configuration.check_files(graph.project, graph.runs_to_do(), layers, here=here)
     for study in graph.project.studies:
         rows = list(device_rows(graph, study))

@@ -13,12 +13,13 @@ from feedrate.cli.report import make_report
 from feedrate.cli.snakemake import (
     add_choices,
     check_call,
+    is_local,
     load_project,
     run_snakemake,
 )
 from feedrate.core import paths, slurm
 from feedrate.core.errors import fail
-from feedrate.flow import configuration, driver
+from feedrate.flow import driver
 from feedrate.flow.graph import Graph
 from feedrate.report.sentences import answers
 from feedrate.report.study import StudyResults
@@ -71,9 +72,7 @@ def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None
     graph = Graph(project, Path().resolve())
     chosen = set(given.targets or ()) & set(project.studies)
     if not given.targets or chosen:
-        executor = getattr(given, "executor", None)
-        executor = executor or configuration.read_profile(options.profile).executor
-        on_cluster = executor not in ("", "local")
+        on_cluster = not is_local(options, given)
         print(outlook_of(graph, chosen or project.studies, on_cluster=on_cluster))
 
 

@@ -127,11 +127,10 @@ def check_targets(root: Path, project: Project, layers: Layers, targets: Iterabl
 
 
 class Profile(NamedTuple):
-    """A profile's executor and configuration files, and all its values."""
+    """A profile's executor and configuration files."""
 
     executor: str
     files: list[Path]
-    values: dict[str, Any]
 
 
 def read_profile(name: str) -> Profile:
@@ -143,9 +142,9 @@ def read_profile(name: str) -> Profile:
                 values = convert(read_yaml(file, _shown(file)), dict[str, Any], _shown(file))
                 names = _configfiles(Problems(_shown(file)), values)
                 files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
-                return Profile(str(values.get("executor", "local")), files, values)
+                return Profile(str(values.get("executor", "local")), files)
         if place.is_dir():  # its file is for certain versions of Snakemake
-            return Profile("", [], {})
+            return Profile("", [])
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 
