@@ -38,6 +38,7 @@ def test_a_rate_has_half_its_interval(value, low, high, words):
         (0.93, 0.86, 1.0, "-7% (-14 to 0%)"),
         (1.004, 0.999, 1.009, "+0.4% (-0.1 to 0.9%)"),
         (1.0, 1.0, 1.0, "0%"),
+        (1.18, 0.1, 1.01, "+18% (very uncertain)"),
         (2.8, None, None, "+180%"),
         (None, None, None, text.DASH),
     ],

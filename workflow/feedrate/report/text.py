@@ -13,6 +13,9 @@ K = TypeVar("K", bound=Hashable)
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+TELLING = 10
+"""The interval of a ratio whose ends are further apart says nothing: its ends are not shown."""
+UNCERTAIN = "very uncertain"
 
 WIDE = 1.5
 """The ratio of the ends of an interval from which it is not shown as symmetric."""
@@ -62,11 +65,15 @@ def with_interval(value: float | None, low: float | None, high: float | None) ->
     return f"{number(value)} {PLUS_MINUS}{number((high - low) / 2, 2)}"
 
 
-def ratio(value: float | None) -> str:
-    """A ratio with its sign: two decimals, from 10 on three digits."""
+def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A ratio with its sign, and its interval if there is one: `1.28 (1.24 to 1.31)`. It has two
+    decimals, from 10 on three digits."""
     if value is None:
         return DASH
-    return f"{TIMES}{value:.2f}" if value < 9.995 else f"{TIMES}{number(value)}"
+    words = f"{TIMES}{value:.2f}" if value < 9.995 else f"{TIMES}{number(value)}"
+    if low is None or high is None or low == high:
+        return words
+    return f"{words} ({f'{low:.2f} to {high:.2f}' if high <= TELLING * low else UNCERTAIN})"
 
 
 def change(factor: float | None, low: float | None = None, high: float | None = None) -> str:
@@ -76,7 +83,8 @@ def change(factor: float | None, low: float | None = None, high: float | None = 
     words = signed_percent(factor - 1)
     if low is None or high is None or low == high:
         return words
-    return f"{words} ({percent(low - 1)} to {percent(high - 1)}%)"
+    ends = f"{percent(low - 1)} to {percent(high - 1)}%"
+    return f"{words} ({ends if high <= TELLING * low else UNCERTAIN})"
 
 
 def percent(share: float) -> str:

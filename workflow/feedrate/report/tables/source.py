@@ -58,8 +58,6 @@ def _claims(study: StudyResults, of: str, heading: str) -> Iterator[Any]:
 
 
 def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
-    low, high = claim.ci_low, claim.ci_high
-    interval = f" ({low:.2f} to {high:.2f})" if low is not None and low != high else ""
     device = study.label(claim.device) if claim.measured is not None else ""
     why = claim.why if claim.verdict in (NO_DATA, NOT_COMPARABLE) else ""
     if claim.margin is not None:
@@ -69,7 +67,7 @@ def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
         Field(claim.statement, [f"{claim.metric} {claim.expression}".strip()]),
         text.ratio(claim.published_value),
         Field(text.ratio(claim.recomputed_from_published), [agrees]),
-        Field(text.ratio(claim.measured) + interval, [device], claim.compared),
+        Field(text.ratio(claim.measured, claim.ci_low, claim.ci_high), [device], claim.compared),
         Field(MARKS.get(claim.verdict, claim.verdict), [why], claim.compared),
     )
 
@@ -140,10 +138,14 @@ def _in_the_way(study: StudyResults, row: Published, runs: Sequence[RunRow]) -> 
 
 def _differences(items: Sequence[Compared]) -> str:
     """`other device, model and data; the source does not state parallelism`."""
-    other = dict.fromkeys(item.label for item in items if item.outcome == "different")
-    unsaid = dict.fromkeys(item.label for item in items if item.label not in other)
+    other = {one.item: one.label for one in items if one.outcome == "different"}
+    unsaid = {one.item: one.label for one in items if one.item not in other}
+    if "device" in other:
+        other.pop("devices", None)
     parts = {"other": other, "the source does not state": unsaid}
-    return "; ".join(f"{lead} {text.listed(labels)}" for lead, labels in parts.items() if labels)
+    return "; ".join(
+        f"{lead} {text.listed(labels.values())}" for lead, labels in parts.items() if labels
+    )
 
 
 def _benchmarks(study: StudyResults) -> Iterator[Any]:
