@@ -105,6 +105,12 @@ def test_the_answer_of_many_settings_keeps_the_fastest_the_baseline_and_the_one_
     assert sum(row.strong for row in rows) == 1
 
 
+def test_an_interval_that_says_nothing_does_not_flatten_the_bars(make):
+    study = changed(make(), lambda cell: {"ci_high": 1e6} if cell.levels["workers"] == 2 else {})
+    assert panel("answer", study).x_limits[1] == pytest.approx(3 * 1.05 * RATES[2])
+    assert panel("answer", make()).x_limits[1] == pytest.approx(1.05 * MODEL_ALONE)
+
+
 def test_each_device_has_a_panel_with_its_name_and_only_if_it_has_a_rate(make):
     bad = {("gaudi2", level): "failed" for level in RATES}
     study = make(("cpu", "gaudi2", "h100"), bad=bad)

@@ -151,6 +151,15 @@ def all_figures() -> list[Figure]:
     return sorted(figures, key=lambda figure: figure.place)
 
 
+def ends(panels: Sequence[Panel], least: float = 0.0) -> tuple[float, float]:
+    """The ends of a scale for all marks and their intervals, and 0. An interval that is several
+    times as long as the largest value, or as `least`, leaves it: it would flatten the others."""
+    marks = [mark for panel in panels for series in panel.series for mark in series.marks]
+    reach = 3 * max([least, *(abs(mark.value) for mark in marks if mark.value is not None)])
+    known = [end for mark in marks for end in mark[1:4] if end is not None]
+    return 1.05 * max(min([0.0, *known]), -reach), 1.05 * min(max([0.0, *known]), reach)
+
+
 def wrapped(name: str) -> str:
     """A name in lines."""
     return textwrap.fill(name, NAME_LETTERS)

@@ -15,7 +15,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from feedrate.report import chart
 from feedrate.report.chart import Panel, Picture, Series
 
-Point = tuple[float, float]
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
 PATH, MORE_DIGITS = re.compile(r' d="[^"]*"'), re.compile(r"(\.\d\d)\d+")
@@ -25,8 +24,7 @@ INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.5, "cap
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": chart.FONT_PT,
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), chart.FONT_PT),
-    **dict.fromkeys(("axes.labelsize", "axes.titlesize"), chart.FONT_PT),
+    "axes.titlesize": "medium",
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), chart.BLACK),
@@ -168,7 +166,7 @@ def _rows(axes: Axes, panel: Panel) -> None:
     _write(axes, right, (1, 1), "axes fraction", (6, 4), **above)
 
 
-def _write(axes: Axes, words: str, at: Point, near: Any, shift: Point, **look: Any) -> None:
+def _write(axes: Axes, words: str, at: Any, near: Any, shift: Any, **look: Any) -> None:
     """Write words beside a place in the coordinates `near`; `shift` is in points."""
     offset: dict[str, Any] = {"xytext": shift, "textcoords": "offset points"}
     axes.annotate(words, at, xycoords=near, annotation_clip=False, **offset, **look)

@@ -17,8 +17,9 @@ def answer(study: StudyResults) -> Picture | None:
         return None
     panels = [_rates(study, device) for device in study.devices]
     drawn = [panel for panel in panels if any(series.marks for series in panel.series)]
-    if drawn:
-        drawn[-1].x_label = "samples/s"
+    for panel in drawn:
+        panel.x_limits = 0, max(chart.ends([panel])[1], 1.05 * panel.rule[0] if panel.rule else 0)
+        panel.x_label = "samples/s" if panel is drawn[-1] else ""
     answer = study.answer(study.devices[0]) if len(study.devices) == 1 else None
     return Picture(drawn, sentences.conclusion(study, answer) if answer else "") if drawn else None
 
@@ -45,7 +46,6 @@ def _rates(study: StudyResults, device: str) -> Panel:
         title=chart.title(study, device),
         rows=rows,
         heads=(heading, ""),
-        x_limits=(0, None),
         rule=(alone, f"model alone: {text.number(alone)}") if alone else None,
     )
 
@@ -74,6 +74,8 @@ def ladder(study: StudyResults) -> Picture | None:
     panels = [panel for line in lines for panel in (_gains(study, line), _memory(line))]
     if not panels:
         return None
+    for panel in panels[::2]:
+        panel.x_limits = chart.ends(panels[::2], 10)
     panels[-2].x_label, panels[-1].x_label = "gain over the baseline (%)", "peak memory (GiB)"
     return Picture(panels, widths=(1.6, 1), share="x")
 
