@@ -59,18 +59,6 @@ class Place:
         (self.mine / "data").mkdir(exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), self.mine / "data" / name)
 
-    def listed(self, rows, images=True):
-        """The hub's first layout: examples.jsonl with names of files in images/."""
-        (self.mine / "images").mkdir()
-        for row in rows:
-            for which in (0, 1):
-                name = f"ex_{row['id']}_img_{which}"
-                row[f"image_{which}"] = name
-                if images:
-                    drawing(shade=90 * which).save(self.mine / f"images/{name}.png")
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (self.mine / "examples.jsonl").write_text(text)
-
 
 @pytest.fixture
 def place(tmp_path):
@@ -149,26 +137,6 @@ def test_a_table_alone_may_be_named(place):
     assert [example.id for example in found.examples] == [0]
 
 
-def test_the_hubs_first_layout_is_read_unpacked(place):
-    place.listed([place.row(7), place.row(8)])
-    found = place.fetch()
-    assert [example.id for example in found.examples] == [7, 8]
-    assert len(found.sha256) == 2  # the same two drawings in both
-
-
-def test_a_picture_that_is_missing_is_told(place):
-    place.listed([place.row(7)], images=False)
-    assert error_of(place.fetch).endswith("examples.jsonl, row 1: image 'ex_7_img_0': missing file")
-
-
-def test_a_picture_outside_the_folder_is_not_read(place, tmp_path):
-    drawing().save(tmp_path / "secret.png")
-    place.listed([place.row(7)])
-    table = place.mine / "examples.jsonl"
-    table.write_text(table.read_text().replace("ex_7_img_1", "../secret.png"))
-    assert "image '../secret.png': outside the folder" in error_of(place.fetch)
-
-
 def test_a_picture_that_cannot_be_read_stops_it_in_one_sentence(place):
     place.parquet([place.row(0), place.row(1, image_1={"bytes": b"\xff\xd8 none", "path": None})])
     said = error_of(place.fetch)
@@ -200,10 +168,9 @@ def test_a_missing_column_is_named_with_those_there_are(place):
     assert "caption_0" in said
 
 
-def test_a_wrong_path_names_the_key(place):
+def test_a_wrong_path_is_told(place):
     said = error_of(lambda: place.fetch(path="no/such"))
-    assert said == "winoground_sets.mine.path: there is no 'no/such'"
-    assert "images.zip of the hub's first layout must be unpacked" in error_of(place.fetch)
+    assert said == "no/such: there is no Parquet file"
 
 
 def test_what_was_there_stays_where_fetching_fails(place):
@@ -312,7 +279,7 @@ def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
 
 def test_a_revision_without_parquet_is_told(hub, place):
     said = error_of(lambda: fetch("hub", HUB, place.out))
-    assert said.endswith("at main has no Parquet file: take another revision")
+    assert said.endswith("there is no Parquet file")
 
 
 # As it lies there
@@ -327,7 +294,7 @@ def test_the_command_ends_well_or_in_one_sentence(place, capsys):
     assert capsys.readouterr().out == "fetched Winoground (mine): 1 examples\n"
     assert run('{"source": "folder", "path": "no/such"}') == 1
     assert capsys.readouterr().err == (
-        "feedrate fetch-winoground: winoground_sets.mine.path: there is no 'no/such'\n"
+        "feedrate fetch-winoground: no/such: there is no Parquet file\n"
     )
     assert run('{"source": "generated", "examples": 0}') == 1
     assert "examples" in capsys.readouterr().err

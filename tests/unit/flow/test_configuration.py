@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from feedrate.config.errors import ConfigError
@@ -130,9 +132,9 @@ def test_a_dataset_that_is_there_passes(root):
     passes("mine.yaml")
 
 
-def test_json_lines_are_read_until_all_columns_are_found(root):
+def test_json_lines_have_the_columns_of_all_their_rows(root):
     write("mine.yaml", MINE.replace("*.csv", "*.jsonl"))
-    write("data/mine/a.jsonl", '{"text": 1}\n{"picture": 1, "part": 2}\nno JSON\n')
+    write("data/mine/a.jsonl", '{"text": 1}\n{"picture": 1, "part": 2}\n')
     passes("mine.yaml")
 
 
@@ -144,8 +146,11 @@ def test_a_dataset_that_is_not_selected_need_not_be_there(root):
 def test_a_copy_of_winoground_must_be_there_if_models_are_scored(root):
     own = "winoground: mine\nwinoground_sets: {mine: {source: folder, path: data/wino}}\n"
     write("mine.yaml", own)
-    assert error("mine.yaml") == ("mine.yaml: winoground_sets.mine.path: there is no 'data/wino'")
-    write("data/wino/examples.jsonl", '{"image_0": "a"}\n')
+    why = "data/wino: there is no Parquet file"
+    assert error("mine.yaml") == f"mine.yaml: winoground_sets.mine.path: {why}"
+    table = pa.table({"image_0": ["a"]})
+    Path("data/wino").mkdir(parents=True)
+    pq.write_table(table, "data/wino/test.parquet")
     assert "image_1, caption_0, caption_1 missing" in error("mine.yaml")
     passes("mine.yaml", assignments=["studies=[bridgetower-dataloading]"])
 

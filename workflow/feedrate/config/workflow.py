@@ -33,7 +33,7 @@ class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=Tru
 class LocalExamples(Strict, tag_field="source", tag="folder", kw_only=True):
     """A copy of Winoground on this machine, with the same columns as on the hub."""
 
-    path: Annotated[Text, about("Folder with *.parquet or *.jsonl files, or one such file.")]
+    path: Annotated[Text, about("Folder with *.parquet files, or one such file.")]
 
 
 class HubExamples(Strict, tag_field="source", tag="hub", kw_only=True):

@@ -21,7 +21,6 @@ URL_PASSWORD = re.compile(r"(://[^/@\s:]*:)([^/@\s]+)(?=@)")
 """The password in an address, such as that of a proxy."""
 URL_TOKEN = re.compile(rf"[?&][\w.-]*{_ENDS}=([^&#\s]{{8,}})", re.IGNORECASE)
 """A secret in the query of an address, such as `write_token` of trackio's server."""
-_SHORTEST = 8
 
 _EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[\d;\[]m))"
 """Where a secret begins: not within a word, but after an escape of JSON or a terminal's colour."""
@@ -60,8 +59,6 @@ its form, with a group for what stays before it."""
 SENTENCE = re.compile(r"^feedrate(?: [\w-]+)?: (.+)$", re.MULTILINE)
 """A line in a job's log that `tell` printed; the group is its sentence."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 class ExpectedError(Exception):
     """A failure that its message explains in one sentence; the program exits with `exit_code`."""
@@ -89,7 +86,7 @@ class Masker:
             if SECRET_NAME.search(name) and not os.path.exists(value):  # noqa: PTH110
                 secrets.add(value)
         # Shorter values may be ordinary words.
-        long = sorted((one for one in secrets if len(one) >= _SHORTEST), key=len, reverse=True)
+        long = sorted((word for word in secrets if len(word) >= 8), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, long))) if long else None
 
     def __call__(self, text: str) -> str:
@@ -101,8 +98,8 @@ class Masker:
 
 def secrets_in(text: str) -> set[str]:
     """The passwords and tokens in the addresses of `text`, as written and as programs read them."""
-    found = {password for _, password in URL_PASSWORD.findall(text)} | {*URL_TOKEN.findall(text)}
-    return found | {unquote_plus(secret) for secret in found}
+    secrets = {password for _, password in URL_PASSWORD.findall(text)} | {*URL_TOKEN.findall(text)}
+    return secrets | {unquote_plus(secret) for secret in secrets}
 
 
 def hide_secrets(text: str) -> str:
@@ -155,11 +152,8 @@ def first_line(error: BaseException) -> str:
 def explain_os_error(error: OSError, folder: Path | None = None) -> str:
     """Explain a system error in one sentence; `folder` is named if the error names no file."""
     where = error.filename or folder
-    if error.errno in _FULL:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         at = f" at {where}" if where else ""
-        return (
-            f"the disk is full{at}: free some space and run the same command again; "
-            "nothing half-written was kept"
-        )
+        return f"the disk is full{at}: free some space and run the same command again"
     reason = (error.strerror or str(error)).lower() if error.errno else str(error)
     return f"{where}: {reason}" if where else reason

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-PATH_BYTES, NAME_BYTES = 4095, 255  # the longest that Linux allows
-
 RUNS = "runs"  # expensive, and kept
 RESULTS = "results"  # made from runs within seconds
 DATASETS = "resources/datasets"
@@ -42,7 +40,6 @@ CELLS_CSV = f"{STUDY}/cells.csv"
 ANSWERS_CSV = f"{STUDY}/answers.csv"
 CLAIMS_CSV = f"{STUDY}/claims.csv"
 TABLES, FIGURES = f"{STUDY}/tables", f"{STUDY}/figures"
-TABLE = f"{TABLES}/{{table}}.html"
 CONFIRMED = f"{RESULTS}/confirmed.txt"
 """Written last, and only if no cell failed: it decides the exit code of the workflow."""
 SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
@@ -68,9 +65,8 @@ def fault(path: str) -> str:
     """Why no file can have this path; empty if one can."""
     if "\0" in path:
         return "a path has no null character"
-    names = path.split("/")
-    if len(path.encode()) > PATH_BYTES or any(len(n.encode()) > NAME_BYTES for n in names):
-        return f"a path has at most {PATH_BYTES} bytes, and each name in it {NAME_BYTES}"
+    if len(path.encode()) > 4095 or any(len(name.encode()) > 255 for name in path.split("/")):
+        return "a path has at most 4095 bytes, and each name in it 255"
     return ""
 
 

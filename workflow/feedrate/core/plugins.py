@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 GROUP = "feedrate.plugins"
 
@@ -42,33 +42,11 @@ def file(package: str, name: str) -> Path:
 
 def declared(package: str, constant: str) -> dict[str, Any]:
     """The literal value of a constant by the name of each plug-in that assigns it."""
-    found = {}
-    for name, (_, path) in sorted(_files(package).items()):
-        constants = _literals(path, path.stat().st_mtime_ns)
-        if constant in constants:
-            found[name] = constants[constant]
-    return found
-
-
-class Kind(NamedTuple):
-    """A kind of a plug-in that has several."""
-
-    plugin: str
-    place: int  # among the kinds of the package
-
-
-def kinds(package: str) -> dict[str, Kind]:
-    """The kinds that the plug-ins of a package name, with their places, in a constant KINDS."""
-    return {
-        kind: Kind(plugin, place)
-        for plugin, places in declared(package, "KINDS").items()
-        for kind, place in places.items()
+    constants = {
+        name: _literals(path, path.stat().st_mtime_ns)
+        for name, (_, path) in sorted(_files(package).items())
     }
-
-
-def load_kind(package: str, kind: str) -> Any:
-    """What a plug-in has for a kind, under the kind's name."""
-    return getattr(load(package, kinds(package)[kind].plugin), kind)
+    return {name: values[constant] for name, values in constants.items() if constant in values}
 
 
 @cache
@@ -80,29 +58,23 @@ def added(package: str = "") -> tuple[str, ...]:
 
 def _files(package: str) -> dict[str, tuple[str, Path]]:
     """By plug-in: its package and its file. Our own precede those of other distributions."""
-    found: dict[str, tuple[str, Path]] = {}
+    files: dict[str, tuple[str, Path]] = {}
     ours = (package,) if importlib.util.find_spec(package) else ()  # no loader library is ours
-    for one in (*ours, *added(package)):
-        for folder in importlib.import_module(one).__path__:
-            for path in Path(folder).glob("*.py"):
-                if not path.stem.startswith("_"):
-                    found.setdefault(path.stem, (one, path))
-    return found
+    for home_package in (*ours, *added(package)):
+        for folder in importlib.import_module(home_package).__path__:
+            for path in Path(folder).glob("[!_]*.py"):
+                files.setdefault(path.stem, (home_package, path))
+    return files
 
 
 @cache
 def _literals(file: Path, _modified_ns: int) -> dict[str, Any]:
     """The module-level constants of a file that are literals, without running it."""
-    found = {}
+    literals = {}
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign):
-            targets, value = statement.targets, statement.value
-        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            targets, value = [statement.target], statement.value
-        else:
-            continue
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id.isupper():
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            first = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            if isinstance(first, ast.Name) and first.id.isupper():
                 with suppress(ValueError):
-                    found[target.id] = ast.literal_eval(value)
-    return found
+                    literals[first.id] = ast.literal_eval(statement.value)
+    return literals

@@ -87,11 +87,11 @@ def listed_descendants(root: psutil.Process) -> list[psutil.Process]:
     only if this kernel has no such lists."""
     if not Path("/proc/self/task", str(os.getpid()), "children").exists():
         return root.children(recursive=True)
-    found = [root]
-    for parent in found:  # grows while it is read
+    processes = [root]
+    for parent in processes:  # grows while it is read
         pid = str(parent.pid)
         with suppress(OSError):
             for child in Path("/proc", pid, "task", pid, "children").read_text().split():
                 with suppress(psutil.NoSuchProcess):
-                    found.append(psutil.Process(int(child)))
-    return found[1:]
+                    processes.append(psutil.Process(int(child)))
+    return processes[1:]

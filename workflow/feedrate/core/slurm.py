@@ -16,9 +16,7 @@ from feedrate.core.files import end_of_file
 JOB_ID = "SLURM_JOB_ID"
 PREFIX = "feedrate"
 """`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
-
 ANSWER_S = 30.0  # a controller that has not answered then counts as absent
-
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 TIMEOUT = "TIMEOUT"
 ENDS = {
@@ -33,22 +31,15 @@ ENDS = {
     TIMEOUT: "it reached its time limit",
 }
 """States in which a job has ended (squeue(1), JOB STATE CODES), and why, where they tell."""
-
 KILLED_FOR_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(exceeded (job )?memory limit|oom.?kill event)", re.IGNORECASE
 )
 """Slurm's line in a job's log when Slurm, or the kernel, kills a step for lack of memory."""
-
 NEAR_MIN = 1.0
 """A job that is stopped this close to its limit has reached it: a site may signal early."""
-
-_NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
-_CERTAIN = re.compile(r"invalid|unrecognized", re.IGNORECASE)
-_UNAVAILABLE = "node configuration is not available"
-"""Slurm's answer if no node can run a job: none has what it needs, or those that have are down."""
 
 
 class SlurmError(ExpectedError):
@@ -59,17 +50,14 @@ class Job(NamedTuple):
     """A job as Slurm knows it; the fields are in the order of `_FIELDS`."""
 
     id: str
-    state: str
-    """Slurm's full name for it: RUNNING, TIMEOUT, …"""
+    state: str  # RUNNING, TIMEOUT, …
     reason: str = ""
     nodes: str = ""
     limit_min: float | None = None
     ran_min: float | None = None
-    memory: str = ""
-    """The memory requested on each node, as Slurm writes it: 64G."""
+    memory: str = ""  # requested on each node, as 64G
     name: str = ""
-    rule: str = ""
-    """The rule and wildcards that Snakemake gave as its comment."""
+    rule: str = ""  # with its wildcards: Snakemake's comment
     folder: str = ""
 
     @property
@@ -83,8 +71,7 @@ class Partition(NamedTuple):
 
     name: str
     is_default: bool
-    is_up: bool
-    """Whether it and all of its nodes are up."""
+    is_up: bool  # with all of its nodes
     limit_min: float | None
     nodes: str
 
@@ -132,7 +119,8 @@ def own_jobs(folder: Path | str = ".") -> list[Job]:
     return [
         job
         for job in _queue("--user", str(os.getuid()))
-        if _NAME.fullmatch(job.name) and os.path.realpath(job.folder) == here
+        if re.fullmatch(rf"{PREFIX}_[0-9a-f-]{{36}}", job.name)
+        and os.path.realpath(job.folder) == here
     ]
 
 
@@ -150,15 +138,15 @@ def is_installed() -> bool:
 def partitions() -> list[Partition]:
     """All partitions; one with several kinds of nodes is there several times."""
     words = ("--noheader", "--all", "--exact", "--format", "%P %a %l %m %c %F %G")
-    found = []
+    kinds = []
     for row in _ask("sinfo", *words).splitlines():
         name, state, limit, memory, cores, numbers, gres = row.split()
         _allocated, _idle, other, total = numbers.split("/")
         is_up = state == "up" and other == "0"
         nodes = f"{total} with {cores} cores, {memory} MB and {gres}"
         default, name = name.endswith("*"), name.removesuffix("*")
-        found.append(Partition(name, default, is_up, minutes(limit), nodes))
-    return found
+        kinds.append(Partition(name, default, is_up, minutes(limit), nodes))
+    return kinds
 
 
 def refusal(options: Sequence[str], partitions: Sequence[Partition]) -> str:
@@ -167,10 +155,12 @@ def refusal(options: Sequence[str], partitions: Sequence[Partition]) -> str:
     try:
         _ask("sbatch", "--test-only", *options, "--output=/dev/null", "--wrap=true")
     except SlurmError as error:
-        if _UNAVAILABLE in str(error) and all(one.is_up for one in partitions):
-            nodes = "; ".join(one.nodes for one in partitions)
+        message = str(error)
+        # No node has what the job needs, or those that have are down.
+        if "node configuration is not available" in message and all(p.is_up for p in partitions):
+            nodes = "; ".join(partition.nodes for partition in partitions)
             return f"no node has what it asks for, {' '.join(options)}; there are {nodes}"
-        return str(error) if _CERTAIN.search(str(error)) else ""
+        return message if re.search("invalid|unrecognized", message, re.IGNORECASE) else ""
     return ""
 
 
@@ -182,10 +172,10 @@ def hosts(job_id: str) -> tuple[list[str], str]:
 
 def _field(name: str, *entity: str, pattern: str = r"\S+") -> str:
     text = _ask("scontrol", "show", *entity)
-    found = re.search(rf"(?:^|\s){name}=({pattern})", text)
-    if found is None or found[1] == "(null)":
+    match = re.search(rf"(?:^|\s){name}=({pattern})", text)
+    if match is None or match[1] == "(null)":
         raise SlurmError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
-    return found[1]
+    return match[1]
 
 
 def _queue(*which: str) -> list[Job]:
@@ -228,8 +218,8 @@ def _ask(*command: str) -> str:
 
 def minutes(text: str) -> float | None:
     """Minutes of Slurm's `[days-]hours:minutes:seconds` or `minutes:seconds`; None for no limit."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         return None
-    days, hours, minute, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minute, seconds = (int(part or 0) for part in match.groups())
     return days * 1440 + hours * 60 + minute + seconds / 60

@@ -20,15 +20,10 @@ class DriverCall(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     host: str
-    since: str
-    """When it began, in its own clock's seconds since 1970: it tells calls apart."""
-    is_local: bool = True
-    """Whether its jobs run on its host, and end with it."""
-    retries: int = 0
-    """How often Snakemake tries a failed job again."""
+    since: str  # its start in its clock's seconds since 1970: it tells calls apart
+    is_local: bool = True  # its jobs run on its host, and end with it
+    retries: int = 0  # how often Snakemake tries a failed job again
     quiet: bool = False
-    choices: tuple[str, ...] = ()
-    """The words that select the profile and override keys of config.yaml."""
 
     def __str__(self) -> str:
         """As `123@node7`."""

@@ -115,10 +115,11 @@ def describe(scene: Scene, rng: Random) -> dict[str, str]:
     caption as in the contest)."""
     thing = " ".join(filter(None, (scene.thing_size, scene.paint, scene.thing)))
     sides = ("left", "right") if scene.left else ("right", "left")
+    number, article = ("", "one", "two", "three")[scene.count], "an" if thing[0] in "aeiou" else "a"
     words = {
-        "figure": _a(scene.figure),
+        "figure": f"a {scene.figure}",
         "who": scene.figure,
-        "thing": _a(thing) if scene.count == 1 else f"{('two', 'three')[scene.count - 2]} {thing}s",
+        "thing": f"{number} {thing}s" if scene.count > 1 else f"{article} {thing}",
         "place": scene.place.name,
         "where": f"{scene.place.preposition} {scene.place.name}",
         "side": sides[0],
@@ -128,10 +129,6 @@ def describe(scene: Scene, rng: Random) -> dict[str, str]:
     companion = rng.choice(_COMPANIONS).format(f"a small {scene.companion}")
     words["companion"] = companion if scene.companion else ""
     return {kind: rng.choice(texts).format(**words) for kind, texts in _TEMPLATES.items()}
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def draw_files(scenes: Mapping[str, Scene], seed: int, raw: Path, workers: int) -> list[RawFile]:

@@ -154,13 +154,14 @@ class EmbeddedImages:
         self._files: dict[str, RawFile] = {}
         (raw / "images").mkdir()
 
-    def write(self, image: dict[str, Any] | None, listed: ListedFiles) -> str | None:
+    def write(self, image: Any, listed: ListedFiles | None = None) -> str | None:
         """Write an image, {"bytes", "path"}, if it is new; return its path under raw/, None for one
         that cannot be used. Without bytes, it is read from the file that it names in `listed`."""
-        data: bytes | None = (image or {}).get("bytes")
-        name: str = (image or {}).get("path") or ""
-        if data is None and name and (found := listed.find(name)):
-            data = (listed.root / found).read_bytes()
+        cell = image if isinstance(image, dict) else {}
+        data: bytes | None = cell.get("bytes")
+        name: str = cell.get("path") or ""
+        if data is None and name and listed and (path := listed.find(name)):
+            data = (listed.root / path).read_bytes()
         if data is None or len(data) > MAX_FILE_BYTES:
             return None
         sha256 = hashlib.sha256(data).hexdigest()

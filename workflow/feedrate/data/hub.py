@@ -26,9 +26,7 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
     source = download("checkpoint", name, revision, PATTERNS, advice)
     files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})
     if not any(file.suffix == ".safetensors" for file in files):
-        raise DataError(
-            f"checkpoint {name} at {revision} has no *.safetensors file; only safetensors are read"
-        )
+        raise DataError(f"checkpoint {name} at {revision} has no *.safetensors file")
     with replaced_folder(out.parent) as folder:
         sha256 = {}
         for file in files:
@@ -49,10 +47,8 @@ def check_fetched(index: Path) -> None:
     try:
         sha256: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{index}: no list of a checkpoint's files ({type(error).__name__}): delete the folder "
-            f"{index.parent} and run again"
-        ) from None
+        why = f"no list of a checkpoint's files ({type(error).__name__})"
+        raise DataError(f"{index}: {why}: delete the folder {index.parent} and run again") from None
     for name, digest in sha256.items():
         check_file(index.parent, name, digest)
 
@@ -64,10 +60,10 @@ def download(kind: str, name: str, revision: str, patterns: Sequence[str], advic
     import huggingface_hub
 
     options: dict[str, Any] = {"revision": revision, "allow_patterns": list(patterns)}
-    options |= {"repo_type": "model" if kind == "checkpoint" else kind}
     options |= {"token": token(), "etag_timeout": TIMEOUT_S}
+    repo_type = "model" if kind == "checkpoint" else kind
     try:
-        return Path(huggingface_hub.snapshot_download(name, **options))
+        return Path(huggingface_hub.snapshot_download(name, repo_type=repo_type, **options))
     except Exception as error:  # each version of the client has its own network errors
         raise unavailable(f"{kind} {name}", revision, error, advice) from None
 

@@ -51,7 +51,13 @@ def run_isolated(
                 try:
                     results[number], error = pipe.recv()
                 except (EOFError, OSError):
-                    results[number] = _lost(processes.pop(pipe), timeout_s)
+                    process = processes.pop(pipe)
+                    process.join()
+                    code = process.exitcode
+                    end = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+                    timed_out = code == -signal.SIGALRM
+                    why = f"it took longer than {timeout_s:g} s" if timed_out else ""
+                    results[number] = Lost(why or f"reading it ended the process ({end})")
                 if error is not None:
                     raise error
     finally:
@@ -59,15 +65,6 @@ def run_isolated(
             process.kill()
             process.join()
     return results
-
-
-def _lost(process: Any, timeout_s: float) -> Lost:
-    process.join()
-    if process.exitcode == -signal.SIGALRM:
-        return Lost(f"it took longer than {timeout_s:g} s")
-    code = process.exitcode
-    end = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-    return Lost(f"reading it ended the process ({end})")
 
 
 def _serve(task: Callable[..., Any], timeout_s: float, pipe: Connection) -> None:

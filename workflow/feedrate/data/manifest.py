@@ -32,13 +32,11 @@ REPORT = "data_report.json"
 """In prepared/."""
 
 STORE_INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
-"""In a store. pixels.npy (uint8) holds one picture after the other, grey ones with one channel.
-pictures.npy (int64) has a row for each picture: where it starts in pixels.npy, its channels, height
-and width there, and height and width in its file. `<split>.npy` (int32) has a row for each row of a
-split: the picture's number, token numbers and attention mask."""
+"""In a store. pixels.npy (uint8): one picture after the other, grey ones with one channel.
+pictures.npy (int64): for each picture its start in pixels.npy, its channels, height and width, and
+height and width in its file. `<split>.npy` (int32): by row its picture, tokens and mask."""
 
 CAPTION = "caption"
-"""The column of samples.parquet with a row's text."""
 
 MAX_FILE_BYTES = 256 * 2**20
 """A larger image file is left out unread."""
@@ -165,7 +163,7 @@ def store_spec(settings: Settings) -> StoreSpec | None:
 
 
 def store_folder(settings: Settings, prepared: Path) -> Path | None:
-    """The folder of the store that a run with these settings reads; None: it reads no store."""
+    """The folder of a run's store; None: it reads no store."""
     spec = store_spec(settings)
     return prepared / f"store-{spec.key}" if spec else None
 
@@ -197,9 +195,8 @@ def read_document(path: Path, kind: type[Document], missing: str) -> Document:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; {missing}") from None
     except ValueError as error:
-        raise DataError(
-            f"{path}: not of this version ({error}): delete the folder {path.parent} and run again"
-        ) from None
+        again = f"delete the folder {path.parent} and run again"
+        raise DataError(f"{path}: not of this version ({error}): {again}") from None
 
 
 def images_digest(sha256: Mapping[str, str]) -> str:
@@ -214,8 +211,9 @@ def check_prepared(folder: Path) -> Manifest:
         check_file(folder, name, sha256)
     listed: dict[str, dict[str, Any]] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
     digest = images_digest({path: entry["sha256"] for path, entry in listed.items()})
-    found = len(listed), sum(entry["size"] for entry in listed.values()), digest
-    if found != (manifest.images, manifest.images_bytes, manifest.images_digest):
+    size = sum(entry["size"] for entry in listed.values())
+    expected = (manifest.images, manifest.images_bytes, manifest.images_digest)
+    if (len(listed), size, digest) != expected:
         raise _different(folder, CHECKSUMS, "does not match the manifest")
     for name, entry in sorted(listed.items()):
         check_file(folder, name, entry["sha256"], entry["size"])

@@ -81,7 +81,21 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
         train_tokenizer(captions, folder / TOKENIZER)
         left_out = [*index.left_out, *bad]
         write_json(folder / REPORT, make_report(index, left_out, samples, stored))
-        return _finish(folder, index, samples, stored)
+        images = {image.path: image for image in stored.values()}
+        checksums = {path: {"sha256": v.sha256, "size": v.size} for path, v in images.items()}
+        write_json(folder / CHECKSUMS, checksums)
+        names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+        others = [name for name in names if name.parts[0] not in (IMAGES, REPORT)]
+        manifest = Manifest(
+            dataset=index.dataset,
+            splits=count_splits(samples),
+            files={name.as_posix(): digest_file(folder / name) for name in others},
+            images=len(images),
+            images_bytes=sum(image.size for image in images.values()),
+            images_digest=images_digest({path: image.sha256 for path, image in images.items()}),
+        )
+        write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
+    return manifest
 
 
 def _check_bad_share(
@@ -140,13 +154,11 @@ def share_out(
 
 def count_splits(samples: Sequence[Mapping[str, Any]]) -> dict[str, SplitCount]:
     """Rows and distinct images of every split, including empty ones."""
-    return {
-        split: SplitCount(
-            rows=sum(sample["split"] == split for sample in samples),
-            images=len({sample["image"] for sample in samples if sample["split"] == split}),
-        )
-        for split in SPLITS
-    }
+    counts = {}
+    for split in SPLITS:
+        images = [sample["image"] for sample in samples if sample["split"] == split]
+        counts[split] = SplitCount(rows=len(images), images=len(set(images)))
+    return counts
 
 
 def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
@@ -189,7 +201,7 @@ def make_report(
 ) -> dict[str, Any]:
     """data_report.json: counts, distributions, conversions, and what was left out; no times,
     machine names or absolute paths."""
-    images = stored.values()
+    pictures = [image.picture for image in stored.values()]
     return {
         "schema": 1,
         "dataset": index.dataset,
@@ -197,51 +209,26 @@ def make_report(
         "revision": index.revision,
         "samples": len(samples),
         "splits": msgspec.to_builtins(count_splits(samples)),
-        "images": len({image.path for image in images}),
-        "width_px": summary(image.width for image in images),
-        "height_px": summary(image.height for image in images),
-        "megapixels": summary(image.width * image.height / 1e6 for image in images),
-        "kilobytes": summary(image.size / 1e3 for image in images),
+        "images": len({image.path for image in stored.values()}),
+        "width_px": summary(picture.width for picture in pictures),
+        "height_px": summary(picture.height for picture in pictures),
+        "megapixels": summary(picture.width * picture.height / 1e6 for picture in pictures),
+        "kilobytes": summary(image.size / 1e3 for image in stored.values()),
         "caption_words": summary(len(sample["caption"].split()) for sample in samples),
-        "modes": Counter(image.mode for image in images),
-        "formats": Counter(image.format for image in images),
-        "converted": Counter(change for image in images for change in image.changes),
-        "changed_since_fetch": sorted(path for path, image in stored.items() if image.edited),
+        "modes": Counter(picture.mode for picture in pictures),
+        "formats": Counter(picture.format for picture in pictures),
+        "converted": Counter(change for picture in pictures for change in picture.changes),
+        "changed_since_fetch": sorted(path for path, image in stored.items() if image.is_edited),
         "rows_left_out": sum(entry.rows for entry in left_out),
         "left_out": msgspec.to_builtins(left_out),
     }
 
 
-def summary(values: Iterable[float]) -> dict[str, float]:
+def summary(numbers: Iterable[float]) -> dict[str, float]:
     """Smallest, 5%, median, mean, 95% and largest of the values, rounded; empty without values."""
-    array = np.array([*values], dtype=float)
+    array = np.array([*numbers], dtype=float)
     if not array.size:
         return {}
     marks = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
-    found = {name: np.percentile(array, percent) for name, percent in marks.items()}
-    return {name: round(float(value), 3) for name, value in {**found, "mean": array.mean()}.items()}
-
-
-def _finish(
-    folder: Path,
-    index: RawIndex,
-    samples: Sequence[dict[str, Any]],
-    stored: Mapping[str, Stored],
-) -> Manifest:
-    """Write the checksums and, last, the manifest, which leaves out the report: training does not
-    read it."""
-    images = {image.path: image for image in stored.values()}
-    checksums = {p: {"sha256": v.sha256, "size": v.size} for p, v in images.items()}
-    write_json(folder / CHECKSUMS, checksums)
-    names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    others = [name for name in names if name.parts[0] not in (IMAGES, REPORT)]
-    manifest = Manifest(
-        dataset=index.dataset,
-        splits=count_splits(samples),
-        files={name.as_posix(): digest_file(folder / name) for name in others},
-        images=len(images),
-        images_bytes=sum(image.size for image in images.values()),
-        images_digest=images_digest({path: image.sha256 for path, image in images.items()}),
-    )
-    write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
-    return manifest
+    values = {name: np.percentile(array, percent) for name, percent in marks.items()}
+    return {n: round(float(value), 3) for n, value in {**values, "mean": array.mean()}.items()}

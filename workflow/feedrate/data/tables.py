@@ -4,13 +4,12 @@ Planning checks the files and columns that the configuration names, so pyarrow i
 import csv
 import io
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feedrate.config.errors import Problems
-from feedrate.config.workflow import OWN_COLUMNS, LocalExamples
+from feedrate.config.workflow import OWN_COLUMNS
 from feedrate.core.errors import first_line
 from feedrate.core.files import atomic_path
 from feedrate.data.manifest import DataError
@@ -34,11 +33,8 @@ EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 TOO_LONG = "\0further fields"
 """Key under which a CSV or TSV row holds the fields for which the header has no name."""
 
-_SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
+_SPLITS = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation"}
+_SPLITS |= {"testing": "test"} | {name: name for name in ("train", "validation", "test")}
 
 
 class Table(NamedTuple):
@@ -48,15 +44,15 @@ class Table(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def read_table(path: Path, wanted: Collection[str] | None = None) -> Table:
-    """Read a table in the format of its name's extension; with `wanted` no rows, and only until
-    these columns are found. Raises DataError, which names the file."""
+def read_table(path: Path, *, only_columns: bool = False) -> Table:
+    """Read a table in the format of its name's extension. With
+    `only_columns` it has no rows. Raises DataError, which names the file."""
     readers = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _lines, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path}: a table's name ends in one of {', '.join(readers)}")
     try:
-        table = reader(path, wanted)
+        table = reader(path, only_columns)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
     except csv.Error as error:
@@ -68,16 +64,15 @@ def read_table(path: Path, wanted: Collection[str] | None = None) -> Table:
     return table
 
 
-def _delimited(path: Path, wanted: Collection[str] | None) -> Table:
+def _delimited(path: Path, only_columns: bool) -> Table:
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, delimiter=delimiter, restkey=TOO_LONG)
-        return Table(list(reader.fieldnames or []), list(reader) if wanted is None else [])
+        return Table(list(reader.fieldnames or []), [] if only_columns else list(reader))
 
 
-def _lines(path: Path, wanted: Collection[str] | None) -> Table:
+def _lines(path: Path, only_columns: bool) -> Table:
     rows: list[dict[str, Any]] = []
-    columns: dict[str, None] = {}
     with path.open(encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
@@ -87,20 +82,17 @@ def _lines(path: Path, wanted: Collection[str] | None) -> Table:
                 row = json.loads(line)
             if not isinstance(row, dict):
                 raise DataError(f"{path}, line {number}: not a JSON object")
-            columns |= dict.fromkeys(row)
-            if wanted is None:
-                rows.append(row)
-            elif columns.keys() >= set(wanted):
-                break
-    return Table(list(columns), rows)
+            rows.append(row)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    return Table(columns, [] if only_columns else rows)
 
 
-def _parquet(path: Path, wanted: Collection[str] | None) -> Table:
+def _parquet(path: Path, only_columns: bool) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        if wanted is not None:
+        if only_columns:
             return Table(pq.read_schema(path).names, [])
         table = pq.read_table(path)
         return Table(table.column_names, table.to_pylist())
@@ -120,50 +112,25 @@ def plain_text(value: Any) -> str:
 
 def split_named(text: str) -> str | None:
     """The split that a word in any case names; None if it names none."""
-    return _SPLIT_NAMES.get(text.strip().lower())
+    return _SPLITS.get(text.strip().lower())
 
 
 def example_tables(path: Path) -> list[Path]:
-    """The tables of a copy of Winoground: `path` itself, or the folder's *.parquet, or *.jsonl."""
-    if path.is_file():
-        return [path]
-    return sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.jsonl"))
-
-
-def check_examples(found: Problems, key: str, settings: LocalExamples) -> list[Path]:
-    """The tables of a copy of Winoground; adds an error to `found` if they cannot be used."""
-    path = Path(settings.path)
-    tables = example_tables(path)
-    if not path.exists():
-        found.add(f"{key}.path", f"there is no {settings.path!r}")
-    elif not tables:
-        found.add(
-            f"{key}.path",
-            f"{settings.path!r} has no *.parquet or *.jsonl file (images.zip of the hub's first "
-            "layout must be unpacked into the folder of examples.jsonl)",
-        )
+    """The Parquet files of a copy of Winoground: `path` itself, or all in it. Raises DataError."""
+    tables = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    if not tables:
+        raise DataError(f"{path}: there is no Parquet file")
     for table in tables:
-        try:
-            check_example_columns(table, read_table(table, EXAMPLE_COLUMNS).columns)
-        except DataError as error:
-            found.add(f"{key}.path", str(error))
+        columns = read_table(table, only_columns=True).columns
+        if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
+            lacks, has = ", ".join(missing), ", ".join(columns)
+            raise DataError(f"{table}: not Winoground's columns: {lacks} missing; it has: {has}")
     return tables
 
 
-def check_example_columns(path: Path, columns: Sequence[str]) -> None:
-    """Raise DataError if a table has not all of Winoground's columns."""
-    if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
-        raise DataError(
-            f"{path}: not Winoground's columns: {', '.join(missing)} missing; it has: "
-            f"{', '.join(map(str, columns))}"
-        )
-
-
 def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> "pa.Table":
-    """Rows as a table: the `own` columns, then SCHEMA's, then others in order of appearance.
-
-    A missing value is null, or an empty list. Text that is a number in every row becomes one.
-    """
+    """Rows as a table: the `own` columns, then SCHEMA's, then others in order of appearance. A
+    missing value is null, or an empty list. Text that is a number in every row becomes one."""
     import pyarrow as pa
 
     columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in own}

@@ -7,11 +7,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import NamedTuple
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from feedrate.core.files import atomic_path
 from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile, Unusable, check_regular
 
@@ -25,19 +26,7 @@ MAX_ASPECT = 20.0
 """A longer strip would become huge once its shorter side is scaled to the model's size."""
 JPEG_QUALITY = 95
 
-_ENDINGS = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "MPO": (".mpo", ".jpg", ".jpeg"),
-    "PNG": (".png", ".apng"),
-    "GIF": (".gif",),
-    "WEBP": (".webp",),
-    "BMP": (".bmp", ".dib"),
-    "TIFF": (".tif", ".tiff"),
-    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
-}
 _MODES = {"P": "palette", "1": "black and white"}
-_SIXTEEN_TO_EIGHT = 1 / 257
-"""65,535 becomes 255."""
 
 
 class Picture(NamedTuple):
@@ -53,17 +42,14 @@ class Picture(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A verified image as stored in prepared/; `edited`: its file has changed since the fetch."""
+    """A verified image as stored in prepared/, without its data."""
 
     path: str
     sha256: str
     size: int
-    width: int
-    height: int
-    mode: str
-    format: str
-    changes: tuple[str, ...]
-    edited: bool
+    is_edited: bool
+    """Whether its file has changed since the fetch."""
+    picture: Picture
 
 
 def verify_images(
@@ -78,18 +64,16 @@ def verify_images(
 def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
     try:
         data = read_regular(root / file.path)
-        picture = read_picture(data, file.path)
+        picture = read_picture(data)
     except Unusable as reason:
         return Lost(str(reason))
     sha256 = hashlib.sha256(picture.data).hexdigest()
     path = f"{IMAGES}/{sha256[:2]}/{sha256[:16]}.jpg"
     # Two workers may store the same picture at once, so its name is given to whole files only.
-    temporary = prepared / f"{path}.{os.getpid()}"
-    temporary.parent.mkdir(parents=True, exist_ok=True)
-    temporary.write_bytes(picture.data)
-    temporary.replace(prepared / path)
-    edited = hashlib.sha256(data).hexdigest() != file.sha256
-    return Stored(path, sha256, len(picture.data), *picture[1:], edited)
+    with atomic_path(prepared / path) as temporary:
+        temporary.write_bytes(picture.data)
+    is_edited = hashlib.sha256(data).hexdigest() != file.sha256
+    return Stored(path, sha256, len(picture.data), is_edited, picture._replace(data=b""))
 
 
 def read_regular(path: Path) -> bytes:
@@ -104,7 +88,7 @@ def read_regular(path: Path) -> bytes:
         raise Unusable(getattr(error, "strerror", None) or str(error)) from None
 
 
-def read_picture(data: bytes, name: str) -> Picture:
+def read_picture(data: bytes) -> Picture:
     """Decode the bytes of an image file, if its header has a usable width and height; a good
     baseline JPEG file is kept byte for byte. Raises Unusable."""
     if not data:
@@ -114,7 +98,7 @@ def read_picture(data: bytes, name: str) -> Picture:
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 _check_size(image)
-                return _convert(image, data, name)
+                return _convert(image, data)
     except Unusable:
         raise
     except UnidentifiedImageError:
@@ -138,10 +122,9 @@ def _check_size(image: Image.Image) -> None:
         raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
 
 
-def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
-    kind, mode, ending = str(image.format), image.mode, PurePath(name).suffix.lower()
+def _convert(image: Image.Image, data: bytes) -> Picture:
+    kind, mode = str(image.format), image.mode
     differs = {
-        "wrong extension": ending and ending not in _ENDINGS[kind],
         f"{kind} to JPEG": kind != "JPEG",
         "first frame of several": getattr(image, "is_animated", False),
         "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
@@ -150,12 +133,12 @@ def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
     turned = _upright(image)
     differs["rotated as its EXIF says"] = turned is not image
     changes = [change for change, is_so in differs.items() if is_so]
-    if mode in ("L", "RGB") and set(changes) <= {"wrong extension"}:
-        return Picture(data, *image.size, mode, kind, tuple(changes))
+    if mode in ("L", "RGB") and not changes:
+        return Picture(data, *image.size, mode, kind, ())
     if turned.has_transparency_data:
         changes.append("transparency on white")
     elif mode not in ("L", "RGB"):
-        wide = "16-bit" if mode[0] in "IF" else mode
+        wide = "16-bit" if mode[0] == "I" else mode
         changes.append(f"{_MODES.get(mode, wide)} to RGB")
     rgb = _rgb(turned)
     stream = io.BytesIO()
@@ -179,18 +162,8 @@ def _rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("RGB")
     if image.mode[0] in "IF":
-        return _eight_bit(image).convert("RGB")
+        wide = image.convert("I")
+        if image.mode == "F" or wide.getextrema()[1] > 65535:
+            raise Unusable("its pixels have more than 16 bits")
+        image = wide.point(lambda value: value * (1 / 257)).convert("L")  # 65,535 becomes 255
     return image.convert("RGB")
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    """Scale to 8 bits: 16 bits from their full range, 32 bits and floats from the range in use."""
-    if image.mode.startswith("I;16"):
-        image, low, scale = image.convert("I"), 0.0, _SIXTEEN_TO_EIGHT
-    else:
-        low, high = (float(v) for v in image.getextrema())  # type: ignore[arg-type]
-        if image.mode == "I" and low >= 0 and high <= 65535:
-            low, scale = 0.0, _SIXTEEN_TO_EIGHT
-        else:
-            scale = 255 / (high - low) if high > low else 0.0
-    return image.point(lambda value: value * scale - low * scale).convert("L")

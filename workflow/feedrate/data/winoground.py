@@ -11,23 +11,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from feedrate.config.errors import Problems, raise_all
 from feedrate.config.values import Strict, about
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import replaced_folder, write_json
 from feedrate.data.drawing import Scene, draw_files, invent
-from feedrate.data.fetch import EmbeddedImages, ListedFiles
+from feedrate.data.fetch import EmbeddedImages
 from feedrate.data.hub import download
 from feedrate.data.isolate import Lost
 from feedrate.data.manifest import DataError, RawFile, check_file, read_document
 from feedrate.data.shapes import FIGURES
-from feedrate.data.tables import (
-    check_example_columns,
-    check_examples,
-    example_tables,
-    plain_text,
-    read_table,
-)
+from feedrate.data.tables import example_tables, plain_text, read_table
 from feedrate.data.verify import Stored, verify_images
 
 Rows = list[dict[str, Any]]
@@ -73,8 +66,8 @@ def read_winoground(path: Path) -> Winoground:
 
 def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
     """Fetch the set `name` of config.yaml into the folder of `out`, which is examples.json. Raises
-    ConfigError, or DataError even for one unusable image or caption: a score over fewer examples
-    could not be compared with any other."""
+    DataError even for one unusable image or caption: a score over fewer examples could not be
+    compared with any other."""
     key, workers = f"winoground_sets.{name}", len(os.sched_getaffinity(0))
     copy = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as folder:
@@ -84,20 +77,14 @@ def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
             case GeneratedExamples():
                 rows, files = _drawn(settings, raw, workers)
             case LocalExamples():
-                wrong = Problems("")
-                tables = check_examples(wrong, key, settings)
-                raise_all(wrong)
                 copy += f" ({name})"
-                rows, files = _of_tables(tables, raw)
+                rows, files = _of_tables(Path(settings.path), raw)
             case HubExamples():
                 advice = "set `winoground` to the generated one, a local copy or null"
                 source, revision = settings.name, settings.revision
                 downloaded = download("dataset", source, revision, ["*.parquet"], advice)
                 copy += f" ({source} at {downloaded.name})"
-                if not example_tables(downloaded):
-                    what = f"dataset {source} at {revision}"
-                    raise DataError(f"{what} has no Parquet file: take another revision")
-                rows, files = _of_tables(example_tables(downloaded), raw)
+                rows, files = _of_tables(downloaded, raw)
         stored = verify_images(raw, files, folder, workers)
         shutil.rmtree(raw)
         examples = _examples(key, rows, stored)
@@ -139,35 +126,17 @@ def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, 
     return rows, draw_files(scenes, settings.seed, raw, workers)
 
 
-def _of_tables(tables: list[Path], raw: Path) -> tuple[Rows, list[RawFile]]:
-    """The rows of all tables, with their images as files under raw/. Raises DataError."""
+def _of_tables(copy: Path, raw: Path) -> tuple[Rows, list[RawFile]]:
+    """The rows of a copy's tables, with their images as files under raw/. Raises DataError."""
     images = EmbeddedImages(raw)
     rows: Rows = []
-    for path in tables:
-        listed, table = ListedFiles(path.parent.resolve()), read_table(path)
-        check_example_columns(path, table.columns)
-        for number, row in enumerate(table.rows, start=1):
-            where = f"{path}, row {number}"
-            rows.append(row | {key: _image(row[key], images, listed, where) for key in _IMAGES})
+    for path in example_tables(copy):
+        for number, row in enumerate(read_table(path).rows, start=1):
+            files = {name: images.write(row[name]) for name in _IMAGES}
+            if None in files.values():
+                raise DataError(f"{path}, row {number}: no image, or one that is too large")
+            rows.append(row | files)
     return rows, images.written()
-
-
-def _image(value: Any, images: EmbeddedImages, listed: ListedFiles, where: str) -> str:
-    """Write the image that a cell contains, or whose file it names (the hub's names lack `images/`
-    and `.png`); return its path under raw/. Raises DataError if there is no such image."""
-    if isinstance(value, dict) and value.get("bytes") is None:
-        value = value.get("path")
-    if isinstance(value, str):
-        candidates = (value, f"images/{value}", f"{value}.png", f"images/{value}.png")
-        found = next((file for name in candidates if (file := listed.find(name))), None)
-        if found is None:
-            reason = next(lost.reason for lost in listed.lost() if lost.path == value)
-            raise DataError(f"{where}: image {value!r}: {reason}")
-        value = {"bytes": (listed.root / found).read_bytes(), "path": found}
-    written = images.write(value, listed) if isinstance(value, dict) else None
-    if written is None:
-        raise DataError(f"{where}: no image, or one that is too large")
-    return written
 
 
 def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Example]:
@@ -178,18 +147,17 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
         first, second = (plain_text(row.get(name)).strip() for name in _CAPTIONS)
         if not (first and second):
             raise DataError(f"{where}: a caption is empty")
-        given = row.get("id", number)
-        text = plain_text(given)
+        text = plain_text(row.get("id", number))
         if not text.removeprefix("-").isdecimal() or int(text) in examples:
-            raise DataError(f"{where}: its id {given!r} is not a number, or occurs twice")
+            raise DataError(f"{where}: its id {text} is not a number, or occurs twice")
         images = []
         for name in _IMAGES:
             image = stored[row[name]]
             if isinstance(image, Lost):
                 raise DataError(f"{where}: {name}: {image.reason}")
             images.append(image.path)
-        pair = images[0], images[1]
-        examples[int(text)] = Example(id=int(text), images=pair, captions=(first, second))
+        pair, captions = (images[0], images[1]), (first, second)
+        examples[int(text)] = Example(id=int(text), images=pair, captions=captions)
     if not examples:
         raise DataError(f"{key}: it has no example")
     return list(examples.values())

@@ -20,8 +20,9 @@ from feedrate.config.values import convert, merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError
+from feedrate.data.manifest import DataError
 from feedrate.data.sources.folder import check_folder
-from feedrate.data.tables import check_examples
+from feedrate.data.tables import example_tables
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder
@@ -184,7 +185,10 @@ def check_files(project: Project, specs: Sequence[RunSpec], layers: Layers, *, h
     evaluated = any(spec.protocol.evaluate for spec in specs)
     copy = config.winoground_sets.get(config.winoground or "") if evaluated else None
     if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
-        check_examples(problems, f"winoground_sets.{config.winoground}", copy)
+        try:
+            example_tables(Path(copy.path))
+        except DataError as error:
+            problems.add(f"winoground_sets.{config.winoground}.path", str(error))
     problems += dict.fromkeys(_checkpoint_faults(project, specs, layers, here=here))
     registry = Problems("config/devices.yaml")
     for name in dict.fromkeys(spec.device for spec in specs):

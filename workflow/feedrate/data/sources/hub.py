@@ -24,6 +24,8 @@ def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
     """Load a dataset by revision and write its images, undecoded, into raw/images. `settings.name`
     may be a local folder in the hub's layout. No code of the dataset is run. Raises DataError, and
     ConfigError for a wrong column."""
+    import datasets
+
     path, commit = _find(settings)
     images, listed = EmbeddedImages(raw), ListedFiles(_own_folder(settings))
     rows: list[dict[str, Any]] = []
@@ -35,7 +37,8 @@ def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
             left_out.append(LeftOut(path=key, reason=reason, rows=len(table)))
             continue
         columns = _columns(name, settings, key, table)
-        for number, row in enumerate(_undecoded(name, table, columns[_IMAGE]), start=1):
+        undecoded = table.cast_column(columns[_IMAGE], datasets.Image(decode=False))
+        for number, row in enumerate(undecoded, start=1):
             where = f"{key}, row {number}"
             mapped = {ours: row[theirs] for ours, theirs in columns.items()}
             mapped[_IMAGE] = images.write(row[columns[_IMAGE]], listed)
@@ -95,25 +98,17 @@ def _load(settings: Hub, path: str, commit: str | None) -> dict[str, Any]:
 
 def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]:
     """Our columns to theirs: the schema's columns keep their names unless the settings map them."""
-    key = f"datasets.{name}.columns"
+    import datasets
+
     columns = {column: column for column in SCHEMA if column in table.column_names}
     columns |= {_IMAGE: _IMAGE, **settings.columns}
     for ours, theirs in columns.items():
+        key = f"datasets.{name}.columns.{ours}"
         if theirs not in table.column_names:
-            raise ConfigError(
-                f"{key}.{ours}: split {split} of {settings.name} has no column {theirs!r}; "
-                f"it has: {', '.join(table.column_names)}"
-            )
+            known = ", ".join(table.column_names)
+            what = f"split {split} of {settings.name} has no column {theirs!r}; it has: {known}"
+            raise ConfigError(f"{key}: {what}")
+        if ours == _IMAGE and not isinstance(table.features[theirs], datasets.Image):
+            what = f"{theirs!r} is not a column of images; it holds {table.features[theirs]}"
+            raise ConfigError(f"{key}: {what}")
     return columns
-
-
-def _undecoded(name: str, table: Any, column: str) -> Any:
-    """The table with its images as {"bytes", "path"}."""
-    import datasets
-
-    if not isinstance(table.features[column], datasets.Image):
-        raise ConfigError(
-            f"datasets.{name}.columns.{_IMAGE}: {column!r} is not a column of images; "
-            f"it holds {table.features[column]}"
-        )
-    return table.cast_column(column, datasets.Image(decode=False))
