@@ -100,9 +100,9 @@ def tables(rows: Sequence[Row], lines: Thresholds) -> Iterator[Table]:
             if name.split()[0] not in comparison.WORK:
                 devices[name, *values][row["device"]] = None
     if devices:
-        columns = ("what", "before", "after", "devices")
+        heads = ("what", "before", "after", "devices")
         facts = (map(Text, (*fact, ", ".join(names))) for fact, names in devices.items())
-        yield table("What else differs", columns, facts, wrapped=columns)
+        yield table("What else differs", heads, facts, wrapped=heads)
     interval = f"joint {lines.confidence:.0%} interval"
     columns = ("device", "cell", "before", "after", "ratio", interval, "change", "")
     for study, group in groupby(rows, key=itemgetter("study")):

@@ -140,7 +140,8 @@ def outlook(estimates: Sequence[Estimate], *, on_cluster: bool) -> str:
         return "There are no runs to do."
     unknown = sum(one.unknown for one in estimates)
     combine = max if on_cluster else sum
-    low_s, high_s, limit_s = (combine(one[number] for one in estimates) for number in range(3))
+    times = ((one.low_s, one.high_s, one.limit_s) for one in estimates)
+    low_s, high_s, limit_s = (combine(column) for column in zip(*times, strict=True))
     text = counted(runs, "run")
     if unknown < runs:
         part = f" for {runs - unknown} of them" if unknown else ""

@@ -73,7 +73,7 @@ def _replace(folder: Path, texts: dict[str, str], suffix: str) -> None:
         other.unlink()
 
 
-def write_report(plans: Sequence[Path], results: Path, page: Path) -> None:
+def write_report(plans: list[Path], results: Path, page: Path) -> None:
     """Merge the result files of all studies in the folder `results`, and write the page: the
     studies of this call first, then the others that have results."""
     others = sorted(Path(paths.STUDY_PLAN).parent.glob("*.json"))
