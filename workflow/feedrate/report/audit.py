@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from feedrate.config.plan import published_settings
 from feedrate.config.study import Published
-from feedrate.config.values import level_text
+from feedrate.config.values import Level
 from feedrate.report import text
-from feedrate.report.study import ClaimRow, StudyResults
+from feedrate.report.study import ClaimRow, StudyResults, level_key
 from feedrate.results.claims import agrees, published_of, recompute
 from feedrate.results.comparability import stated
 from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
@@ -41,7 +41,7 @@ def _same_numbers(plan: StudyPlan) -> Iterator[Contradiction]:
             yield Contradiction(f"{label}, {row.edition}: {words}", (row.value,))
 
 
-def _differing(row: Published, group: list[Published]) -> dict[str, object]:
+def _differing(row: Published, group: list[Published]) -> dict[str, Level]:
     """The levels of a number in which it differs from others."""
     return {k: v for k, v in row.levels.items() if any(other.levels.get(k) != v for other in group)}
 
@@ -75,8 +75,7 @@ def _editions(plan: StudyPlan) -> Iterator[Contradiction]:
 
 
 def _cell(row: Published) -> tuple[str, int, str]:
-    levels = sorted((name, level_text(level)) for name, level in row.levels.items())
-    return row.device, row.count, str(levels)
+    return row.device, row.count, level_key(row.levels)
 
 
 def _apart(plan: StudyPlan, one: float, other: float) -> bool:
@@ -98,20 +97,14 @@ class ClaimFacts(NamedTuple):
     """What is known of a claimed ratio."""
 
     printed: float | None
-    recomputed: float | None
-    """The ratio of the source's own numbers."""
+    recomputed: float | None  # from the source's own numbers
     agrees: bool
-    equal: float | None
-    """The same with the denominator's levels on both sides; None where they are equal anyhow."""
-    differs: dict[str, str]
-    """The numerator's levels that the denominator does not have."""
-    mfu: list[tuple[str, float]]
-    """By device: the share of its peak that the published rate needs."""
+    equal: float | None  # with the denominator's levels on both sides; None: they are equal anyhow
+    differs: dict[str, str]  # the numerator's levels that the denominator does not have
+    mfu: list[tuple[str, float]]  # of two devices, the shares of their peaks
     warmup_inside: list[str]
     """The devices whose window probably includes the warm-up: the source leaves it out on the
     other side only."""
-    measured: float | None
-    verdict: str
 
 
 def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
@@ -140,6 +133,4 @@ def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
         differs=differs,
         mfu=shares,
         warmup_inside=[name for name, left_out in steps.items() if any(steps.values()) > left_out],
-        measured=row.measured,
-        verdict=row.verdict,
     )

@@ -129,8 +129,12 @@ def _score_columns(study: StudyResults) -> list[Column]:
     known = {(row.score.on, row.score.metric): row.score for row in study.scores}
     split = "test" if any(on == "test" for on, _ in known) else "validation"
     config = study.plan.project.config
-    kinds = {GeneratedExamples: "Drawn stand-in for Winoground", LocalExamples: "Own Winoground"}
-    copy = kinds.get(type(config.winoground_sets.get(config.winoground or "")), "Winoground")
+    copy = "Winoground"
+    match config.winoground_sets.get(config.winoground or ""):
+        case GeneratedExamples():
+            copy = "Drawn stand-in for Winoground"
+        case LocalExamples():
+            copy = "Own Winoground"
     names = {(split, metric): name for metric, name in METRICS.items()}
     names |= {("winoground", f"{part}_score"): f"{copy}, {part}" for part in WINOGROUND}
     columns = [Column("Setting", lambda row: text.values_text(row.levels))]

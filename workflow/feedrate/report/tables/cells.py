@@ -186,8 +186,8 @@ def _window_columns(study: StudyResults) -> list[Column]:
         if not mine:
             return Field(text.DASH)
         ratio = median(rate / run.samples_per_s for run, rate in mine)
-        rate = text.number(median(rate for _, rate in mine))
-        return Field(rate, [f"{text.change(ratio)} against ours"])
+        middle = text.number(median(rate for _, rate in mine))
+        return Field(middle, [f"{text.change(ratio)} against ours"])
 
     return [
         setting(study, study.tried),
