@@ -22,7 +22,6 @@ COUNTED = ("batch_size", "model_size_gib")
 """Metrics that are counted, not measured: every run of a cell has the same."""
 TINY = 1e-12
 """A ratio closer to a limit than this is equal to it."""
-VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
 def check_claims(plan: Path, results: Path) -> None:

@@ -42,11 +42,6 @@ class Estimate(NamedTuple):
     high: float | None
 
 
-def ratio_text(value: float) -> str:
-    """A ratio for readers: 0.97, 1.28, 12.7, 1,248."""
-    return f"{value:.2f}" if value < 9.995 else f"{value:,.{int(value < 99.95)}f}"
-
-
 def rate_text(samples_per_s: float) -> str:
     """Samples/s in a sentence, never as a power of ten: 14.3, 602.1, 15,234."""
     return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
@@ -105,27 +100,22 @@ def ratio_interval(
     comparisons: int = 1,
 ) -> Estimate:
     """Ratio of the medians of two sets of independent positive values, with its interval. `noise`
-    is that of all cells; None: that of the two sets. If the noise of a set differs, the degrees of
-    freedom are those of Welch and Satterthwaite. With several `comparisons` the intervals hold
+    is that of all cells; None: that of the two sets. With several `comparisons` the intervals hold
     together (Bonferroni)."""
     value = median(numerator) / median(denominator)
     noise = noise or pooled_noise([numerator, denominator])
     if noise is None:
         return Estimate(value, None, None)
-    parts = [(noise_of(side, noise) or noise, len(side)) for side in (numerator, denominator)]
-    squares = [own.sd**2 * variance(n) for own, n in parts]
-    dof = noise.dof
-    if any(own is not noise for own, _ in parts):
-        each = sum(s**2 / own.dof for s, (own, _) in zip(squares, parts, strict=True))
-        dof = max(int(sum(squares) ** 2 / each), 1) if each else dof
-    half = critical(confidence, dof, comparisons) * math.sqrt(sum(squares))
+    sides = [((noise_of(side, noise) or noise).sd, len(side)) for side in (numerator, denominator)]
+    error = math.sqrt(sum(sd**2 * variance(runs) for sd, runs in sides))
+    half = critical(confidence, noise.dof, comparisons) * error
     return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
 def noise_of(values: Sequence[float], noise: Noise | None) -> Noise | None:
-    """The noise of one cell: `noise`, or its own if no majority of its runs agrees within that. A
-    minority that is far off does not move the median. By chance, one of all cells keeps its own in
-    5% of the studies."""
+    """The noise of one cell: `noise`, or with its own deviation if no majority of its runs agrees
+    within that. A minority that is far off does not move the median. By chance, one of all cells
+    keeps its own in 5% of the studies."""
     own = pooled_noise([values])
     if noise is None or own is None:
         return own or noise
@@ -135,7 +125,7 @@ def noise_of(values: Sequence[float], noise: Noise | None) -> Noise | None:
     normal = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / noise.cells)
     student = critical(CONFIDENCE, noise.dof, noise.cells)
     limit = (start + slope * normal) * noise.sd * student / normal
-    return noise if closest <= limit else own
+    return noise if closest <= limit else noise._replace(sd=own.sd)
 
 
 def assumed_noise(share: float, blocks: Iterable[float | None]) -> Noise:
