@@ -24,6 +24,7 @@ class DriverCall(msgspec.Struct, frozen=True, kw_only=True):
     is_local: bool = True  # its jobs run on its host, and end with it
     retries: int = 0  # how often Snakemake tries a failed job again
     quiet: bool = False
+    choices: tuple[str, ...] = ()  # the words that select the profile and override config.yaml
 
     def __str__(self) -> str:
         """As `123@node7`."""
