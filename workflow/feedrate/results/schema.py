@@ -37,15 +37,9 @@ class Measurement(Strict, kw_only=True):
     """
 
     samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks divided by wall_s.")]
-    step_time_median_s: Annotated[
-        float, value("s", "Median time of a step, slowest rank.", extra="Step")
-    ]
-    step_time_p95_s: Annotated[
-        float, value("s", "95th percentile of the step times.", extra="Step, 95th percentile")
-    ]
-    step_time_p99_s: Annotated[
-        Number, value("s", "99th percentile of the step times.", extra="Step, 99th percentile")
-    ] = None
+    step_time_median_s: Annotated[float, value("s", "Median time of a step, slowest rank.")]
+    step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
+    step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
     first_step_s: Annotated[
         Number, value("s", "The very first step, with compilation.", extra="First step")
     ] = None

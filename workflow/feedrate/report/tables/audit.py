@@ -21,8 +21,7 @@ class Number(NamedTuple):
 def rows(study: StudyResults) -> list[Any]:
     """The contradictions, then a group of rows for each device and cell, oldest edition first."""
     plan, order = study.plan, study.study.source.editions
-    found = enumerate(contradictions(plan), 1)
-    rows: list[Any] = [wide(f"Contradiction {place}", one.text) for place, one in found]
+    rows: list[Any] = [wide("Contradiction", one.text) for one in contradictions(plan)]
     groups = text.grouped(
         plan.published, lambda row: (row.device, row.count, level_key(row.levels), row.metric)
     )

@@ -27,11 +27,13 @@ def cells(study: StudyResults) -> list[Any]:
             name: text.listed(dict.fromkeys(level_text(cell.levels[name]) for cell in group))
             for name in group[0].levels
         }
-        name = f"{study.label(device)}, {text.counted(len(group), 'setting')}"
+        name = text.counted(len(group), "setting")
+        if len(study.devices) > 1:
+            name = f"{study.label(device)}, {name}"
         if shared:
             same = text.values_text(parse_levels(shared, BETWEEN_LEVELS))
             cause = f"Same runs as {same}: the settings that differ have no effect"
-        rows.append(wide(Field(name, [text.levels_text(levels)], group), cause))
+        rows.append(wide(Field(name, of=group), text.levels_text(levels), cause))
     return rows
 
 
@@ -52,6 +54,7 @@ def _columns(study: StudyResults) -> list[Column]:
         Column("Model alone (samples/s)", partial(_alone, "model"), optional=True),
         Column("Loader alone (samples/s)", partial(_alone, "loader"), optional=True),
         Column("All-reduce alone (samples/s)", partial(_alone, "exchange"), optional=True),
+        Column("Step", _step),
         *extra,
         Column("USD per million samples", "usd_per_million_samples", text.number, optional=True),
         Column("Loss at the end", _loss, optional=True),
@@ -66,6 +69,13 @@ def _epoch(samples: int, cell: CellRow) -> str:
         return text.DASH
     hours = samples / cell.samples_per_s / 3600
     return f"{hours:.2f} h" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def _step(cell: CellRow) -> Field:
+    """The median time of a step; below it the percentiles that are known."""
+    tails = {"95%": cell.step_time_p95_s, "99%": cell.step_time_p99_s}
+    notes = [f"{share} in {text.seconds(tail)}" for share, tail in tails.items() if tail]
+    return Field(text.seconds(cell.step_time_median_s), notes)
 
 
 def _alone(part: str, cell: CellRow) -> Field:
@@ -207,7 +217,7 @@ def source_rate(trace: Trace, protocol: SourceProtocol) -> float | None:
     return samples / sum(step.step_s for step in steps) if steps else None
 
 
-OVERLAP = "Times are per step; stages of the loader overlap with those of training."
+OVERLAP = "Times are per step (p95: per sample or batch); the loader's stages overlap the others."
 WINDOWS = "docs/measurement.md says what our window includes."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns),
