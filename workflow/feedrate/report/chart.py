@@ -11,17 +11,17 @@ from feedrate.core import plugins
 from feedrate.report import text
 from feedrate.report.study import CellOf, Part, StudyResults, varying_factors
 
-WIDTH_IN = 5.6
+WIDTH_IN = 5.1
 """The width of every figure: a column of a page, and readable on a phone."""
 FONT_PT = 9.5
-"""The size of every text; on a phone of 390 px these are 8.4 px."""
+"""The size of every text; on a phone of 390 px these are 9.2 px."""
 ROW_IN, LINE_IN = 0.27, 0.17
 """The heights of a row with a bar, and of a line of text."""
-NAME_LETTERS = 24
+NAME_LETTERS = 22
 """The letters in a line of a name."""
 PANELS = 4
 """Panels for the settings of a study, where there could be many."""
-TITLE_LETTERS, AXIS_LETTERS = 52, 40
+TITLE_LETTERS, AXIS_LETTERS = 46, 34
 """The letters that fit above a panel of the whole width, and side by side on its axis."""
 
 BLACK, GREY, LIGHT = "#1a1a1a", "#595959", "#d4d4d4"

@@ -7,8 +7,8 @@ from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
 from feedrate.report.study import CellOf, StudyResults
 
 SCORES = (
-    ("validation", "matching_accuracy", "caption of 5, validation"),
-    ("test", "matching_accuracy", "caption of 5, test"),
+    ("validation", "matching_accuracy", "right caption of five, validation"),
+    ("test", "matching_accuracy", "right caption of five, test"),
     ("winoground", "text_score", "Winoground: text"),
     ("winoground", "image_score", "Winoground: image"),
     ("winoground", "group_score", "Winoground: both"),
