@@ -74,6 +74,6 @@ def test_a_plan_is_for_what_a_server_has(project):
 def test_where_nothing_is_detected_it_is_one_sentence(project, arguments):
     done = project.call("feedrate", "plan", *arguments)
     assert done.returncode != 0
-    assert "'detected' is not possible here" in done.stdout
+    assert "'detected' is not possible" in done.stdout
     assert "name entries of config/devices.yaml: cpu, gaudi2" in done.stdout
     assert len(done.stdout.splitlines()) == 1, done.stdout

@@ -117,6 +117,8 @@ def show(page: Path) -> None:
         if plan.is_file():
             study = StudyResults.read(plan, file.parent)
             rows = [(answer.device, answer.text) for answer in answers(study)]
-            heading = f"\n{study.study.title}"
-            output().print(table(heading, ("", ""), rows, left=("",), wrapped=("",), header=False))
-    output().print(Text(f"\nThe report: {page.resolve()}", "bold"), soft_wrap=True)
+            title = study.study.title
+            print()
+            output().print(table(title, ("", ""), rows, left=("",), wrapped=("",), header=False))
+    print()
+    output().print(Text(f"The report: {page.resolve()}", "bold"), soft_wrap=True)

@@ -101,6 +101,8 @@ class ProgressLine:
         steps = self._spec.protocol.steps
         timed = self._step - self._spec.protocol.warmup_steps
         left_s = self._time_s / timed * (steps - self._step) + self._scoring_s + self._rounds_s
+        if left_s < FIRST_PROGRESS_S:
+            return
         rate = self._samples / self._time_s
         place = f"step {self._step}/{steps}, {rate:.1f} samples/s"
         self.report(f"{place}, about {duration_text(left_s)} left of this run")
