@@ -3,7 +3,7 @@
 import torch
 
 
-def batch(built, rows=4, tokens=16, *, padded=True):
+def batch(built, rows=2, tokens=16, *, padded=True):
     """A batch as all loaders make it."""
     torch.manual_seed(2)
     side = built.image_px

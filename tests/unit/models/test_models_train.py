@@ -29,22 +29,16 @@ def reference(switches):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_trained_parameter_has_a_gradient(make, name):
-    built = make(name)
-    loss, grads = step(built)
-    assert torch.isfinite(loss)
-    assert {n for n, p in built.model.named_parameters() if p.requires_grad} == set(grads)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_learns_a_batch(make, name):
+def test_it_learns_a_batch_with_all_its_parameters(make, name):
     built = make(name)
     optimizer = torch.optim.AdamW(built.model.parameters(), lr=1e-3)
     losses = []
     for _ in range(12):
-        losses.append(float(step(built, seed=5)[0]))
+        loss, grads = step(built, seed=5, rows=4)
+        assert {n for n, p in built.model.named_parameters() if p.requires_grad} == set(grads)
+        losses.append(float(loss))
         optimizer.step()
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.8 * losses[0], losses
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,7 +117,6 @@ def test_checkpointing_keeps_less(make, name):
 def test_attention_told_is_the_attention_that_runs(make, name):
     for attention in ("eager", "sdpa"):
         built = make(name, attention=attention)
-        built.count_flops(16)  # of a model of its own, which leaves this one as it is
         assert running_attention(built.model) == attention
         with torch.profiler.profile() as profile, torch.no_grad():
             built.model.eval()(**batch(built))
