@@ -89,14 +89,12 @@ class Case(NamedTuple):
 
 class Outcome(NamedTuple):
     """Shares of the studies of a case, %: useful answers, wrong bounds of the gain or the loss, and
-    wrong bounds of the limit that are stated; the throughput that is lost, %; and the share of the
-    limit's ranges that hold the truth, %."""
+    wrong ranges of the limit; and the throughput that is lost, %."""
 
     useful: float
     wrong: float
     wrong_limit: float
     lost: float
-    covered: float
 
 
 def study_of(settings: int) -> Study:
@@ -168,15 +166,12 @@ def outcome(case: Case) -> Outcome:
         limit = limit_of(cell, lines, None, group.faster(group.use), group.luck)
         low, high = (end or 0.0 for end in limit[1:])
         gain = MODEL_ALONE * best / rate - 1
-        is_low, is_high = low > gain + TINY, high < gain - TINY
-        line = lines.replay_gain - 1
         found.append(
             Outcome(
                 useful=least >= 0.01 or most < lines.smallest_effect,
                 wrong=least > rate / rates[0] - 1 + TINY or most < best / rate - 1 - TINY,
-                wrong_limit=is_high if high < line else is_low or (is_high and low < line),
+                wrong_limit=not low - TINY <= gain <= high + TINY,
                 lost=1 - rate / best,
-                covered=not (is_low or is_high),
             )
         )
     return Outcome(*(100 * fmean(column) for column in zip(*found, strict=True)))
@@ -239,5 +234,5 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"{name}: wrong", wrong, WRONG, "%", f"mean: {usual.wrong:.1f}%")
         if by == LIVE_MODEL:
             wrong = max(one.wrong_limit for one in of_noise)
-            note = f"mean: {usual.wrong_limit:.1f}%; ranges that hold: {usual.covered:.1f}%"
+            note = f"mean: {usual.wrong_limit:.1f}%"
             yield Figure(f"{name}: wrong limit", wrong, WRONG, "%", note)
