@@ -146,7 +146,7 @@ def orphaned(make_workflow) -> Workflow:
 
 
 def test_a_driver_started_again_cancels_the_jobs_that_still_run(cluster, orphaned):
-    assert "cancelling 1 jobs that a killed run left on Slurm" in orphaned.output
+    assert "cancelling 1 job that a killed run left on Slurm" in orphaned.output
     states = jobs_of(cluster, orphaned, "train_h100")
     assert sorted(states) == ["CANCELLED", "COMPLETED", "COMPLETED"]
 

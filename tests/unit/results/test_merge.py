@@ -63,12 +63,14 @@ def test_runs_that_did_not_end_well_are_listed(tmp_path, capsys):
 def test_disturbed_runs_are_repeated_by_the_same_command_but_not_for_ever(tmp_path, capsys):
     def told(**disturbed):
         row = {"study": "a", "device": "cpu", "cell": "x", "repeat": 1, "cause": "Stolen."}
-        row |= {"status": "invalid", "failed_checks": "pixels;undisturbed", **disturbed}
+        row |= {"status": "invalid", "failed_checks": "pixels;undisturbed", "folder": "runs/a"}
+        row |= disturbed
         write_csv(tmp_path / "results.csv", with_factors(RUNS, {}), [row])
         out = ["--out", str(tmp_path / "confirmed.txt")]
         assert run("confirm-results", ["--results", str(tmp_path / "results.csv"), *out]) == 1
         return capsys.readouterr().err
 
-    assert "not quiet enough" not in told(attempt=2)
-    assert "not quiet enough" in told(attempt=3)
-    assert "not quiet enough" not in told(attempt=3, failed_checks="pixels")
+    forced = "python -m feedrate run --forcerun runs/a/outcome.json"
+    assert told(attempt=2).strip().endswith("python -m feedrate run")
+    assert told(attempt=3).strip().endswith(forced)
+    assert told(attempt=3, failed_checks="pixels").strip().endswith("python -m feedrate run")
