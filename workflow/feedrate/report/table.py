@@ -122,9 +122,9 @@ def wide(heading: Field | str, words: str, *notes: str) -> Line:
 def by_device(study: StudyResults, rows: Iterable[Any]) -> list[Any]:
     """Rows that have a `device`, below the names of their devices if there are several."""
     groups = text.grouped(rows, lambda row: row.device)
-    if len(groups) == 1:
-        return [*groups.popitem()[1]]
-    return [row for device, of in groups.items() for row in (study.label(device), *of)]
+    if len(study.devices) == 1:
+        return [row for group in groups.values() for row in group]
+    return [row for device, group in groups.items() for row in (study.label(device), *group)]
 
 
 def setting(study: StudyResults, cells: Sequence[CellRow]) -> Column:
