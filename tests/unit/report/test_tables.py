@@ -188,6 +188,7 @@ def test_the_x141_study_folds_its_claims_and_names_what_they_need():
     rows = lines(study, "source")
     assert rows["Gaudi2 at its best against H100 with 2 workers"]["Printed"].text.endswith("1.41")
     assert rows["15 more"]["Printed"].text.endswith("Gaudi2, H100 and A100 80GB")
+    assert "15 printed ratios" in rows["15 more"]["Printed"].notes[0]
     assert "336.5 (workers = 0), 580.1 (workers = 1)" in rows["H100, 8 devices"]["Printed"].text
     words = rows["CPU"]["Printed"].text
     for item in ("device", "model", "data", "precision", "batch size"):

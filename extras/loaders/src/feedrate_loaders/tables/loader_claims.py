@@ -167,4 +167,6 @@ def _columns(_: StudyResults) -> list[Column]:
     ]
 
 
-TABLES = (Table("loader_claims", "Where the claims hold", "source", 45, rows, _columns, align="texts"),)
+TABLES = (
+    Table("loader_claims", "Where the claims hold", "source", 45, rows, _columns, align="texts"),
+)
