@@ -150,12 +150,20 @@ class Group:
         gain = self._bounds(use, self.baseline)[0] - 1 if has_baseline else None
         rate = self.rate(use)
         return {
-            **{"study": self.runs[use][0]["study"], "device": self.device, "cell": use},
-            **{"baseline": self.baseline, "compared": len(self.alike), "measure": self.measure},
-            **{RATE: rate.value, "ci_low": rate.low, "ci_high": rate.high},
+            "study": self.runs[use][0]["study"],
+            "device": self.device,
+            "cell": use,
+            "baseline": self.baseline,
+            "compared": len(self.alike),
+            RATE: rate.value,
+            "ci_low": rate.low,
+            "ci_high": rate.high,
             "gain_at_least": None if gain is None else max(gain, 0.0),
             "loss_at_most": max(high - 1, 0.0) if high else 0.0,
-            **{"nearest": nearest, "nearest_low": low, "nearest_high": high},
+            "nearest": nearest,
+            "nearest_low": low,
+            "nearest_high": high,
+            "measure": self.measure,
             "single": self.is_single,
             "more_repeats": self._more_repeats(),
         }
@@ -190,13 +198,13 @@ class Group:
         cells = len(self.alike)
         runs = min(len(self.runs[cell]) for cell in self.alike)
         noise = self._noises[self.measure]
-        dof = noise.dof if noise else assumed_noise(0.0, ()).dof
 
         def width(repeats: int, dof: int) -> float:
             return critical(self._level, dof, cells - 1) * math.sqrt(variance(repeats))
 
-        goal, known = width(runs, dof) / 2, noise.dof if noise else 0
-        return next(m for m in count(1) if width(runs + m, known + cells * m) <= goal)
+        goal = width(runs, (noise or self._assumed(self.measure, *self.alike)).dof) / 2
+        dof = noise.dof if noise else 0
+        return next(m for m in count(1) if width(runs + m, dof + cells * m) <= goal)
 
 
 def groups_of(runs: Iterable[Row], study: Study) -> dict[GroupKey, Group]:
