@@ -85,12 +85,13 @@ def test_columns_get_the_type_that_all_their_values_have():
     assert table["score"].to_pylist() == [1.5, 2.0]
     assert table["note"].to_pylist() == ["a", "7"]
     assert table["image"].to_pylist() == [None, None]
-    assert table["entities"].to_pylist() == [[], []]
+    assert table["caption_choices"].to_pylist() == [[], []]
 
 
 def test_lists_stay_lists_and_single_text_becomes_one():
-    table = make_table([{"questions": ["a", "b"]}, {"questions": "c"}, {"questions": ""}], ())
-    assert table["questions"].to_pylist() == [["a", "b"], ["c"], []]
+    choices = (["a", "b"], "c", "")
+    table = make_table([{"caption_choices": value} for value in choices], ())
+    assert table["caption_choices"].to_pylist() == [["a", "b"], ["c"], []]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["caption", "rank", "x"]), st.text() | st.none())))

@@ -42,11 +42,6 @@ _TEMPLATES = {
         "{Thing} on the {other} of {place}. On the {side} we see {figure}.{companion}",
         "We see {place}: {figure} is on the {side}, with {thing} on the {other}.{companion}",
     ),
-    "uncanny": (
-        "One does not expect {thing} {where}.",
-        "It is odd that {figure} is {where} with {thing}.",
-    ),
-    "question": ("Why is {figure} {where}?", "Who left {thing} with {figure}?"),
     # Each names the place and the thing, so that the picture decides which of five quips is right.
     "quip": (
         "I asked for {thing}, but not {where}.",
@@ -111,8 +106,8 @@ def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
 
 
 def describe(scene: Scene, rng: Random) -> dict[str, str]:
-    """Sentences that are true of the scene: `description`, `uncanny`, `question` and `quip` (a
-    caption as in the contest)."""
+    """Sentences that are true of the scene: `description`, and `quip` (a caption as in the
+    contest)."""
     thing = " ".join(filter(None, (scene.thing_size, scene.paint, scene.thing)))
     sides = ("left", "right") if scene.left else ("right", "left")
     number, article = ("", "one", "two", "three")[scene.count], "an" if thing[0] in "aeiou" else "a"

@@ -4,7 +4,6 @@ Writes raw/rows.parquet, raw/images/ (images of a folder source stay where they 
 raw/index.json. The folder raw/ is replaced as a whole or not at all.
 """
 
-import errno
 import hashlib
 import math
 import os
@@ -104,20 +103,18 @@ class ListedFiles:
     def find(self, named: str) -> str | None:
         """The path under the root of a usable file; None for an unusable one."""
         self._rows[named] += 1
-        try:
-            seen = self._seen.get(named) or self._examine(named)
-        except Unusable as reason:
-            seen = str(reason)
-        self._seen[named] = seen
+        if named not in self._seen:
+            try:
+                self._seen[named] = self._examine(named)
+            except Unusable as reason:
+                self._seen[named] = str(reason)
+        seen = self._seen[named]
         return seen.path if isinstance(seen, RawFile) else None
 
     def lost(self) -> list[LeftOut]:
         """The unusable files, with the number of rows lost by each."""
-        return [
-            LeftOut(path=named, reason=seen, rows=self._rows[named])
-            for named, seen in self._seen.items()
-            if isinstance(seen, str)
-        ]
+        reasons = {name: seen for name, seen in self._seen.items() if isinstance(seen, str)}
+        return [LeftOut(path=n, reason=why, rows=self._rows[n]) for n, why in reasons.items()]
 
     def found(self) -> list[RawFile]:
         """The usable files, each once, sorted by path."""
@@ -138,9 +135,9 @@ class ListedFiles:
             size = check_regular(path).st_size
             relative = path.relative_to(self.root).as_posix()
             return RawFile(path=relative, size=size, sha256=digest_file(path))
+        except (FileNotFoundError, NotADirectoryError):
+            raise Unusable("missing file") from None
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                raise Unusable("missing file") from None
             raise Unusable((error.strerror or str(error)).lower()) from None
         except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
             raise Unusable("not a path of a file") from None

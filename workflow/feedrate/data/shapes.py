@@ -61,82 +61,47 @@ def _two(x: float, y: float, rx: float, ry: float, paint: Paint) -> Shape:
 _STAR = [((0.52, 0.22)[k % 2], math.pi * (0.5 + k / 5)) for k in range(10)]
 _GHOST_HEM = ((-0.4, 0), (-0.2, 0.1), (0, 0), (0.2, 0.1), (0.4, 0))
 
+# fmt: off
 THINGS: dict[str, Shape] = {
     "arrow": [_polygon(-0.15, 0, 0.15, 0, 0.15, 0.5, 0.42, 0.5, 0, 1, -0.42, 0.5, -0.15, 0.5)],
     "balloon": [box(0, 0, 0.02, 0.4, BLACK), _oval(0, 0.68, 0.29, 0.32)],
-    "boat": [
-        _polygon(-0.32, 0, 0.32, 0, 0.5, 0.28, -0.5, 0.28),
-        box(0, 0.28, 0.05, 0.72, BLACK),
-        _polygon(0.05, 0.36, 0.45, 0.36, 0.05, 0.96),
-        _polygon(-0.05, 0.36, -0.05, 0.8, -0.35, 0.36, paint=WHITE),
-    ],
-    "clock": [
-        _oval(0, 0.5, 0.5, 0.5),
-        _oval(0, 0.5, 0.36, 0.36, WHITE),
-        box(0, 0.48, 0.06, 0.32, BLACK),
-        box(0.1, 0.47, 0.24, 0.06, BLACK),
-    ],
-    "house": [
-        box(0, 0, 0.8, 0.56),
-        _polygon(-0.5, 0.56, 0.5, 0.56, 0, 1, paint=DARK),
-        box(-0.18, 0, 0.2, 0.38, WHITE),
-        box(0.18, 0.2, 0.22, 0.2, WHITE),
-    ],
+    "boat": [_polygon(-0.32, 0, 0.32, 0, 0.5, 0.28, -0.5, 0.28), box(0, 0.28, 0.05, 0.72, BLACK),
+             _polygon(0.05, 0.36, 0.45, 0.36, 0.05, 0.96),
+             _polygon(-0.05, 0.36, -0.05, 0.8, -0.35, 0.36, paint=WHITE)],
+    "clock": [_oval(0, 0.5, 0.5, 0.5), _oval(0, 0.5, 0.36, 0.36, WHITE),
+              box(0, 0.48, 0.06, 0.32, BLACK), box(0.1, 0.47, 0.24, 0.06, BLACK)],
+    "house": [box(0, 0, 0.8, 0.56), _polygon(-0.5, 0.56, 0.5, 0.56, 0, 1, paint=DARK),
+              box(-0.18, 0, 0.2, 0.38, WHITE), box(0.18, 0.2, 0.22, 0.2, WHITE)],
     "kite": [_polygon(0, 0, 0.4, 0.62, 0, 1, -0.4, 0.62), box(0, 0, 0.03, 1, BLACK)],
-    "mushroom": [
-        box(0, 0, 0.26, 0.5, WHITE),
-        _oval(0, 0.45, 0.5, 0.54, steps=12),
-        *_two(0.24, 0.6, 0.07, 0.07, WHITE),
-        _oval(0.02, 0.8, 0.08, 0.08, WHITE),
-    ],
+    "mushroom": [box(0, 0, 0.26, 0.5, WHITE), _oval(0, 0.45, 0.5, 0.54, steps=12),
+                 *_two(0.24, 0.6, 0.07, 0.07, WHITE), _oval(0.02, 0.8, 0.08, 0.08, WHITE)],
     "star": [Part([(r * math.cos(a), 0.48 + r * math.sin(a)) for r, a in _STAR])],
     "umbrella": [box(0, 0, 0.05, 0.6, BLACK), _oval(0, 0.55, 0.5, 0.44, steps=12)],
 }
 
 FIGURES: dict[str, Shape] = {
-    "cat": [
-        _polygon(-0.32, 0, 0.32, 0, 0.14, 0.6, -0.14, 0.6, paint=BLACK),
-        _polygon(0.24, 0, 0.5, 0.1, 0.46, 0.5, 0.4, 0.5, 0.4, 0.14, paint=BLACK),
-        _polygon(-0.26, 0.7, -0.26, 1, 0, 0.8, 0.26, 1, 0.26, 0.7, paint=BLACK),
-        _oval(0, 0.7, 0.26, 0.2, BLACK),
-        *_two(0.11, 0.74, 0.07, 0.06, WHITE),
-    ],
-    "ghost": [
-        Part([*_oval(0, 0.6, 0.34, 0.38, steps=12).points, *_GHOST_HEM], PALE),
-        *_two(0.13, 0.66, 0.07, 0.09, BLACK),
-        _oval(0, 0.42, 0.08, 0.1, BLACK),
-    ],
-    "penguin": [
-        *_two(0.18, 0.03, 0.14, 0.03, GREY),
-        _oval(0, 0.44, 0.32, 0.4, BLACK),
-        _oval(0, 0.4, 0.2, 0.32, WHITE),
-        _oval(0, 0.84, 0.18, 0.16, BLACK),
-        *_two(0.07, 0.87, 0.045, 0.05, WHITE),
-        _polygon(-0.06, 0.82, 0.06, 0.82, 0, 0.7, paint=GREY),
-    ],
-    "rabbit": [
-        _oval(0, 0.26, 0.3, 0.26, WHITE),
-        *_two(0.1, 0.82, 0.07, 0.18, WHITE),
-        _oval(0, 0.56, 0.2, 0.17, WHITE),
-        *_two(0.08, 0.6, 0.03, 0.04, BLACK),
-        _oval(0, 0.52, 0.04, 0.03, BLACK),
-    ],
-    "robot": [
-        box(0, 0, 0.48, 0.22, DARK),
-        box(0, 0.36, 0.92, 0.16, DARK),
-        box(0, 0.2, 0.64, 0.44, GREY),
-        box(0, 0.3, 0.36, 0.2, WHITE),
-        box(0, 0.66, 0.44, 0.28, GREY),
-        *_two(0.11, 0.81, 0.06, 0.06, WHITE),
-    ],
-    "witch": [
-        _polygon(-0.4, 0, 0.4, 0, 0.12, 0.52, -0.12, 0.52, paint=BLACK),
-        _oval(0, 0.58, 0.13, 0.14, WHITE),
-        _oval(0, 0.68, 0.3, 0.05, BLACK),
-        _polygon(-0.16, 0.68, 0.16, 0.68, 0.04, 1, paint=BLACK),
-        *_two(0.05, 0.6, 0.02, 0.03, BLACK),
-    ],
+    "cat": [_polygon(-0.32, 0, 0.32, 0, 0.14, 0.6, -0.14, 0.6, paint=BLACK),
+            _polygon(0.24, 0, 0.5, 0.1, 0.46, 0.5, 0.4, 0.5, 0.4, 0.14, paint=BLACK),
+            _polygon(-0.26, 0.7, -0.26, 1, 0, 0.8, 0.26, 1, 0.26, 0.7, paint=BLACK),
+            _oval(0, 0.7, 0.26, 0.2, BLACK), *_two(0.11, 0.74, 0.07, 0.06, WHITE)],
+    "ghost": [Part([*_oval(0, 0.6, 0.34, 0.38, steps=12).points, *_GHOST_HEM], PALE),
+              *_two(0.13, 0.66, 0.07, 0.09, BLACK), _oval(0, 0.42, 0.08, 0.1, BLACK)],
+    "penguin": [*_two(0.18, 0.03, 0.14, 0.03, GREY), _oval(0, 0.44, 0.32, 0.4, BLACK),
+                _oval(0, 0.4, 0.2, 0.32, WHITE), _oval(0, 0.84, 0.18, 0.16, BLACK),
+                *_two(0.07, 0.87, 0.045, 0.05, WHITE),
+                _polygon(-0.06, 0.82, 0.06, 0.82, 0, 0.7, paint=GREY)],
+    "rabbit": [_oval(0, 0.26, 0.3, 0.26, WHITE), *_two(0.1, 0.82, 0.07, 0.18, WHITE),
+               _oval(0, 0.56, 0.2, 0.17, WHITE), *_two(0.08, 0.6, 0.03, 0.04, BLACK),
+               _oval(0, 0.52, 0.04, 0.03, BLACK)],
+    "robot": [box(0, 0, 0.48, 0.22, DARK), box(0, 0.36, 0.92, 0.16, DARK),
+              box(0, 0.2, 0.64, 0.44, GREY), box(0, 0.3, 0.36, 0.2, WHITE),
+              box(0, 0.66, 0.44, 0.28, GREY), *_two(0.11, 0.81, 0.06, 0.06, WHITE)],
+    "witch": [_polygon(-0.4, 0, 0.4, 0, 0.12, 0.52, -0.12, 0.52, paint=BLACK),
+              _oval(0, 0.58, 0.13, 0.14, WHITE), _oval(0, 0.68, 0.3, 0.05, BLACK),
+              _polygon(-0.16, 0.68, 0.16, 0.68, 0.04, 1, paint=BLACK),
+              *_two(0.05, 0.6, 0.02, 0.03, BLACK)],
 }
+# fmt: on
 
 
 class Motif(NamedTuple):

@@ -17,15 +17,9 @@ from feedrate.data.manifest import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXTS = ("entities", "questions", "caption_choices")
-_NUMBERS = ("contest_number", "n_tokens_label")
-SCHEMA = (
-    *("caption", "contest_number", "image_location", "image_description"),
-    *("image_uncanny_description", "entities", "questions", "caption_choices"),
-    *("from_description", "label", "n_tokens_label", "instance_id"),
-)
-"""Columns of every dataset, in order: those of jmhessel/newyorker_caption_contest except the image.
-They hold a text, or texts or a number. The model trains on `caption`."""
+SCHEMA = ("caption", "contest_number", "caption_choices", "label")
+"""The columns of jmhessel/newyorker_caption_contest that are read, besides the image. The model
+trains on `caption`; `label` is the letter of the right one of `caption_choices`."""
 
 EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 """Columns that a copy of Winoground must have."""
@@ -134,33 +128,26 @@ def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> "pa.Table"
     import pyarrow as pa
 
     columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in own}
-    others = dict.fromkeys(key for row in rows for key in row if key not in (*SCHEMA, *OWN_COLUMNS))
-    for name in (*SCHEMA, *others):
+    others = dict.fromkeys(key for row in rows for key in row if key not in OWN_COLUMNS)
+    for name in dict.fromkeys((*SCHEMA, *others)):
         values = [row.get(name) for row in rows]
-        if name in _TEXTS:
-            lists = [_texts(value) for value in values]
-            columns[name] = pa.array(lists, pa.list_(pa.string()))
-        elif name in others or name in _NUMBERS:
-            columns[name] = _numbers(values, pa.float64() if name in others else pa.int64())
+        if name == "caption_choices":
+            lists = [v if isinstance(v, list | tuple) else [v] if v else [] for v in values]
+            texts = [[plain_text(value) for value in choices] for choices in lists]
+            columns[name] = pa.array(texts, pa.list_(pa.string()))
         else:
-            texts = [None if value is None else plain_text(value) for value in values]
-            columns[name] = pa.array(texts, pa.string())
+            columns[name] = _column(values, is_text=name in ("caption", "label"))
     return pa.table(columns)
 
 
-def _texts(value: Any) -> list[str]:
-    if value is None or value == "":
-        return []
-    return [plain_text(v) for v in value] if isinstance(value, list | tuple) else [str(value)]
-
-
-def _numbers(values: list[Any], widest: "pa.DataType") -> "pa.Array":
-    """Values as int64, else as `widest`, else as text; empty text is null."""
+def _column(values: list[Any], *, is_text: bool) -> "pa.Array":
+    """Values as int64, else as float64, else as text, where empty text is null; or as text."""
     import pyarrow as pa
 
-    values = [None if isinstance(v, str) and not v.strip() else v for v in values]
+    if not is_text:
+        values = [None if isinstance(v, str) and not v.strip() else v for v in values]
     texts = [None if v is None else plain_text(v) for v in values]
-    for number, kind in ((int, pa.int64()), (float, widest)):
+    for number, kind in () if is_text else ((int, pa.int64()), (float, pa.float64())):
         try:
             return pa.array([None if t is None else number(t) for t in texts], kind)
         except (ValueError, OverflowError, pa.ArrowException):

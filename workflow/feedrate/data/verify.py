@@ -6,6 +6,7 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -97,7 +98,16 @@ def read_picture(data: bytes) -> Picture:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                _check_size(image)
+                width, height = image.size
+                size = f"{width} x {height} px"
+                if width * height > MAX_MEGAPIXELS * 1e6:
+                    raise Unusable(
+                        f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels"
+                    )
+                if min(width, height) < MIN_SIDE_PX:
+                    raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
+                if max(width, height) > MAX_ASPECT * min(width, height):
+                    raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
                 return _convert(image, data)
     except Unusable:
         raise
@@ -111,17 +121,6 @@ def read_picture(data: bytes) -> Picture:
         raise Unusable(f"cannot be decoded: {str(error) or type(error).__name__}") from None
 
 
-def _check_size(image: Image.Image) -> None:
-    width, height = image.size
-    size = f"{width} x {height} px"
-    if width * height > MAX_MEGAPIXELS * 1e6:
-        raise Unusable(f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels")
-    if min(width, height) < MIN_SIDE_PX:
-        raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
-
-
 def _convert(image: Image.Image, data: bytes) -> Picture:
     kind, mode = str(image.format), image.mode
     differs = {
@@ -130,7 +129,11 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
         "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
     }
     image.load()
-    turned = _upright(image)
+    turned, orientation = image, None
+    with suppress(Exception):  # damaged EXIF data do not make a picture unusable
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
+    if orientation in range(2, 9):
+        turned = ImageOps.exif_transpose(image)
     differs["rotated as its EXIF says"] = turned is not image
     changes = [change for change, is_so in differs.items() if is_so]
     if mode in ("L", "RGB") and not changes:
@@ -144,15 +147,6 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
     stream = io.BytesIO()
     rgb.save(stream, "JPEG", quality=JPEG_QUALITY)
     return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """The image rotated as its EXIF data say; the same object without usable EXIF data."""
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation)
-    except Exception:  # damaged EXIF data do not make a picture unusable
-        return image
-    return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image
 
 
 def _rgb(image: Image.Image) -> Image.Image:

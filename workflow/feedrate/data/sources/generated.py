@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from feedrate.config.workflow import Generated
-from feedrate.core.files import digest_text
 from feedrate.data.drawing import Scene, describe, draw_files, invent
 from feedrate.data.manifest import Fetched
 
@@ -47,30 +46,16 @@ def _rows(settings: Generated) -> Iterator[dict[str, Any]]:
 
 def _row(settings: Generated, scene: Scene, number: int) -> dict[str, Any]:
     """Row `number` of a contest, with its own wording and five captions to choose from."""
-    key = f"{settings.seed}/{scene.contest}/{number}"
-    rng = Random(f"{key}/words")
-    said = describe(scene, rng)
-    choices = _choices(settings, scene, said["quip"], rng)
-    label = _LABELS[choices.index(said["quip"])]
-    offered = " ".join(f"{a}: {choice}" for a, choice in zip(_LABELS, choices, strict=True))
-    shown = [name.capitalize() for name in (scene.thing, scene.figure, scene.companion) if name]
-    place, description, uncanny = scene.place.name, said["description"], said["uncanny"]
+    rng = Random(f"{settings.seed}/{scene.contest}/{number}/words")
+    sentences = describe(scene, rng)
+    choices = _choices(settings, scene, sentences["quip"], rng)
     return {
         "image": f"images/{scene.contest:05d}.jpg",
         "origin": f"contest {scene.contest}, row {number}",
-        "caption": f"{said['quip']} {description}",
+        "caption": f"{sentences['quip']} {sentences['description']}",
         "contest_number": scene.contest,
-        "image_location": place,
-        "image_description": description,
-        "image_uncanny_description": uncanny,
-        "entities": [f"https://en.wikipedia.org/wiki/{name}" for name in shown],
-        "questions": [said["question"]],
         "caption_choices": choices,
-        "from_description": f"scene: {place} description: {description} uncanny: {uncanny} "
-        f"entities: {', '.join(shown)}. choices {offered}",
-        "label": label,
-        "n_tokens_label": 1,
-        "instance_id": digest_text(key)[:32],
+        "label": _LABELS[choices.index(sentences["quip"])],
     }
 
 
