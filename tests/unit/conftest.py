@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from feedrate.core.files import digest_file, write_json
-from feedrate.data.manifest import CHECKSUMS, MANIFEST, Manifest, SplitCount, images_digest
+from feedrate.data.manifest import CHECKSUMS, MANIFEST, Manifest, SplitCount
 
 ROWS = {"train": 24, "validation": 7, "test": 6}
 SPECIAL = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
@@ -60,10 +60,7 @@ def make_prepared(folder: Path) -> Path:
             )
     pq.write_table(pa.Table.from_pylist(rows), folder / "samples.parquet")
     make_tokenizer(folder / "tokenizer")
-    images = {
-        f"images/{path.name}": {"sha256": digest_file(path), "size": path.stat().st_size}
-        for path in (folder / "images").iterdir()
-    }
+    images = {f"images/{p.name}": digest_file(p) for p in (folder / "images").iterdir()}
     write_json(folder / CHECKSUMS, images)
     others = [
         CHECKSUMS,
@@ -78,8 +75,6 @@ def make_prepared(folder: Path) -> Path:
         },
         files={name: digest_file(folder / name) for name in sorted(others)},
         images=len(images),
-        images_bytes=sum(entry["size"] for entry in images.values()),
-        images_digest=images_digest({name: entry["sha256"] for name, entry in images.items()}),
     )
     write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
     return folder

@@ -6,8 +6,8 @@ from drawings import drawing, encoded
 
 from feedrate.config.workflow import Folder
 from feedrate.data.fetch import fetch_dataset
-from feedrate.data.manifest import read_index
-from feedrate.data.prepare import prepare
+from feedrate.data.manifest import read_index, read_manifest
+from feedrate.data.prepare import preprocess_dataset
 
 
 class Workplace:
@@ -40,7 +40,8 @@ class Workplace:
         return read_index(self.index)
 
     def prepare(self, workers=1, **changes):
-        return prepare(self.index, self.settings(**changes), self.manifest, workers)
+        preprocess_dataset(self.index, self.settings(**changes), self.manifest, workers)
+        return read_manifest(self.manifest)
 
     def filled(self, count=6):
         """A good dataset of `count` images with a caption each."""

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from hashlib import sha256
 
 import datasets
 import msgspec
@@ -102,7 +103,6 @@ def test_a_local_folder_in_hub_layout_is_read_without_decoding(fetch_here, tmp_p
     assert len(index.files) == 3
     assert rows[0]["image"] == rows[1]["image"]
     assert (out.parent / rows[0]["image"]).read_bytes() == encoded(drawing())
-    assert rows[0]["image"].endswith(".png")
     assert (out.parent / rows[3]["image"]).read_bytes() == b"no image"
     [extra] = index.left_out
     assert (extra.path, extra.rows) == ("extra", 4)
@@ -134,7 +134,7 @@ def test_a_table_reads_no_file_outside_its_dataset(fetch_here, tmp_path):
         "train, row 1",
         "train, row 2",
     ]
-    assert [file.size for file in index.files] == [len(encoded(drawing()))]
+    assert [file.sha256 for file in index.files] == [sha256(encoded(drawing())).hexdigest()]
     lost = [entry for entry in index.left_out if entry.path.startswith("train")]
     assert [entry.path for entry in lost] == [f"train, row {n}" for n in range(3, 8)]
     assert all("the dataset's own folder" in entry.reason for entry in lost)

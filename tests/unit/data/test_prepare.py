@@ -91,7 +91,7 @@ def test_one_other_image_is_another_manifest(workplace):
     before = workplace.prepare()
     workplace.image("2.jpg", shade=111)
     after = workplace.prepare()
-    assert before.images_digest != after.images_digest
+    assert before.files["checksums.json"] != after.files["checksums.json"]
     assert report_of(workplace)["changed_since_fetch"] == ["2.jpg"]
 
 
@@ -179,7 +179,7 @@ BETWEEN_RENAMES = (
     [
         (True, "prepare.verify_images = die"),
         (True, "prepare.train_tokenizer = die"),
-        (True, "prepare.images_digest = die"),
+        (True, "prepare.digest_file = die"),
         (True, BETWEEN_RENAMES),
         (False, "prepare.write_table = die"),
         (False, BETWEEN_RENAMES),

@@ -22,7 +22,7 @@ SETTINGS = {"path": ("str", "One image."), "copies": ("int", "Rows of it.", 2)}
 def fetch(name, settings, raw):
     data = Path(settings.path).read_bytes()
     (raw / "one.jpg").write_bytes(data)
-    file = RawFile(path="one.jpg", size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    file = RawFile(path="one.jpg", sha256=hashlib.sha256(data).hexdigest())
     rows = [
         {"image": "one.jpg", "split": "train", "caption": f"{name} {n}", "origin": str(n)}
         for n in range(settings.copies)

@@ -24,7 +24,7 @@ from feedrate.data.verify import (
 def listed(root, name):
     path = root / name
     regular = path.exists() and stat.S_ISREG(path.stat().st_mode)
-    return RawFile(path=name, size=0, sha256=digest_file(path) if regular else "")
+    return RawFile(path=name, sha256=digest_file(path) if regular else "")
 
 
 def test_every_file_gets_a_verdict_and_good_ones_are_stored_once(tmp_path):
@@ -62,7 +62,7 @@ def listed_safely(root, name):
     try:
         return listed(root, name)
     except (OSError, RuntimeError):
-        return RawFile(path=name, size=0, sha256="")
+        return RawFile(path=name, sha256="")
 
 
 def test_an_image_edited_since_it_was_fetched_is_told(tmp_path):

@@ -1,2 +1,1 @@
-"""The typed configuration (settings, studies, devices, published data) and the plan, which turns
-studies and devices into cells and runs."""
+"""The typed configuration, and the plan: studies and devices become cells and runs."""

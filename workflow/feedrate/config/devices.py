@@ -85,8 +85,7 @@ class Device(Strict, kw_only=True):
 
 
 def is_called(model: str, pattern: str) -> bool:
-    """Whether a `model_pattern` matches the whole name `model` that a device reports: names of
-    different cards begin with "NVIDIA H100"."""
+    """Whether a `model_pattern` matches the whole name `model` that a device reports."""
     return re.fullmatch(pattern, model) is not None
 
 
@@ -156,8 +155,7 @@ class Machine(Strict, kw_only=True):
 
 
 def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
-    """The registry under `root`, and an entry for each of `names` that is a registered name with
-    another number of devices on one host: `h100-x1`. Raises ConfigError."""
+    """The registry, with an entry `h100-x1` for each such name in `names`. Raises ConfigError."""
     origin = "config/devices.yaml"
     registry = load(root / origin, dict[Name, Device], origin)
     raise_all(check_devices(origin, registry))

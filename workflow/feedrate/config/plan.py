@@ -170,8 +170,7 @@ def study_settings(project: Project, name: str, device: str) -> Settings:
 
 
 def published_settings(project: Project, name: str, row: Published) -> Settings:
-    """The settings that a study gives the cell of a published number, on its device, with the batch
-    size of the source if it states one."""
+    """The settings of a published number's cell, with the batch size that the source states."""
     levels = project.studies[name].baseline | row.levels
     settings = LevelSettings(project, name, row.device).of(levels)
     size = row.batch_size or settings.train.batch_size
@@ -220,8 +219,7 @@ def _cells(
 
 
 def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
-    """The cells to run, and those whose work is that of an earlier one: they differ from it only in
-    settings that the device's decoder ignores."""
+    """The cells to run, and those that differ from one only in what the decoder ignores."""
     distinct: list[RunSpec] = []
     shared: list[Shared] = []
     first: dict[bytes, str] = {}
@@ -251,8 +249,7 @@ def _faults(spec: RunSpec) -> Iterator[str]:
 
 
 def _launcher(entry: Device, settings: Settings) -> Launcher:
-    """The launcher of a device; if it names none, the default for its nodes and processes. FSDP
-    needs a process group even for one rank."""
+    """The launcher of a device. FSDP needs a process group even for one rank."""
     if entry.launcher:
         return entry.launcher
     if entry.nodes > 1:
@@ -262,8 +259,7 @@ def _launcher(entry: Device, settings: Settings) -> Launcher:
 
 
 class LevelSettings:
-    """The settings of a study's levels on a device. Those of a level are converted once, so that
-    10,000 cells need no conversion of their own."""
+    """The settings of a study's levels on a device; each level is converted only once."""
 
     def __init__(self, project: Project, name: str, device: str) -> None:
         self.common = study_settings(project, name, device)

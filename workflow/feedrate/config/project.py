@@ -196,8 +196,7 @@ def check_study(
 
 
 def _check_factors(problems: Problems, study: Study) -> dict[str, list[Level]]:
-    """Check the settings, levels and baselines of all factors. Returns the levels of each; none if
-    wrong, so that no error is repeated."""
+    """Check all factors. Returns the levels of each; none if wrong, so that no error repeats."""
     levels: dict[str, list[Level]] = {}
     used: list[tuple[str, str]] = []
     for name, factor in study.factors.items():
@@ -243,8 +242,7 @@ def _check_bundles(
 
 
 def _check_level_texts(problems: Problems, key: str, factor: Factor, kind: Any) -> None:
-    """Each level must be of `kind`, and its text must fit a folder's name and be read as the same
-    level."""
+    """A level is of `kind`, fits a folder's name, and is read from it as the same level."""
     for place, level in numbered(f"{key}[{{}}]", factor.levels):
         text = level_text(level)
         if problems.check_type(place, level, kind):

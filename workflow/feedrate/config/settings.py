@@ -112,8 +112,7 @@ class TrainSettings(Strict, kw_only=True):
 
 
 class InferenceSettings(Strict, kw_only=True):
-    """How forward passes are timed (task: inference); `train` has their batch size, precision and
-    execution."""
+    """How forward passes are timed; `train` has their batch size and precision."""
 
     head: Annotated[Literal["contrastive", "matching"], about("matching: for bridgetower.")] = (
         "contrastive"
@@ -124,8 +123,7 @@ class InferenceSettings(Strict, kw_only=True):
 
 
 class HpuSettings(Strict, kw_only=True):
-    """Settings that only Gaudi has, under the names of optimum-habana; other kinds ignore them.
-    feedrate.devices refuses combinations that do not work."""
+    """Settings that only Gaudi has, under the names of optimum-habana."""
 
     trainer: Annotated[
         Literal["optimum-habana", "transformers"], about("The library that trains.")

@@ -74,8 +74,7 @@ class Protocol(Strict, kw_only=True):
 
 
 class StudyProtocol(Protocol, kw_only=True):
-    """How a study is measured, on all devices unless adapted. The keys added here are no part of a
-    run's identity: finished runs remain valid with more repeats or more time."""
+    """How a study is measured. The keys added here are no part of a run's identity."""
 
     repeats: Annotated[Repeats, about("Runs of every cell, interleaved.")] = 3
     seed: Annotated[Seed, about("Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
@@ -120,15 +119,13 @@ class RunSpec(Strict, kw_only=True):
 
     @property
     def full_epoch_steps(self) -> int:
-        """Steps that an epoch has at least, so that its end (workers stop and start) is a small
-        part of the run. Passes have no epochs."""
+        """Steps that an epoch has at least, so that its end is a small part of the run."""
         return 1 if self.task == "inference" else min(FULL_EPOCH_STEPS, self.protocol.steps)
 
 
 @cache
 def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
-    """A model or size that does not exist, settings that the model does not offer, or captions of
-    `max_tokens` that are too long for it. Only a checkpoint itself says how long its may be."""
+    """Settings that the model does not offer. Only a checkpoint says how long its captions are."""
     sizes = plugins.declared(BUILDERS, "SIZES")
     if model.name not in sizes:
         return (f"model.name: {not_one_of(model.name, sizes, 'models')}",)

@@ -160,8 +160,7 @@ BELOW_MEMORY = re.compile(r"below-([1-9]\d*)-gib")
 
 
 def adapt_keys(study: Study, name: str, device: Device) -> list[str]:
-    """The keys of a study's `adapt` that apply to a device, the strongest last: its kind, the
-    limits that its memory is below from the largest, the entry that it varies, its name."""
+    """The keys of a study's `adapt` that apply to a device, the strongest last."""
     limits = [int(match[1]) for key in study.adapt if (match := BELOW_MEMORY.fullmatch(key))]
     below = [n for n in sorted(limits, reverse=True) if (device.memory_gib or n) < n]
     keys = [device.kind, *(f"below-{n}-gib" for n in below), device.variant_of, name]

@@ -72,8 +72,7 @@ def parse_level(text: str) -> Level:
 
 
 def parse_levels(text: str, separator: str = ";") -> dict[str, Level]:
-    """Read `workers=2;decode=host` as {"workers": 2, "decode": "host"}. Raises ValueError if a part
-    is not factor=value or repeats a factor."""
+    """Read `workers=2;decode=host` as {"workers": 2, "decode": "host"}. Raises ValueError."""
     levels: dict[str, Level] = {}
     for part in text.split(separator):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -107,8 +106,7 @@ def duration_text(seconds: float) -> str:
 
 
 class _Loader(SafeLoader):
-    """Reads plain values as YAML 1.2 does: `on`, `12:30` and 2023-08-29 are text, 1e-5 is a number.
-    Keys are always text, and a duplicate key is an error."""
+    """Reads plain values as YAML 1.2 does; keys are text, and a duplicate one is an error."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 

@@ -96,8 +96,7 @@ class Hub(Strict, tag_field="source", tag="hub", kw_only=True):
 
 
 def _declared() -> list[type[msgspec.Struct]]:
-    """The settings of the sources that declare `SETTINGS`: key to the name of its type, its
-    description and, if the key is optional, its default."""
+    """The settings of the sources that declare `SETTINGS` (see data/sources/__init__.py)."""
     types = {kind.__name__: kind for kind in (str, int, float, bool)}
     structs = []
     for name, keys in plugins.declared("feedrate.data.sources", "SETTINGS").items():

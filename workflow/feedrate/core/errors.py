@@ -113,8 +113,7 @@ def hide_secrets(text: str) -> str:
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
-    """A document without secrets: those that its texts show, and what keys such as `HF_TOKEN` hold.
-    `key` is the value's own."""
+    """A document without secrets, also those that keys such as `HF_TOKEN` hold."""
     if isinstance(value, dict):
         return {name: without_secrets(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -136,8 +135,7 @@ def tell(program: str, what: object) -> None:
 
 
 def print_error(line: str) -> None:
-    """Print a line on stderr. Where that fails, as in a pipe whose reader has ended, it and all
-    later lines are lost: words for a reader end no job."""
+    """Print a line on stderr. Where that fails, it and all later lines are lost."""
     try:
         print(line, file=sys.stderr, flush=True)
     except OSError:

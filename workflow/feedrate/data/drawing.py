@@ -1,5 +1,4 @@
-"""Generated pictures: a random scene, its drawing as a JPEG file, and captions that describe it.
-The same seed and contest number give the same."""
+"""Generated pictures: a random scene, its drawing as a JPEG file, and captions that describe it."""
 
 import hashlib
 import io
@@ -106,8 +105,7 @@ def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
 
 
 def describe(scene: Scene, rng: Random) -> dict[str, str]:
-    """Sentences that are true of the scene: `description`, and `quip` (a caption as in the
-    contest)."""
+    """True sentences: `description`, and `quip` (a caption as in the contest)."""
     thing = " ".join(filter(None, (scene.thing_size, scene.paint, scene.thing)))
     sides = ("left", "right") if scene.left else ("right", "left")
     number, article = ("", "one", "two", "three")[scene.count], "an" if thing[0] in "aeiou" else "a"
@@ -127,8 +125,7 @@ def describe(scene: Scene, rng: Random) -> dict[str, str]:
 
 
 def draw_files(scenes: Mapping[str, Scene], seed: int, raw: Path, workers: int) -> list[RawFile]:
-    """Draw the scenes, by path under `raw`, with `workers` processes. Raises DataError if one of
-    them crashes or takes too long."""
+    """Draw the scenes, by path under `raw`, with `workers` processes. Raises DataError."""
     draw = partial(_draw_file, seed, raw)
     files = run_isolated(draw, list(scenes.items()), workers, _TIMEOUT_S)
     for lost in (file for file in files if isinstance(file, Lost)):
@@ -140,7 +137,7 @@ def _draw_file(seed: int, raw: Path, item: tuple[str, Scene]) -> RawFile:
     path, scene = item
     data = render(scene, seed)
     (raw / path).write_bytes(data)
-    return RawFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return RawFile(path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
 def render(scene: Scene, seed: int) -> bytes:

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -36,8 +36,7 @@ _SHOWN = 3
 
 
 def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
-    """Fetch the images and rows of the dataset `name` of config.yaml. `out` is raw/index.json.
-    Raises ConfigError or DataError."""
+    """Fetch a dataset; `out` is raw/index.json. Raises ConfigError or DataError."""
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
@@ -64,7 +63,7 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
             source=source,
             root=fetched.root,
             revision=fetched.revision,
-            rows=RawFile(path=ROWS, size=table.stat().st_size, sha256=digest_file(table)),
+            rows=RawFile(path=ROWS, sha256=digest_file(table)),
             files=[file for file in fetched.files if file.path in used],
             left_out=left_out,
         )
@@ -74,8 +73,7 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """At most `limit` rows per image, in their order: those with the smallest ranks or, if there
-    are none, the first. A rank that is not a number comes last."""
+    """At most `limit` rows per image, in their order: those with the smallest ranks."""
     kept, count = set[int](), Counter[str]()
     for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
         count[rows[position]["image"]] += 1
@@ -122,8 +120,7 @@ class ListedFiles:
         return [files[path] for path in sorted(files)]
 
     def _examine(self, named: str) -> RawFile:
-        """The file's size and digest. Only a regular file under the root is opened. Raises
-        Unusable."""
+        """The file's size and digest, if it is a regular file under the root. Raises Unusable."""
         if not named.strip():
             raise Unusable("no image is named")
         try:
@@ -132,9 +129,9 @@ class ListedFiles:
             if not resolved.is_relative_to(self.root):  # by dots, an absolute path or a link
                 raise Unusable("outside the folder")
             path = path if path.is_relative_to(self.root) else resolved
-            size = check_regular(path).st_size
+            check_regular(path)
             relative = path.relative_to(self.root).as_posix()
-            return RawFile(path=relative, size=size, sha256=digest_file(path))
+            return RawFile(path=relative, sha256=digest_file(path))
         except (FileNotFoundError, NotADirectoryError):
             raise Unusable("missing file") from None
         except OSError as error:
@@ -163,11 +160,9 @@ class EmbeddedImages:
             return None
         sha256 = hashlib.sha256(data).hexdigest()
         if sha256 not in self._files:
-            suffix = PurePosixPath(name).suffix.lower()
-            plain = suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6
-            path = f"images/{sha256[:16]}{suffix if plain else ''}"
+            path = f"images/{sha256[:16]}"
             (self._raw / path).write_bytes(data)
-            self._files[sha256] = RawFile(path=path, size=len(data), sha256=sha256)
+            self._files[sha256] = RawFile(path=path, sha256=sha256)
         return self._files[sha256].path
 
     def written(self) -> list[RawFile]:

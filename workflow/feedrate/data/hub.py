@@ -1,5 +1,4 @@
-"""The Hugging Face hub: repositories at a revision, and checkpoints that are fetched from it once:
-their files and, written last, fetched.json with a checksum of each."""
+"""The Hugging Face hub: repositories at a revision, and checkpoints fetched with checksums."""
 
 import json
 import os
@@ -20,8 +19,7 @@ PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
 
 
 def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
-    """Fetch the repository `name` of the hub at `revision` (a commit, tag or branch) into the
-    folder of `out`, which is fetched.json. Raises DataError."""
+    """Fetch the repository `name` at `revision`; `out` is fetched.json. Raises DataError."""
     advice = "set `checkpoint` to a local folder"
     source = download("checkpoint", name, revision, PATTERNS, advice)
     files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})

@@ -3,9 +3,7 @@ fetched, prepared/manifest.json what jobs train on, and index.json of a store wh
 reads: pictures decoded and resized once, and captions tokenised once."""
 
 import json
-import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -14,7 +12,7 @@ import msgspec
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.values import Strict, about, subset
 from feedrate.core.errors import ExpectedError
-from feedrate.core.files import digest_file, digest_text, digest_value
+from feedrate.core.files import digest_file, digest_value
 
 Document = TypeVar("Document")
 
@@ -50,22 +48,19 @@ class Unusable(Exception):
     """A row, a file or an image is left out; the message is the reason."""
 
 
-def check_regular(path: Path) -> os.stat_result:
-    """The state of a regular file that is not too large. Raises OSError, and Unusable for anything
-    else: pipes and devices could block if they were opened."""
+def check_regular(path: Path) -> None:
+    """Whether a file can be read without blocking. Raises OSError, or Unusable if not."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise Unusable("not a regular file")
     if status.st_size > MAX_FILE_BYTES:
         raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
-    return status
 
 
 class RawFile(Strict, frozen=True, kw_only=True):
     """One fetched file."""
 
     path: Annotated[str, about("Under the index's root.")]
-    size: Annotated[int, about("Bytes.")]
     sha256: str
 
 
@@ -90,7 +85,7 @@ class Fetched(Strict, frozen=True, kw_only=True):
 class RawIndex(Strict, frozen=True, kw_only=True):
     """raw/index.json; raise `schema`, here and below, when the files of the folder change."""
 
-    schema: int = 1
+    schema: int = 2
     dataset: str
     source: Annotated[str, about("generated, folder or hub.")]
     root: Annotated[str, about("Absolute folder of the images; empty: the index's own.")] = ""
@@ -110,13 +105,11 @@ class SplitCount(Strict, kw_only=True):
 class Manifest(Strict, kw_only=True):
     """prepared/manifest.json: small, and the same for the same data, whenever and wherever."""
 
-    schema: int = 1
+    schema: int = 2
     dataset: str
     splits: dict[str, SplitCount]
-    files: Annotated[dict[str, str], about("SHA-256 of the files for training except images.")]
+    files: Annotated[dict[str, str], about("SHA-256 of all files but images and data_report.json.")]
     images: Annotated[int, about("Image files in images/.")]
-    images_bytes: int
-    images_digest: Annotated[str, about("SHA-256 of all images' sorted `path sha256` lines.")]
 
 
 class StoreSpec(Strict, kw_only=True):
@@ -188,8 +181,7 @@ def read_store(folder: Path) -> StoreIndex:
 
 
 def read_document(path: Path, kind: type[Document], missing: str) -> Document:
-    """Read a JSON file of type `kind`. Raises DataError, with the conclusion `missing` if there is
-    none."""
+    """Read a JSON file of type `kind`. Raises DataError; `missing`: what follows from no file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -199,26 +191,16 @@ def read_document(path: Path, kind: type[Document], missing: str) -> Document:
         raise DataError(f"{path}: not of this version ({error}): {again}") from None
 
 
-def images_digest(sha256: Mapping[str, str]) -> str:
-    """SHA-256 over the sorted `path sha256` lines; `sha256` by path."""
-    return digest_text("".join(f"{path} {sha256[path]}\n" for path in sorted(sha256)))
-
-
 def check_prepared(folder: Path) -> Manifest:
-    """Compare every file of prepared data with its manifest (size, SHA-256). Raises DataError."""
+    """Compare every file of prepared data with its SHA-256. Raises DataError."""
     manifest = read_manifest(folder / MANIFEST)
     for name, sha256 in manifest.files.items():
         check_file(folder, name, sha256)
-    listed: dict[str, dict[str, Any]] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
-    digest = images_digest({path: entry["sha256"] for path, entry in listed.items()})
-    size = sum(entry["size"] for entry in listed.values())
-    expected = (manifest.images, manifest.images_bytes, manifest.images_digest)
-    if (len(listed), size, digest) != expected:
-        raise _different(folder, CHECKSUMS, "does not match the manifest")
-    for name, entry in sorted(listed.items()):
-        check_file(folder, name, entry["sha256"], entry["size"])
+    images: dict[str, str] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
+    for name, sha256 in sorted(images.items()):
+        check_file(folder, name, sha256)
     present = {p.relative_to(folder).as_posix() for p in (folder / IMAGES).rglob("*.jpg")}
-    for name in sorted(present - listed.keys()):
+    for name in sorted(present - images.keys()):
         raise _different(folder, name, "is not in the manifest")
     return manifest
 
@@ -229,11 +211,9 @@ def check_store(folder: Path) -> None:
         check_file(folder, name, sha256)
 
 
-def check_file(folder: Path, name: str, sha256: str, size: int | None = None) -> None:
-    """Compare a file with its SHA-256 and, if given, its size in bytes. Raises DataError."""
+def check_file(folder: Path, name: str, sha256: str) -> None:
+    """Compare a file with its SHA-256. Raises DataError."""
     try:
-        if size is not None and (folder / name).stat().st_size != size:
-            raise _different(folder, name, f"does not have the recorded {size} bytes")
         if digest_file(folder / name) != sha256:
             raise _different(folder, name, "does not match its recorded checksum")
     except OSError as error:

@@ -29,7 +29,6 @@ from feedrate.data.manifest import (
     Manifest,
     RawIndex,
     SplitCount,
-    images_digest,
     read_index,
 )
 from feedrate.data.tables import make_table, read_table, write_table
@@ -49,53 +48,42 @@ SPECIAL = {
 """RoBERTa's special tokens, in RoBERTa's order: <pad> is 1, as BridgeTower's text model expects."""
 
 
-def preprocess_dataset(index: Path, settings: Dataset, out: Path) -> None:
-    """Verify every image of the dataset in `index` (raw/index.json), convert those that need it,
-    and write `out` (prepared/manifest.json)."""
-    manifest = prepare(index, settings, out, workers=len(os.sched_getaffinity(0)))
-    rows = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
-    size_mb = manifest.images_bytes / 1e6
-    print(f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB")
-
-
-def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Manifest:
-    """Prepare the dataset of `index_path` into the folder of `out`, which is manifest.json. The
-    same index and files give the same manifest. Raises DataError."""
-    index = read_index(index_path)
-    rows = read_table(index_path.parent / index.rows.path).rows
-    root = Path(index.root) if index.root else index_path.parent
+def preprocess_dataset(index: Path, settings: Dataset, out: Path, workers: int = 0) -> None:
+    """Prepare the dataset of `index` (raw/index.json); `out` is prepared/manifest.json. The same
+    index and files give the same manifest. `workers`: processes; 0: one a core."""
+    listed = read_index(index)
+    rows = read_table(index.parent / listed.rows.path).rows
+    root = Path(listed.root) if listed.root else index.parent
     with replaced_folder(out.parent) as folder:
         (folder / IMAGES).mkdir()
-        verdicts = verify_images(root, index.files, folder, workers)
+        workers = workers or len(os.sched_getaffinity(0))
+        verdicts = verify_images(root, listed.files, folder, workers)
         stored = {path: v for path, v in verdicts.items() if isinstance(v, Stored)}
         lost = Counter(row["image"] for row in rows)
         reasons = sorted((path, v.reason) for path, v in verdicts.items() if isinstance(v, Lost))
         bad = [LeftOut(path=path, reason=why, rows=lost[path]) for path, why in reasons]
-        _check_bad_share(index, settings.max_bad_share, bad, out.parent)
+        _check_bad_share(listed, settings.max_bad_share, bad, out.parent)
         samples = _samples(rows, settings, stored)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:
             why = f"the training split would be empty; {len(samples)} samples are left for others"
-            raise DataError(f"dataset {index.dataset}: {why}")
+            raise DataError(f"dataset {listed.dataset}: {why}")
         write_table(folder / SAMPLES, make_table(samples, ("sample_id", "split", "image")))
         train_tokenizer(captions, folder / TOKENIZER)
-        left_out = [*index.left_out, *bad]
-        write_json(folder / REPORT, make_report(index, left_out, samples, stored))
-        images = {image.path: image for image in stored.values()}
-        checksums = {path: {"sha256": v.sha256, "size": v.size} for path, v in images.items()}
-        write_json(folder / CHECKSUMS, checksums)
+        write_json(folder / REPORT, make_report(listed, [*listed.left_out, *bad], samples, stored))
+        images = {image.path: image.sha256 for image in stored.values()}
+        write_json(folder / CHECKSUMS, images)
         names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
         others = [name for name in names if name.parts[0] not in (IMAGES, REPORT)]
         manifest = Manifest(
-            dataset=index.dataset,
+            dataset=listed.dataset,
             splits=count_splits(samples),
             files={name.as_posix(): digest_file(folder / name) for name in others},
             images=len(images),
-            images_bytes=sum(image.size for image in images.values()),
-            images_digest=images_digest({path: image.sha256 for path, image in images.items()}),
         )
         write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
-    return manifest
+    counts = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
+    print(f"prepared {listed.dataset}: {counts}; {len(images)} images")
 
 
 def _check_bad_share(
@@ -139,8 +127,7 @@ def _samples(
 def share_out(
     groups: Iterable[str], validation_share: float, test_share: float, seed: int
 ) -> dict[str, str]:
-    """Assign every group (a contest or an image) to a split, whatever their order. A split with a
-    share above 0 gets at least one group while training keeps one."""
+    """Assign every group to a split; one with a share above 0 gets at least one group."""
     order = sorted(set(groups), key=lambda group: digest_text(f"{seed}/{group}"))
     splits = dict.fromkeys(order, "train")
     count, position = len(order), min(1, len(order))  # the first group trains
@@ -162,8 +149,7 @@ def count_splits(samples: Sequence[Mapping[str, Any]]) -> dict[str, SplitCount]:
 
 
 def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
-    """Train a small byte-level BPE tokenizer for models with random weights, which
-    `PreTrainedTokenizerFast` reads. The same captions in any order give the same files."""
+    """Train a small BPE tokenizer; the same captions in any order give the same files."""
     tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -199,8 +185,7 @@ def make_report(
     samples: Sequence[Mapping[str, Any]],
     stored: Mapping[str, Stored],
 ) -> dict[str, Any]:
-    """data_report.json: counts, distributions, conversions, and what was left out; no times,
-    machine names or absolute paths."""
+    """data_report.json, without times, machine names and absolute paths."""
     pictures = [image.picture for image in stored.values()]
     return {
         "schema": 1,

@@ -132,25 +132,18 @@ class Place(NamedTuple):
 
 _BRICK, _BAR, _CURTAIN = ([box(0, 0, 1, 1, paint)] for paint in (GREY, BLACK, DARK))
 _BUBBLE, _MOUND = [_oval(0, 0.5, 0.5, 0.5, WHITE)], [_oval(0, 0, 0.5, 1, PALE, steps=12)]
-_TREE = [
-    box(0, 0, 0.14, 0.3, DARK),
-    _polygon(-0.5, 0.2, 0.5, 0.2, 0, 0.7, paint=GREY),
-    _polygon(-0.36, 0.5, 0.36, 0.5, 0, 1, paint=STRIPED),
-]
-_TOWER = [
-    box(0, 0, 1, 1, PALE),
-    *[box(x, 0.07 + 0.15 * k, 0.18, 0.08, DARK) for x in (-0.27, 0, 0.27) for k in range(6)],
-]
-_PEAK = [
-    _polygon(-0.5, 0, 0.5, 0, 0, 1, paint=GREY),
-    _polygon(0.1, 0, 0.5, 0, 0, 1, paint=STRIPED),
-    _polygon(-0.12, 0.76, -0.04, 0.82, 0.02, 0.74, 0.12, 0.76, 0, 1, paint=WHITE),
-]
+# fmt: off
+_TREE = [box(0, 0, 0.14, 0.3, DARK), _polygon(-0.5, 0.2, 0.5, 0.2, 0, 0.7, paint=GREY),
+         _polygon(-0.36, 0.5, 0.36, 0.5, 0, 1, paint=STRIPED)]
+_TOWER = [box(0, 0, 1, 1, PALE),
+          *[box(x, 0.07 + 0.15 * k, 0.18, 0.08, DARK) for x in (-0.27, 0, 0.27) for k in range(6)]]
+_PEAK = [_polygon(-0.5, 0, 0.5, 0, 0, 1, paint=GREY), _polygon(0.1, 0, 0.5, 0, 0, 1, paint=STRIPED),
+         _polygon(-0.12, 0.76, -0.04, 0.82, 0.02, 0.74, 0.12, 0.76, 0, 1, paint=WHITE)]
 _BOOK_PAINTS = (GREY, PALE, BLACK, WHITE, GREY, DARK, PALE)
-_BOOKS = [
-    box(0, 0, 1, 0.06, DARK),
-    *[box(0.14 * k - 0.42, 0.06, 0.12, 0.9 - 0.1 * (k % 4), _BOOK_PAINTS[k]) for k in range(7)],
-]
+_BOOKS = [box(0, 0, 1, 0.06, DARK),
+          *[box(0.14 * k - 0.42, 0.06, 0.12, 0.9 - 0.1 * (k % 4), paint)
+            for k, paint in enumerate(_BOOK_PAINTS)]]
+# fmt: on
 _SKY = [Motif(_BUBBLE, 9, 8, 0.38, 1, 0.016, 0.016, 0.9), Motif(_MOUND, 3, 3, 0, 0.3, 0.2, 0.03, 1)]
 _CELL = [Motif(_BRICK, 6, 10, 0.22, 1, 0.16, 0.078), Motif(_BAR, 6, 1, 0.22, 0.22, 0.02, 0.8)]
 _DRAPES = [Motif(_CURTAIN, 0, 1, 0.1, 0.1, 0.3, 0.9), Motif(_MOUND, 5, 1, 0.9, 0.9, 0.3, 0.2)]

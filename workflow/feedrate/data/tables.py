@@ -39,8 +39,7 @@ class Table(NamedTuple):
 
 
 def read_table(path: Path, *, only_columns: bool = False) -> Table:
-    """Read a table in the format of its name's extension. With
-    `only_columns` it has no rows. Raises DataError, which names the file."""
+    """Read a table in the format of its name; `only_columns`: no rows. Raises DataError."""
     readers = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _lines, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -95,8 +94,7 @@ def _parquet(path: Path, only_columns: bool) -> Table:
 
 
 def plain_text(value: Any) -> str:
-    """A value as text: 508 for 508.0, nothing for null, question marks for lone surrogates, which
-    JSON allows and UTF-8 does not."""
+    """A value as text: 508 for 508.0, nothing for null, ? for what UTF-8 does not have."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():

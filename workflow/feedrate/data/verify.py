@@ -1,5 +1,4 @@
-"""Verification: worker processes decode every image in full, and store it as a baseline JPEG file,
-RGB or greyscale, or leave it out."""
+"""Verification: processes decode every image in full, and store it as a baseline JPEG file."""
 
 import hashlib
 import io
@@ -31,8 +30,7 @@ _MODES = {"P": "palette", "1": "black and white"}
 
 
 class Picture(NamedTuple):
-    """A usable image: a JPEG file, the mode and format of the original file, and its differences
-    from a plain JPEG file."""
+    """A usable image as a JPEG file, and what the original file was."""
 
     data: bytes
     width: int
@@ -56,8 +54,7 @@ class Stored(NamedTuple):
 def verify_images(
     root: Path, files: Sequence[RawFile], prepared: Path, workers: int
 ) -> dict[str, Stored | Lost]:
-    """Check every file under `root` and store the good ones under prepared/images/; the verdicts by
-    path. Raises OSError, as on a full disk."""
+    """Store the good files under prepared/images/; the verdicts by path. Raises OSError."""
     verdicts = run_isolated(partial(_verify, root, prepared), files, workers, TIMEOUT_S)
     return dict(zip((file.path for file in files), verdicts, strict=True))
 
@@ -90,8 +87,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def read_picture(data: bytes) -> Picture:
-    """Decode the bytes of an image file, if its header has a usable width and height; a good
-    baseline JPEG file is kept byte for byte. Raises Unusable."""
+    """Decode an image file; a good baseline JPEG file is kept byte for byte. Raises Unusable."""
     if not data:
         raise Unusable("empty file (0 bytes)")
     try:

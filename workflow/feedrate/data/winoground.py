@@ -65,9 +65,8 @@ def read_winoground(path: Path) -> Winoground:
 
 
 def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
-    """Fetch the set `name` of config.yaml into the folder of `out`, which is examples.json. Raises
-    DataError even for one unusable image or caption: a score over fewer examples could not be
-    compared with any other."""
+    """Fetch a set; `out` is examples.json. One unusable example is a DataError: a score over
+    fewer could not be compared with any other."""
     key, workers = f"winoground_sets.{name}", len(os.sched_getaffinity(0))
     copy = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as folder:

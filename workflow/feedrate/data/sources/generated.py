@@ -1,5 +1,4 @@
-"""The generated dataset: drawn pictures, and rows like those of jmhessel/newyorker_caption_contest
-in its configuration `matching`."""
+"""The generated dataset: drawn pictures, and rows like those of the caption contest."""
 
 import os
 from collections.abc import Iterator

@@ -50,8 +50,7 @@ def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
 
 
 def _find(settings: Hub) -> tuple[str, str | None]:
-    """The repository or local folder to load, and its commit; None for a user's own folder. Without
-    the hub, it is the copy of exactly this revision in the hub's cache."""
+    """The repository or folder to load, and its commit; without the hub, the cache's copy."""
     import huggingface_hub
 
     if Path(settings.name).is_dir():
