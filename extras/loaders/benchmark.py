@@ -155,7 +155,7 @@ def run_real(prepared: Path, decode: str, steps: Sequence[Any], *, seconds: floa
     from feedrate.models.build import build_bare
     from feedrate_loaders.accelerator import Step, take_batches
 
-    spec = spec_of("tiny", BATCH, TOKENS, decode=decode, workers=1, transfer="float32")
+    spec = spec_of("tiny", BATCH, TOKENS, decode=decode, workers=1)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     dataset = make_dataset(spec, prepared, built, "train")
     order = EndlessBatches(len(dataset), BATCH, seed=0)
@@ -172,7 +172,7 @@ def run_real(prepared: Path, decode: str, steps: Sequence[Any], *, seconds: floa
     until_s = asked_s + seconds
     while asked_s < until_s:
         batch, got_s = next(batches), time.perf_counter()
-        steps[len(done) % len(steps)](batch)
+        steps[len(done) % len(steps)](dataset.finish(batch))
         ended_s = time.perf_counter()
         done.append(Step(asked_s, ended_s, ended_s - got_s, BATCH))
         asked_s = ended_s

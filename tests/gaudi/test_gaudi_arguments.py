@@ -33,12 +33,6 @@ CHANGES = {
     "use_compiled_autograd": [{"use_compiled_autograd": True, "mode": "compile"}],
     "use_regional_compilation": [{"use_regional_compilation": True, "mode": "compile"}],
     "adjust_throughput": [{"adjust_throughput": True}],
-    "profiling_warmup_steps": [{"profiling_warmup_steps": 2}],
-    "profiling_steps": [{"profiling_steps": 3}],
-    "profiling_warmup_steps_eval": [{"profiling_warmup_steps_eval": 4}],
-    "profiling_steps_eval": [{"profiling_steps_eval": 5}],
-    "profiling_record_shapes": [{"profiling_record_shapes": False}],
-    "profiling_with_stack": [{"profiling_with_stack": True}],
 }  # fmt: skip
 """Every setting of `hpu`, as it differs from its default, with what it needs beside it."""
 

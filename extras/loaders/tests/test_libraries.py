@@ -85,7 +85,7 @@ def test_an_epoch_has_each_row_once_with_its_own_tokens_and_pixels(library, form
 
 def test_another_rows_pixels_fit_no_tokens(pairs):
     """The rows of a picture are neighbours, so these pixels are those of another one."""
-    batch = {"pixel_values": pairs.pixels([0, 1])} | pairs.rest_of([0, 5])
+    batch = {"pixel_values": pairs.pixels([0, 1])} | pairs.tokens_of([0, 5])
     assert list(fitting_rows(pairs, batch, 6)) == [[0], []]
     assert list(fitting_rows(pairs, batch, 20)) == [[0], []]
 
@@ -341,8 +341,8 @@ def test_an_interpreter_without_the_plug_in_says_so():
         ({"library": "webdataset", "last_batch": "keep"}, "use drop"),
         ({"library": "webdataset", "decode": "cache"}, "use host"),
         ({"library": "ffcv", "decode": "reference"}, "use host or cache"),
-        ({"library": "ffcv", "decode": "cache", "random_flip": True}, "no augmentation"),
-        ({"library": "spdl", "form": "best", "random_flip": True}, "no augmentation"),
+        ({"library": "ffcv", "decode": "cache", "scaled_decode": True}, "does not scale"),
+        ({"library": "spdl", "form": "best", "scaled_decode": True}, "does not scale"),
         ({"library": "torch", "form": "best"}, "leave it out"),
     ],
 )

@@ -12,7 +12,7 @@ from feedrate_loaders.libraries._rules import missing_packages
 
 EXTRAS = Path(__file__).resolve().parents[1]
 STUDY = "loader-claims"
-LOADERS = ("torch", "torch-threads", "spdl", "webdataset")
+LOADERS = ("torch", "spdl", "webdataset")
 
 
 @pytest.fixture(scope="module")

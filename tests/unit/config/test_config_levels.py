@@ -61,13 +61,3 @@ def planned_cells(copy, device):
 def test_one_store_serves_all_cells(copy):
     _, found = planned_cells(copy, "cpu")
     assert len({s.key for spec in found.values() if (s := store_spec(spec.settings))}) == 1
-
-
-def planned(copy, loader):
-    copy.edit("studies/bridgetower-dataloading.yaml", ("loader: {", f"loader: {{{loader}, "))
-    return make_plan(copy.load(studies=["bridgetower-dataloading"]))
-
-
-def test_they_may_run_where_it_is_not(copy):
-    runs = planned(copy, "threads_per_worker: 2, start_method: forkserver").runs
-    assert {spec.settings.loader.threads_per_worker for spec in runs.values()} == {2}

@@ -20,8 +20,6 @@ class OneWeight(nn.Module):
 class Rows:
     """400 numbers from 0 to 1."""
 
-    augmentation = None
-
     @staticmethod
     def finish(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         return batch

@@ -170,7 +170,6 @@ REFUSED = [
     ({"model": "vit"}, ModelError, "'contrastive': vit has none"),
     ({"gradient_accumulation": 2}, UnsupportedError, "gradient_accumulation: 2 .*leave it 1"),
     ({"loader": {"workers": 1}}, UnsupportedError, "loader.workers: 1 is for training"),
-    ({"loader": {"random_flip": True}}, UnsupportedError, "loader.random_flip: True"),
     ({"protocol": {"evaluate": True}}, UnsupportedError, "protocol.evaluate: True"),
     ({"loader": {"decode": "cache"}, "preprocessing": "in"}, UnsupportedError, "decode: cache"),
     ({"batch_size": 500}, ConfigError, "train.batch_size: 500 .*has 24"),

@@ -53,12 +53,12 @@ def tokenizer(tiny_prepared):
 def store_of(tiny_prepared, tokenizer):
     """The folder of the store that settings need, made once."""
 
-    def _make(loader):
+    def _make(loader, image_px=PX):
         settings = Settings(model=MODEL, loader=loader)
         folder = store_folder(settings, tiny_prepared)
         if folder and not folder.exists():
             spec = store_spec(settings)
-            write_store(tiny_prepared, spec, tokenizer, PX, folder / "index.json", 1)
+            write_store(tiny_prepared, spec, tokenizer, image_px, folder / "index.json", 1)
         return folder
 
     return _make
@@ -68,7 +68,7 @@ def store_of(tiny_prepared, tokenizer):
 def make_pairs(tiny_prepared, tokenizer, store_of):
     """A split, read as the loader settings say."""
 
-    def _make(split="train", seed=3, image_px=PX, **settings):
+    def _make(split="train", image_px=PX, **settings):
         loader = LoaderSettings(**{"max_tokens": TOKENS, **settings})
         return PairDataset(
             tiny_prepared,
@@ -78,8 +78,7 @@ def make_pairs(tiny_prepared, tokenizer, store_of):
             mean=MEAN,
             std=STD,
             loader=loader,
-            seed=seed,
-            store=store_of(loader),
+            store=store_of(loader, image_px),
         )
 
     return _make

@@ -21,11 +21,11 @@ STEPS = 4
 KINDS = ("live", "loader", "model")
 
 
-def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protocol):
+def make_spec(decode, *, workers=0, accumulation=1, **protocol):
     return tiny_spec(
         cell=f"decode={decode}",
         levels={"decode": decode},
-        loader={"decode": decode, "workers": workers, "max_tokens": 6, **(augmentation or {})},
+        loader={"decode": decode, "workers": workers, "max_tokens": 6},
         train={"gradient_accumulation": accumulation},
         protocol={"steps": STEPS, "ceiling_s": 0.0, **protocol},
     )
@@ -111,7 +111,7 @@ def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
 
 def test_a_job_reads_the_store_that_it_is_given(run, store_of):
     spec = make_spec("cache", workers=2)
-    store = store_of(spec.settings.loader)
+    store = store_of(spec.settings.loader, 128)
     _, events = run("cache", spec, store=store)
     assert events["data"][0]["decode"] == "cache"
     assert [event["step"] for event in events["step"]] == [1, 2, 3, 4]

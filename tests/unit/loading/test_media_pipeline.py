@@ -3,7 +3,7 @@
 import pytest
 import torch
 from accelerate import PartialState
-from accelerate.data_loader import prepare_data_loader, skip_first_batches
+from accelerate.data_loader import prepare_data_loader
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -96,45 +96,6 @@ def test_pixels_are_the_hosts_but_for_rounding_where_nothing_is_cropped(
     assert level_difference(ours["pixel_values"], theirs["pixel_values"]) < 1.5
 
 
-AUGMENTATIONS = {
-    "crop": {"random_crop": 0.3},
-    "flip": {"random_flip": True},
-    "colour": {"colour_jitter": 0.3},
-    "all": {"random_crop": 0.3, "random_flip": True, "colour_jitter": 0.3},
-}
-
-
-def enlarged(dataset, folder):
-    """The dataset with pictures whose random parts the decoder takes as they are."""
-    for i, path in enumerate(list(dataset.paths)):
-        with Image.open(path) as drawing:
-            square = drawing.convert("L" if i % 2 else "RGB").crop((20, 10, 140, 130))
-            size = (280, 240 + 10 * (i % 5)) if dataset.augmentation.min_area else (200, 200)
-            square.resize(size).save(folder / f"{i}.jpg", quality=95)
-        dataset.paths[i] = folder / f"{i}.jpg"
-    return dataset
-
-
-@pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
-def test_augmented_pixels_are_the_hosts(on_device, make_pairs, tmp_path, augmentation):
-    order = Rows([[24, 25, 26, 27], [31, 29, 44, 35], [46, 47]])  # in the second epoch
-    ours = list(on_device.batches(enlarged(make_pairs(**augmentation), tmp_path), order))
-    host = enlarged(make_pairs(decode="host", **augmentation), tmp_path)
-    theirs = [host.finish(batch) for batch in HOST.batches(host, order)]
-    assert [len(batch["pixel_values"]) for batch in ours] == [4, 4, 2]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.keys() == other.keys()
-        assert torch.equal(one["input_ids"], other["input_ids"])
-        assert level_difference(one["pixel_values"], other["pixel_values"]) < 0.6
-    plain = enlarged(make_pairs(decode="host"), tmp_path)
-    unchanged = [plain.finish(batch) for batch in HOST.batches(plain, order)]
-    moved = [
-        level_difference(one["pixel_values"], other["pixel_values"])
-        for one, other in zip(ours, unchanged, strict=True)
-    ]
-    assert max(moved) > 3
-
-
 def test_one_pipeline_serves_all_epochs_and_each_loader_has_its_own(on_device, make_pairs, media):
     train = on_device.adopt(prepared_loader(make_pairs("train")))
     other = on_device.adopt(prepared_loader(make_pairs("validation"), shuffle=False))
@@ -211,13 +172,6 @@ def test_an_order_without_end_goes_on_over_the_rows(on_device, make_pairs):
     ours = captions([next(batches) for _ in range(14)])
     host = HOST.batches(make_pairs("train"), EndlessBatches(24, BATCH, seed=1))
     assert ours == captions([next(host) for _ in range(14)])
-
-
-def test_no_library_gets_rows_from_the_host_unseen(on_device, make_pairs):
-    loader = on_device.adopt(prepared_loader(make_pairs("train")))
-    assert len(loader.dataset) == 24
-    with pytest.raises(UnsupportedError, match="requested on the host by"):
-        next(iter(skip_first_batches(loader, 2)))  # accelerate makes a loader of its own
 
 
 def test_a_loader_that_cannot_be_taken_over_is_refused(on_device, make_pairs):

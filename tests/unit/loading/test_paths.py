@@ -33,11 +33,6 @@ def test_a_kind_that_decodes_nothing_is_told_and_never_replaced(kind, why):
         open_path(kind(0, 1), DEVICE)
 
 
-def test_the_reference_is_transferred_as_the_script_does():
-    with pytest.raises(UnsupportedError, match=r"^loader\.transfer: uint8: decode: reference"):
-        open_path(cpu.DeviceAdapter(0, 1), LoaderSettings(transfer="uint8"))
-
-
 def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
     path = open_path(gaudi, HOST)
     assert isinstance(path, HostPath)

@@ -200,9 +200,9 @@ def test_nothing_is_recorded_unless_it_is_asked_for():
         assert stages.span("decode") is not stages.span("read")
 
 
-@pytest.mark.parametrize("fetch", ["sample", "batch"])
-def test_taking_tokens_is_counted_once_for_a_sample(fetch, make_pairs):
-    pairs, recorder = make_pairs(decode="host", fetch=fetch), Recorder(0)
+@pytest.mark.parametrize("decode", ["reference", "host"])
+def test_taking_tokens_is_counted_once_for_a_sample(decode, make_pairs):
+    pairs, recorder = make_pairs(decode=decode), Recorder(0)
     recorder.attach(0)
     with recorder.recording():
         whole = pairs.__getitems__

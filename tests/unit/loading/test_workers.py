@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from functools import partial
 
@@ -13,12 +12,10 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.manifest import DataError
 from feedrate.devices.base import UnsupportedError
-from feedrate.devices.kinds import cpu
 from feedrate.jobs.worker import classify
-from feedrate.loading.path import HostPath, open_path
-from feedrate.loading.workers import check_workers, start_worker, worker_threads
+from feedrate.loading.path import HostPath
+from feedrate.loading.workers import check_workers, start_worker
 
 
 class Threads:
@@ -57,27 +54,6 @@ def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
     assert "a loader worker was killed (signal: Killed)" in classify(error.value).message
 
 
-class Computing(Threads):
-    """A dataset whose worker computes on all its threads."""
-
-    def __getitem__(self, index):
-        return {"sum": torch.rand(2000, 2000).float().mul(2).mean()}
-
-
-def test_workers_with_several_threads_compute_where_they_are_not_forked(monkeypatch):
-    torch.rand(2000, 2000).mul(2).mean()  # the rank's own threads have started
-    settings = {"threads_per_worker": 2, "timeout_s": 60.0}
-    check_workers(LoaderSettings(workers=1, start_method="forkserver", threads_per_worker=2), 2)
-    with pytest.raises(UnsupportedError, match="2 threads hang in a forked worker"):
-        check_workers(LoaderSettings(workers=1, threads_per_worker=2), 2)
-    check_workers(LoaderSettings(workers=0, threads_per_worker=2), 2)
-    check_workers(LoaderSettings(workers=1, decode="device", threads_per_worker=2), 2)
-    monkeypatch.setattr("feedrate.loading.workers.cores_granted", lambda: 4)
-    monkeypatch.setattr("feedrate.loading.path.collate", torch.utils.data.default_collate)
-    (first, _) = equipped(Computing(), start_method="forkserver", **settings)
-    assert 0.9 < first["sum"][0] < 1.1
-
-
 class Hanging(Threads):
     """A dataset whose worker never comes back."""
 
@@ -111,23 +87,6 @@ def test_workers_are_started_as_asked_for(make_pairs, start_method):
     assert torch.equal(first["pixel_values"][1], dataset[1]["pixel_values"])
 
 
-@pytest.mark.parametrize(("asked", "threads"), [(1, 1), (2, 2), (64, 4)])
-def test_threads_of_a_worker_are_those_asked_for_within_the_cores(monkeypatch, asked, threads):
-    monkeypatch.setattr("feedrate.loading.workers.cores_granted", lambda: 4)
-    monkeypatch.setattr("feedrate.loading.path.collate", torch.utils.data.default_collate)
-    settings = {"threads_per_worker": asked, "start_method": "forkserver"}
-    (first, _) = equipped(Threads(), **settings)
-    assert first["threads"][0, 0] == threads
-
-
-@given(workers=st.integers(0, 64), asked=st.integers(1, 64), cores=st.integers(1, 256))
-def test_workers_together_never_have_more_threads_than_cores(workers, asked, cores):
-    settings = LoaderSettings(workers=workers, threads_per_worker=asked)
-    threads = worker_threads(settings, cores)
-    assert 1 <= threads <= asked
-    assert threads == 1 or threads * max(1, workers) <= cores
-
-
 @given(
     workers=st.integers(0, 64),
     cores=st.integers(1, 32),
@@ -141,47 +100,3 @@ def test_more_workers_than_cores_are_refused_unless_wanted(workers, cores, decod
         return
     with pytest.raises(UnsupportedError, match=rf"{workers} workers, but each rank has {cores} c"):
         check_workers(settings, cores)
-
-
-@pytest.mark.parametrize("fetch", ["sample", "batch"])
-def test_threads_deliver_in_order_whichever_is_ready_first(make_pairs, monkeypatch, fetch):
-    dataset, quick = make_pairs(decode="host", fetch=fetch), threading.Event()
-    order = Rows([[i % 24, 23 - i % 24] for i in range(40)])
-    settings = {"start_method": "thread", "workers": 2, "fetch": fetch, "timeout_s": 60.0}
-    read = dataset.read
-
-    def slow_at_first(row, draw):
-        if row == 0:
-            assert quick.wait(20)  # the first batch is ready only after a later one
-        elif row == 2:
-            quick.set()
-        return read(row, draw)
-
-    monkeypatch.setattr(dataset, "read", slow_at_first)
-    path = open_path(cpu.DeviceAdapter(0, 1), LoaderSettings(decode="host", **settings))
-    found = list(path.batches(dataset, order))
-    monkeypatch.setattr(dataset, "read", read)
-    assert len(found) == len(order)
-    for rows, batch in zip(order, found, strict=True):
-        wanted = [dataset[row] for row in rows]
-        assert all(
-            torch.equal(batch[name], torch.stack([one[name] for one in wanted]))
-            for name in ("pixel_values", "input_ids", "attention_mask")
-        )
-
-
-def test_an_error_in_a_thread_reaches_the_rank_and_its_threads_end(make_pairs, monkeypatch):
-    dataset = make_pairs(decode="host")
-
-    def damaged(row, draw):
-        raise DataError(f"row {row}: cannot be decoded")
-
-    monkeypatch.setattr(dataset, "read", damaged)
-    settings = LoaderSettings(decode="host", start_method="thread", workers=2)
-    path = open_path(cpu.DeviceAdapter(0, 1), settings)
-    with pytest.raises(DataError, match="row 0: cannot be decoded"):
-        list(path.batches(dataset, Rows([[0, 1], [3, 2]])))
-    workers = [one for one in threading.enumerate() if one.name.startswith("loader")]
-    for worker in workers:
-        worker.join(20)
-    assert not any(worker.is_alive() for worker in workers)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model_batches import batch, norm, step
 
 from feedrate.models.build import ModelError
-from feedrate.models.builders.flava import IGNORED, Masking
+from feedrate.models.builders.flava import IGNORED, PATCH_SHARE, WORD_SHARE, Masking, hidden_count
 from feedrate.models.layers import stop_exchanges
 
 SPECIAL = (0, 1, 2, 3)
@@ -150,7 +150,7 @@ def test_all_losses_fall_and_cost_the_heads_products(make):
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
     config = built.model.config
-    patches, words = Masking.patch_count(64), Masking.token_count(16)
+    patches, words = hidden_count(PATCH_SHARE, 64), hidden_count(WORD_SHARE, 16)
     vocabularies = config.image_config.vocab_size, config.text_config.vocab_size
     products = sum(n * 128 * (128 + v) for n, v in zip((patches, words), vocabularies, strict=True))
     more = built.count_flops(16) - make("flava").count_flops(16)

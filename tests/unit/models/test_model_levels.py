@@ -86,12 +86,3 @@ def test_a_model_without_its_weights_tells_what_a_loader_needs(make, labelled, n
     options = {"padding": "max_length", "max_length": 16, "return_tensors": "pt"}
     ids = [built.tokenizer(text, **options)["input_ids"] for built in (bare, whole)]
     assert torch.equal(*ids)
-
-
-def test_evaluation_knows_no_chance(make, own):
-    spec = make_spec("vit", "host")
-    loader = msgspec.structs.replace(spec.settings.loader, random_flip=True, random_crop=0.5)
-    settings = msgspec.structs.replace(spec.settings, loader=loader)
-    spec, built = msgspec.structs.replace(spec, settings=settings), make("vit")
-    assert make_dataset(spec, own, built, "train").augmentation
-    assert not make_dataset(spec, own, built, "test").augmentation

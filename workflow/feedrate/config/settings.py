@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about
+from feedrate.config.values import Count, Name, Natural, Positive, Strict, about
 from feedrate.core.plugins import declared
 
 Task = Literal["training", "inference"]
@@ -57,25 +57,14 @@ class LoaderSettings(Strict, kw_only=True):
         Literal["best"] | UnsetType, about("best: decoded as the library's documentation does.")
     ] = UNSET
     scaled_decode: Annotated[bool, about("host and cache: a faster decoder, not equal.")] = False
-    random_crop: Annotated[Share, about("Smallest share of area kept; 0: a centre crop.")] = 0.0
-    random_flip: Annotated[bool, about("Mirror images with a probability of one half.")] = False
-    colour_jitter: Annotated[Share, about("Largest change of colours; 0: off.")] = 0.0
-    fetch: Annotated[
-        Literal["sample", "batch"] | None, about("null: samples for reference, else batches.")
-    ] = None
-    transfer: Annotated[
-        Literal["uint8", "float32"] | None,
-        about("Pixels as copied to the device; null: float32 for reference, else uint8."),
-    ] = None
     workers: Annotated[Natural, about("Worker processes per rank; on a GPU: threads.")] = 0
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
     pin_memory: Annotated[bool, about("Page-locked host memory (cuda and hpu only).")] = True
-    start_method: Annotated[
-        Literal["fork", "spawn", "forkserver", "thread"], about("How workers start.")
-    ] = "fork"
+    start_method: Annotated[Literal["fork", "spawn", "forkserver"], about("How workers start.")] = (
+        "fork"
+    )
     oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
-    threads_per_worker: Annotated[Count, about("Threads of torch in a worker.")] = 1
     non_blocking: Annotated[bool, about("Copy batches to a GPU without waiting.")] = False
     timeout_s: Annotated[Positive, about("Longest time to wait for a batch.")] = 600.0
     last_batch: Annotated[
@@ -147,12 +136,6 @@ class HpuSettings(Strict, kw_only=True):
     use_compiled_autograd: Annotated[bool, about("Backward pass too (mode: compile).")] = False
     use_regional_compilation: Annotated[bool, about("Layer by layer (mode: compile).")] = False
     adjust_throughput: Annotated[bool, about("Trainer's rate without logging, saving.")] = False
-    profiling_warmup_steps: Annotated[Natural, about("Steps before the profiler records.")] = 0
-    profiling_steps: Annotated[Natural, about("Slower steps, kept in trainer/hpu_profile.")] = 0
-    profiling_warmup_steps_eval: Annotated[Natural, about("The same in evaluation.")] = 0
-    profiling_steps_eval: Annotated[Natural, about("The same in evaluation.")] = 0
-    profiling_record_shapes: Annotated[bool, about("Record the shapes of tensors.")] = True
-    profiling_with_stack: Annotated[bool, about("Record lines of source code.")] = False
 
 
 class Settings(Strict, kw_only=True):

@@ -175,11 +175,6 @@ def loader_faults(loader: LoaderSettings) -> Iterator[str]:
         yield f"loader.library: {not_one_of(library, known, 'libraries')}"
     elif loader.form == "best":
         yield "loader.form: best is for other libraries than torch; leave it out"
-    processes = loader.workers and loader.decode != "device"
-    if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
-        # A fork does not have its parent's threads, but torch waits for those of its pool.
-        use = "use loader.start_method: forkserver or spawn"
-        yield f"loader.threads_per_worker: several threads hang in a forked worker; {use}"
 
 
 @cache
@@ -200,9 +195,6 @@ ONLY_TRAINING = {
     "train.cpu_offload": False,
     "model.checkpointing": False,
     "loader.workers": 0,
-    "loader.random_crop": 0,
-    "loader.random_flip": False,
-    "loader.colour_jitter": 0,
     "protocol.profile_steps": UNSET,
     "protocol.evaluate": False,
     "protocol.save_checkpoints": False,

@@ -31,8 +31,8 @@ REPORT = "data_report.json"
 
 STORE_INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
 """In a store. pixels.npy (uint8): one picture after the other, grey ones with one channel.
-pictures.npy (int64): for each picture its start in pixels.npy, its channels, height and width, and
-height and width in its file. `<split>.npy` (int32): by row its picture, tokens and mask."""
+pictures.npy (int64): for each picture its start in pixels.npy, and its channels. `<split>.npy`
+(int32): by row its picture, tokens and mask."""
 
 CAPTION = "caption"
 
@@ -120,7 +120,6 @@ class StoreSpec(Strict, kw_only=True):
     max_tokens: int
     label: Annotated[str, about("Column with the classes, for a classifier.")]
     scaled_decode: bool
-    whole: Annotated[bool, about("Whole pictures, so that the crop can be a random one.")]
 
     @property
     def key(self) -> str:
@@ -151,7 +150,6 @@ def store_spec(settings: Settings) -> StoreSpec | None:
         model=ModelSettings(
             **{n: getattr(model, n) for n in ("name", "size", "checkpoint", "revision", "image_px")}
         ),
-        whole=loader.random_crop > 0,
     )
 
 

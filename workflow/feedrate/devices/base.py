@@ -1,22 +1,7 @@
 """The interface of a device kind, and what settings a kind refuses.
 
-A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and these constants, which planning
-reads without importing the file. All but ENVIRONMENT may be missing; a
-kind whose `cards` finds accelerators needs NOUNS too.
-
-ENVIRONMENT          file in `envs/` with the software of its jobs, without `.yaml`
-OFFERS               setting to its allowed values, for settings that not every kind has
-INSTEAD              setting that OFFERS restricts to the kind's own setting that replaces it
-NEEDS                (setting, value, needed setting, its needed value): the first needs the second
-NOUNS                accelerator in singular and plural, for error messages
-PCI_VENDOR           vendor id of its accelerators, to report hardware that lacks a driver
-VISIBLE              environment variable that lists the accelerators a process may use
-SETS                 variables that its software sets in a process; a job must not inherit them
-CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
-RECORDED_VARIABLES   prefixes of environment variables that a run records
-RECORDED_PACKAGES    packages whose versions a run records
-FIRMWARE             kernel files with the versions of firmware, by their names there
-VENDOR_…             where a vendor's software is found (see launch.py)
+A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and the constants that
+docs/architecture.md ("Constants of plug-ins") lists.
 
 No module in this folder imports torch before a rank's device is made: planning and launching call
 class methods only, and a rank must set its environment variables first.
@@ -223,10 +208,7 @@ class Adapter(ABC):
         return None
 
     def training_arguments(
-        self,
-        common: dict[str, Any],
-        settings: Settings,
-        warmup_steps: int,  # noqa: ARG002
+        self, common: dict[str, Any], settings: Settings, _warmup_steps: int
     ) -> Any:
         """TrainingArguments (of transformers), from the `common` ones and the run's settings."""
         from transformers import TrainingArguments
@@ -254,8 +236,8 @@ class Adapter(ABC):
         model.zero_grad()
 
     def replays(self, trainer: Any) -> dict[str, int]:  # noqa: ARG002
-        """The keys `replayed_passes` and `missed_passes` of the `computation` event, where the
-        Trainer replays its passes as graphs of this kind's own; empty: nothing counts them."""
+        """`replayed_passes` and `missed_passes` of the `computation` event, where the Trainer
+        replays passes as graphs of this kind's own; empty: nothing counts them."""
         return {}
 
     def exchange(self, settings: Settings) -> Callable[[Any], None] | None:  # noqa: ARG002

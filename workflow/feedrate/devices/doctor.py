@@ -219,9 +219,8 @@ def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
     for spec in specs:
         ranks, loader, model = spec.count // spec.nodes, spec.settings.loader, spec.settings.model
         workers = 0 if loader.decode == "device" else loader.workers
-        transfer = loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
         side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
-        picture = 3 * side_px**2 * (4 if transfer == "float32" else 1)
+        picture = 3 * side_px**2 * (4 if loader.decode == "reference" else 1)
         ready = workers * loader.prefetch_factor * spec.settings.train.batch_size
         batches_gib = max(batches_gib, ranks * ready * picture / host.GIB)
         per_rank = 1 if spec.kind == "cpu" else 1 + workers

@@ -2,23 +2,7 @@
 
 A launcher is one file in `devices/launchers/`: a function `command`, which returns the launcher's
 own words and those that the device's modules and container are put around; a function `variables`
-if it needs environment variables; and these constants, each optional.
-
-MAX_PROCESSES    the most processes that it can start
-MAX_NODES        the most nodes that it can start them on
-DEFAULT_FOR      the jobs it starts if their device names no launcher: `process` (one process that
-                 needs no process group), `processes` (of one node) or `nodes` (several)
-RANK_VARIABLES   where a process finds rank, world size, local rank and local world size
-SETS             variables that it sets for its processes; a job started inside another must not
-                 inherit them. Names, or prefixes with a `*`
-HIDES            variables that must not reach the launcher itself
-PROGRAM          the program that must be installed
-MISSING          what to do if PROGRAM is missing, for the error message
-
-A device whose entry names no software gets its vendor's, if its kind (devices/base.py) declares
-VENDOR_MODULE        module that the vendor's software brings; its jobs cannot run without it
-VENDOR_INTERPRETERS  interpreters that usually have it, in the order of search
-VENDOR_PROFILE       shell file that sets the software's environment variables in login shells
+if it needs environment variables; and the constants that docs/architecture.md lists.
 
 The software wraps a command, from outside in: a login bash that loads the modules, the container,
 the command. Modules and images may set variables of their own. The variables that a job needs are
@@ -26,6 +10,7 @@ therefore set again inside them, from copies. No value appears in the list of pr
 """
 
 import importlib.util
+import itertools
 import os
 import shlex
 import shutil
@@ -88,9 +73,9 @@ def prepare(
     """How to run `module` (its name and arguments), which reads and writes `folders`, in each of
     the job's processes. Raises DeviceError if something needed is missing."""
     spec = with_interpreter(spec, environment)
-    made = launch_environment(spec, environment)
-    check_software(spec, made)
-    return Launch(launch_command(spec, module, folders), made)
+    variables_of_job = launch_environment(spec, environment)
+    check_software(spec, variables_of_job)
+    return Launch(launch_command(spec, module, folders), variables_of_job)
 
 
 def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
@@ -103,11 +88,10 @@ def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path]
 def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` with the variables that a job needs, and without those of other jobs; the
     variables of the device's software take precedence."""
-    sets = [plugins.declared(package, "SETS") for package in (LAUNCHERS, KINDS)]
-    hidden = [name for declared in sets for names in declared.values() for name in names]
-    hidden += plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())
-    hide = [name for name in environment if any(fnmatchcase(name, p) for p in hidden)]
-    kept = {name: value for name, value in environment.items() if name not in hide}
+    hidden = [*plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())]
+    for package in (LAUNCHERS, KINDS):
+        hidden += itertools.chain.from_iterable(plugins.declared(package, "SETS").values())
+    kept = {n: v for n, v in environment.items() if not any(fnmatchcase(n, p) for p in hidden)}
     kept = with_profile(spec, kept)
     ours = {
         "OMP_NUM_THREADS": str(max(1, cores_granted() // (spec.count // spec.nodes))),
@@ -121,15 +105,15 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
     if hasattr(launcher, "variables"):
         ours |= launcher.variables(kept)
     ours |= software.environment
-    made = kept | ours
+    whole = kept | ours
     if software.modules or software.container:
-        made |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
-        made |= {variables.SET: " ".join(ours), variables.PATH: made.get("PATH", os.defpath)}
+        whole |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
+        whole |= {variables.SET: " ".join(ours), variables.PATH: whole.get("PATH", os.defpath)}
     if software.container:
-        made.pop("PYTHONPATH", None)  # from outside it would override the image's
+        whole.pop("PYTHONPATH", None)  # from outside it would override the image's
     elif software.python and not INSTALLED:
-        made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), made.get("PYTHONPATH")]))
-    return made
+        whole["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), whole.get("PYTHONPATH")]))
+    return whole
 
 
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:

@@ -22,7 +22,7 @@ from feedrate.jobs.events import Evaluation, EventLog, Score
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, Sample, collate, tokenise
-from feedrate.loading.pixels import NOTHING, Finish, crop, decode
+from feedrate.loading.pixels import Finish, crop, decode
 from feedrate.models.build import Built, heads_of
 
 Floats = NDArray[np.float32]
@@ -170,7 +170,7 @@ class WinogroundPairs(Dataset[Sample]):
         return len(self._images)
 
     def __getitem__(self, row: int) -> Sample:
-        pixels = crop(decode(self._images[row]), self._px, NOTHING)
+        pixels = crop(decode(self._images[row]), self._px)
         tokens = {"input_ids": self._ids[row], "attention_mask": self._mask[row]}
         return {"pixel_values": self._finish.pixels(pixels[None])[0], **tokens}
 

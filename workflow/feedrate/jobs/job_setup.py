@@ -20,7 +20,7 @@ from feedrate.devices.launch import rank_from_environment, recorded_environment
 from feedrate.devices.placement import Placement, cpus_text
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
-from feedrate.loading.dataset import PairDataset, without_chance
+from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built
 from feedrate.models.layers import running_attention
@@ -103,9 +103,8 @@ def make_dataset(
         image_px=built.image_px,
         mean=built.mean,
         std=built.std,
-        loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
+        loader=spec.settings.loader,
         column=built.column,
-        seed=spec.seed,
         store=store,
     )
 

@@ -215,7 +215,7 @@ class Session:
             steps=steps,
             seconds={stage: span["seconds"] for stage, span in spans.items()},
             spans=spans,
-            not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader)}],
+            not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader.decode)}],
             forward_memory_gib=self._forward_gib,
         )
         self._log.write(stages)

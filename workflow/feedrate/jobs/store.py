@@ -24,11 +24,9 @@ from feedrate.data import manifest
 from feedrate.data.manifest import DataError, StoreIndex, StoreSpec
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.decoders.host import decode_levels
-from feedrate.loading.pixels import Box, centre, decoding, resize_part, resized_size
+from feedrate.loading.pixels import crop_levels, decoding
 from feedrate.models.build import build_bare
 
-MARGIN = 8 / 7
-"""Side of a whole picture over the side of the crop (256 for 224 px), for crops of a part."""
 _CHUNK = 64
 _KEPT_FREE = 0.05  # share of the disk that must stay free
 
@@ -50,10 +48,9 @@ def write_store(
     filled = (name for name, count in counts.items() if count.rows)
     splits = {name: read_split(prepared, name, column) for name in filled}
     names = sorted({name for images, _ in splits.values() for name in images})
-    side_px = round(image_px * MARGIN) if spec.whole else image_px
     paths = [prepared / name for name in names]
     with replaced_folder(out.parent) as folder:
-        size_bytes = _write_pixels(folder, paths, spec, side_px, workers)
+        size_bytes = _write_pixels(folder, paths, spec, image_px, workers)
         position = {name: number for number, name in enumerate(names)}
         for split, (images, texts) in splits.items():
             ids, mask = tokenise(tokenizer, texts, spec.max_tokens)
@@ -79,11 +76,9 @@ def _write_pixels(
     rows = []
     for path in paths:
         with decoding(path), Image.open(path) as image:  # only the header of its file
-            (width, height), mode = image.size, image.mode
-        stored = resized_size(height, width, side_px) if spec.whole else [side_px, side_px]
-        rows.append([0, 1 if mode == "L" else 3, *stored, height, width])
+            rows.append([0, 1 if image.mode == "L" else 3])
     pictures = np.array(rows)
-    ends = np.cumsum(np.prod(pictures[:, 1:4], axis=1))
+    ends = np.cumsum(pictures[:, 1] * side_px**2)
     pictures[1:, 0] = ends[:-1]
     size, disk = int(ends[-1]), shutil.disk_usage(folder)
     if size > disk.free - _KEPT_FREE * disk.total:
@@ -114,15 +109,11 @@ def _write_some(
     """Decode some pictures into their places; in a process of its own."""
     torch.set_num_threads(1)
     pixels = open_memmap(pixels_path, mode="r+")
-    for path, (start, channels, height, width, *size) in zip(*chunk, strict=True):
+    for path, (start, channels) in zip(*chunk, strict=True):
         with decoding(path):
-            levels, _ = decode_levels(path, path.read_bytes(), side_px if scaled else None)
-        resized = resized_size(size[0], size[1], side_px)
-        whole = [height, width] == resized
-        part = Box(0, 0, height, width) if whole else centre(resized, side_px)
-        levels = resize_part(levels, resized, part)
-        room = pixels[start : start + channels * height * width].reshape(channels, height, width)
-        room[:] = levels.numpy()
+            levels, size = decode_levels(path, path.read_bytes(), side_px if scaled else None)
+        room = pixels[start : start + channels * side_px**2].reshape(channels, side_px, side_px)
+        room[:] = crop_levels(levels, size, side_px).numpy()
 
 
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:

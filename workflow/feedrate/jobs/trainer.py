@@ -57,7 +57,7 @@ def make_trainer(
         )
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
-    kind.fills, kind.numbered = loader.last_batch == "fill", bool(dataset.augmentation)
+    kind.fills = loader.last_batch == "fill"
     kind.path = open_path(adapter, loader, held=HELD_BATCHES + train.gradient_accumulation)
     # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
@@ -132,7 +132,6 @@ class MeteredTrainer(_TRAINER):
     meter: Meter | None = None
     path: LoadingPath
     finish: Finish
-    numbered: bool  # the dataset must know a sample's epoch
     fills: bool  # an epoch's incomplete step is filled
     plugin: Any = None  # that of `sharding`
     scalars: Sequence[str] = ()  # the parameters that `give_shapes` has changed
@@ -173,9 +172,7 @@ class MeteredTrainer(_TRAINER):
             # By itself, the Trainer drops or fills batches, and shortens a last step.
             a_step = args.per_device_train_batch_size * args.world_size
             a_step *= args.gradient_accumulation_steps
-        return EpochOrder(
-            len(dataset), args.data_seed, numbered=self.numbered, a_step=a_step, fill=self.fills
-        )
+        return EpochOrder(len(dataset), args.data_seed, a_step=a_step, fill=self.fills)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, which finishes its pixels."""

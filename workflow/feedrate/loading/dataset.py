@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow.parquet
 import torch
 from torch.utils.data import Dataset, Sampler
@@ -16,7 +15,7 @@ from feedrate.data.manifest import CAPTION, SAMPLES, DataError
 from feedrate.loading import stages
 from feedrate.loading.decoders import Source, decoders, fetch_of, first, transfer_of
 from feedrate.loading.decoders.cache import Store
-from feedrate.loading.pixels import Augmentation, Draw, Finish, Statistics
+from feedrate.loading.pixels import Finish, Statistics
 from feedrate.loading.slots import Filling, Slots
 
 Tokenizer = Callable[..., Any]
@@ -25,9 +24,7 @@ Sample = dict[str, torch.Tensor]
 
 class PairDataset(Dataset[Sample]):
     """One split of the prepared data: texts are tokenised in advance, images are read on request.
-
-    A sample's number is its row, or epoch * rows + row if an augmentation must know the epoch.
-    """
+    A sample is named by its row."""
 
     slots: dict[str, Slots] | None = None
     """Memory for the tensors of batches by their names, if their loader reuses memory."""
@@ -45,131 +42,105 @@ class PairDataset(Dataset[Sample]):
         std: Statistics,
         loader: LoaderSettings,
         column: str = CAPTION,
-        seed: int = 0,
         store: Path | None = None,
     ) -> None:
-        """`column` holds a row's text; `seed` is the augmentation's; `store` is the folder for
-        `decode: cache`. Raises DataError for a split without rows, or a store of other data."""
+        """`column` holds a row's text; `store` is the folder for `decode: cache`. Raises DataError
+        for a split without rows, or a store of other data."""
         self.loader, self.prepared, self.split = loader, prepared, split
         self.image_px, self.mean, self.std = image_px, mean, std
         self.shape = (3, image_px, image_px)  # of one sample's pixels
-        ranges = loader.random_crop, loader.random_flip, loader.colour_jitter
-        self.augmentation = Augmentation(seed, *ranges)
         self.finish = Finish(mean, std)
-        self.dtype = torch.uint8 if transfer_of(loader) == "uint8" else torch.float32
-        self._whole_batches = fetch_of(loader) == "batch"
+        self.dtype = torch.uint8 if transfer_of(loader.decode) == "uint8" else torch.float32
+        self._whole_batches = fetch_of(loader.decode) == "batch"
         self.images, texts = read_split(prepared, split, column)
-        opened = Store(store, split) if store else None
+        self._store = Store(store, split) if store else None
         self.input_ids, self.attention_mask = (
-            opened.tokens if opened else tokenise(tokenizer, texts, loader.max_tokens)
+            self._store.tokens if self._store else tokenise(tokenizer, texts, loader.max_tokens)
         )
-        self._tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
         self.paths = [prepared / image for image in self.images]
-        source = Source(self.paths, image_px, loader, opened)
+        source = Source(self.paths, image_px, loader, self._store)
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if loader.decode == "device" else loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
-        self._store = opened if opened and opened.side_px == image_px else None
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, number: int) -> Sample:
+    def __getitem__(self, row: int) -> Sample:
         """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
-        attention_mask (max_tokens,); colour (3,) if the device changes colours."""
-        sample = {"pixel_values": self._pixels(number).expand(self.shape)}
-        return sample | {name: values[0] for name, values in self.rest_of([number]).items()}
-
-    def rows(self, numbers: Sequence[int]) -> list[int]:
-        """The rows of these numbers."""
-        return [number % len(self) for number in numbers]
-
-    def draw(self, number: int) -> Draw:
-        """The augmentation of a number."""
-        return self.augmentation.draw(*divmod(number, len(self)))
+        attention_mask (max_tokens,)."""
+        sample = {"pixel_values": self._pixels(row).expand(self.shape)}
+        return sample | {name: values[0] for name, values in self.tokens_of([row]).items()}
 
     @property
     def __getitems__(self) -> Callable[[list[int]], dict[str, Any]] | None:
         """The function that a loader calls for a whole batch; None: it asks for single samples."""
         return self.batch if self._whole_batches else None
 
-    def batch(self, numbers: list[int]) -> dict[str, Any]:
-        """The samples of these numbers as one batch, in a slot if one is free."""
-        slots, rows = self.slots or {}, len(numbers)
+    def batch(self, rows: list[int]) -> dict[str, Any]:
+        """The samples of these rows as one batch, in a slot if one is free."""
+        slots = self.slots or {}
         batch: dict[str, Any] = {
-            name: slots[name].take(rows)
+            name: slots[name].take(len(rows))
             if name in slots
-            else torch.empty((rows, *shape), dtype=dtype)
+            else torch.empty((len(rows), *shape), dtype=dtype)
             for name, (shape, dtype) in self.shapes().items()
         }
         room = {n: t.tensor if isinstance(t, Filling) else t for n, t in batch.items()}
-        self._fill(room["pixel_values"], numbers)
-        with stages.span("tokenise", rows):
-            chosen = torch.tensor(self.rows(numbers))
+        self._fill(room["pixel_values"], rows)
+        with stages.span("tokenise", len(rows)):
+            chosen = torch.tensor(rows)
             for name, tokens in self._tokens.items():
                 torch.index_select(tokens, 0, chosen, out=room[name])
-        return batch | self._left_to_device(numbers)
+        return batch
 
-    def pixels(self, numbers: list[int]) -> torch.Tensor:
-        """Only the pixels of these numbers, in new memory; several threads may call this."""
-        room = torch.empty((len(numbers), *self.shape), dtype=self.dtype)
-        self._fill(room, numbers)
+    def pixels(self, rows: list[int]) -> torch.Tensor:
+        """Only the pixels of these rows, in new memory; several threads may call this."""
+        room = torch.empty((len(rows), *self.shape), dtype=self.dtype)
+        self._fill(room, rows)
         return room
 
-    def rest_of(self, numbers: list[int]) -> dict[str, Any]:
-        """The parts of a batch of these numbers, without its pixels."""
-        rows = self.rows(numbers)
+    def tokens_of(self, rows: list[int]) -> Sample:
+        """The parts of a batch of these rows without its pixels."""
         with stages.span("tokenise", len(rows)):
-            tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
-        return tokens | self._left_to_device(numbers)
-
-    def _fill(self, room: torch.Tensor, numbers: list[int]) -> None:
-        """Write the samples' pixels to `room`, (rows, 3, h, w) of `dtype`."""
-        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
-            with stages.span("read", len(numbers)):
-                self._store.gather(self.rows(numbers), room)
-                flipped = numbers if self.augmentation.flip else []
-                for place in (i for i, number in enumerate(flipped) if self.draw(number).flip):
-                    room[place] = room[place].flip(-1)
-            return
-        first = self.slots["pixel_values"].first if self.slots else None
-        if first and first.fill(room, numbers, self._write):
-            return
-        for place, number in zip(room, numbers, strict=True):
-            if first:
-                first.help(self._write)
-            self._write(place, number)
-
-    def _write(self, place: torch.Tensor, number: int) -> None:
-        with stages.sample():
-            pixels = self._pixels(number)
-            with stages.span("collate"):
-                place.copy_(pixels)
+            return {name: tokens[rows] for name, tokens in self._tokens.items()}
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-        """Shape and type of one sample's large tensors, by name."""
+        """Shape and type of one sample's tensors, by name."""
         tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
         return {"pixel_values": (self.shape, self.dtype)} | tokens
 
-    def _pixels(self, number: int) -> torch.Tensor:
+    @property
+    def _tokens(self) -> Sample:
+        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+
+    def _fill(self, room: torch.Tensor, rows: list[int]) -> None:
+        """Write the samples' pixels to `room`, (rows, 3, h, w) of `dtype`."""
+        if self._store and self.dtype == torch.uint8:
+            with stages.span("read", len(rows)):
+                self._store.gather(rows, room)
+            return
+        first = self.slots["pixel_values"].first if self.slots else None
+        if first and first.fill(room, rows, self._write):
+            return
+        for place, row in zip(room, rows, strict=True):
+            if first:
+                first.help(self._write)
+            self._write(place, row)
+
+    def _write(self, place: torch.Tensor, row: int) -> None:
+        with stages.sample():
+            pixels = self._pixels(row)
+            with stages.span("collate"):
+                place.copy_(pixels)
+
+    def _pixels(self, row: int) -> torch.Tensor:
         """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
-        draw = self.draw(number)
-        pixels = self.read(number % len(self), draw)
-        if self.dtype == torch.uint8 and not draw.flip:
+        pixels = self.read(row)
+        if self.dtype == torch.uint8:
             return pixels
         with stages.span("resize", 0):  # of the sample that the decoder has counted
-            if draw.flip:
-                pixels = pixels.flip(-1)
-            if self.dtype == torch.uint8:
-                return pixels
-            colour = torch.tensor([draw.colour]) if self.augmentation.jitter else None
-            return self.finish.pixels(pixels.expand(3, -1, -1)[None], colour)[0]
-
-    def _left_to_device(self, numbers: Sequence[int]) -> Sample:
-        """The draws that the device needs to finish uint8 pixels."""
-        if not self.augmentation.jitter or self.dtype != torch.uint8:
-            return {}
-        return {"colour": torch.tensor([self.draw(number).colour for number in numbers])}
+            return self.finish.pixels(pixels.expand(3, -1, -1)[None])[0]
 
 
 def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:
@@ -196,12 +167,6 @@ def tokenise(
     return tokens["input_ids"], tokens["attention_mask"]
 
 
-def without_chance(loader: LoaderSettings) -> LoaderSettings:
-    """The same settings without augmentation, for evaluation."""
-    plain = {"random_crop": 0.0, "random_flip": False, "colour_jitter": 0.0}
-    return msgspec.structs.replace(loader, **plain)
-
-
 def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
     """Stack samples, unless they came as a batch; `return_loss` asks for the contrastive loss."""
     if not isinstance(samples, dict):
@@ -213,12 +178,10 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
 class EpochOrder(Sampler[int]):
     """All rows in a new order each epoch, which depends only on seed and epoch."""
 
-    def __init__(
-        self, rows: int, seed: int, *, numbered: bool, a_step: int = 1, fill: bool = False
-    ) -> None:
-        """`numbered`: as of `shuffled`. Samples that remain after whole steps of `a_step` samples
-        are left out; with `fill`, samples from the epoch's start complete their step."""
-        self._rows, self._seed, self._numbered = rows, seed, numbered
+    def __init__(self, rows: int, seed: int, *, a_step: int = 1, fill: bool = False) -> None:
+        """Rows that remain after whole steps of `a_step` samples are left out; with `fill`, rows
+        from the epoch's start complete their step."""
+        self._rows, self._seed = rows, seed
         self._taken = (-(-rows // a_step) if fill else rows // a_step) * a_step
         self._epoch = 0
 
@@ -231,13 +194,7 @@ class EpochOrder(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         epoch = self._epoch
-        order = shuffled(self._rows, self._seed, epoch, numbered=self._numbered)
+        generator = torch.Generator().manual_seed(self._seed + epoch)
+        order = torch.randperm(self._rows, generator=generator).tolist()
         yield from itertools.islice(itertools.cycle(order), self._taken)
         self._epoch = epoch + 1
-
-
-def shuffled(rows: int, seed: int, epoch: int, *, numbered: bool) -> list[int]:
-    """The samples of an epoch in random order: rows, or epoch * rows + row if `numbered`."""
-    generator = torch.Generator().manual_seed(seed + epoch)
-    order = torch.randperm(rows, generator=generator)
-    return (order + epoch * rows if numbered else order).tolist()

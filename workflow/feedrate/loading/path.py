@@ -1,38 +1,34 @@
 """The loading paths: from the rows of a dataset to batches for the model.
 
-The Trainer's loader always gives order and shards. Its own workers make the batches, or threads, a
-loader library or a decoder on the device do.
+The Trainer's loader always gives order and shards. Its own workers make the batches, or a loader
+library or a decoder on the device does.
 """
 
-import copy
 import importlib
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import Decode, LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of
 from feedrate.core import plugins
 from feedrate.devices.base import Adapter, UnsupportedError
-from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders import decoders, fetch_of, first, transfer_of
-from feedrate.loading.pixels import LEVELS, NOTHING, Augmentation, Batch, crop, decode
-from feedrate.loading.workers import equip, make_slots, watched, worker_threads
+from feedrate.loading.decoders import decoders, first
+from feedrate.loading.pixels import LEVELS, Batch, crop, decode
+from feedrate.loading.workers import equip, watched
 
 HELD_BATCHES = 3
 """Batches that a rank holds: the current one, the next, which accelerate requests early, and one on
 its way."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
-"""The batches of an epoch, from the numbers of each; an order without a length has no end."""
+"""The batches of an epoch, from the rows of each; an order without a length has no end."""
 Asked = TypeVar("Asked")
 Made = TypeVar("Made")
 
@@ -102,7 +98,7 @@ class HostPath(LoadingPath):
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """The pixels of `rows`, read here and not normalised, which would round them."""
-        pixels = torch.stack([dataset.read(row, NOTHING).expand(dataset.shape) for row in rows])
+        pixels = torch.stack([dataset.read(row).expand(dataset.shape) for row in rows])
         return rows, pixels if pixels.dtype == torch.uint8 else pixels * LEVELS
 
 
@@ -127,7 +123,7 @@ class FedPath(LoadingPath):
                 "base_dataloader), so nothing can replace it; use host"
             )
         feed = self._watched(loader.dataset, loader.batch_sampler.batch_size)
-        loader.base_dataloader = FedLoader(loader, self.setting, feed)
+        loader.base_dataloader = FedLoader(loader, feed)
         return loader
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
@@ -137,46 +133,6 @@ class FedPath(LoadingPath):
     def _watched(self, dataset: PairDataset, batch_size: int) -> Feed:
         feed = self.feed(dataset, batch_size)
         return lambda order: watched(feed(order), self.timeout_s, self.maker)
-
-
-class ThreadPath(FedPath, HostPath):
-    """Batches from threads of the rank's own process."""
-
-    setting = "loader.start_method: thread"
-    maker = f"{setting}: a worker"
-
-    def __init__(self, settings: LoaderSettings, **options: Any) -> None:
-        super().__init__(settings, **options)
-        self.round_size = settings.workers * settings.prefetch_factor
-        self.timeout_s = settings.timeout_s
-
-    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
-        """From the number of threads in the settings."""
-        return partial(self._ordered, dataset, batch_size)
-
-    def _ordered(
-        self, dataset: PairDataset, size: int, order: Iterable[list[int]]
-    ) -> Iterator[Batch]:
-        """The batches in the order given, `round_size` of them ahead."""
-        dataset, numbers = copy.copy(dataset), itertools.count(1)
-        whole = fetch_of(self._settings) == "batch"
-        slots = make_slots(dataset, size, self._settings, self._held) if whole else None
-        dataset.slots, threads = slots, worker_threads(self._settings, cores_granted())
-
-        def start() -> None:
-            torch.set_num_threads(threads)
-            if dataset.recorder:
-                dataset.recorder.attach(next(numbers), thread=True)
-
-        pool = ThreadPoolExecutor(self._settings.workers, "loader", start)
-        return in_order(pool, partial(self._make, dataset), order, self.round_size)
-
-    def _make(self, dataset: PairDataset, rows: list[int]) -> Batch:
-        whole = dataset.__getitems__
-        batch = collate(whole(rows) if whole else [dataset[row] for row in rows])
-        if not self._pin_memory:
-            return batch
-        return {n: v.pin_memory() if torch.is_tensor(v) else v for n, v in batch.items()}
 
 
 def in_order(
@@ -212,9 +168,8 @@ class DevicePath(FedPath):
 class FedLoader(DataLoader[Any]):
     """Batches that something else makes, in the order of the loader that it replaces."""
 
-    def __init__(self, replaced: Any, setting: str, feed: Feed) -> None:
-        undecoded = Undecoded(replaced.dataset, setting)
-        super().__init__(undecoded, batch_sampler=replaced.batch_sampler)
+    def __init__(self, replaced: Any, feed: Feed) -> None:
+        super().__init__(replaced.dataset, batch_sampler=replaced.batch_sampler)
         self._feed = feed
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
@@ -225,27 +180,10 @@ class FedLoader(DataLoader[Any]):
         return self._feed(order)
 
 
-class Undecoded(Dataset[Any]):
-    """Rows that raise an error on the host, so that no library decodes there unnoticed."""
-
-    def __init__(self, dataset: Any, setting: str) -> None:
-        self._rows, self._setting = len(dataset), setting
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __getitem__(self, index: int) -> Any:
-        raise UnsupportedError(
-            f"{self._setting}: row {index} was requested on the host by the Trainer's own loader, "
-            "which must not decode; use host"
-        )
-
-
 def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCHES) -> LoadingPath:
     """The loading path of a run; it takes resources with its first batch. A rank holds up to
     `held` batches at a time. Raises UnsupportedError for a path that this device, or the software
     on this host, does not have; no other path replaces it."""
-    transfer_of(loader)
     on_device, library = loader.decode == "device", library_of(loader)
     if on_device and library and device.kind != "cuda":
         raise UnsupportedError(f"loader.decode: device: {library} needs an NVIDIA GPU; use host")
@@ -258,9 +196,7 @@ def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCH
         feed: Any = importlib.import_module(f"{plugins.home(LIBRARIES, library)}._feed")
         return feed.LibraryPath(loader, pin_memory=pin_memory)
     if not on_device:
-        threads = loader.workers and loader.start_method == "thread"
-        kind = ThreadPath if threads else HostPath
-        return kind(loader, pin_memory=pin_memory, held=held)
+        return HostPath(loader, pin_memory=pin_memory, held=held)
     names = decoders("device", device.kind)
     if not names:
         raise UnsupportedError(
@@ -285,12 +221,10 @@ class Distance(NamedTuple):
 
 
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
-    """Distance of the path's pixels, without augmentation, from those of `decode: reference`."""
+    """Distance of the path's pixels from those of `decode: reference`."""
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
-    unchanged = copy.copy(dataset)
-    unchanged.augmentation = Augmentation(seed=0)
-    rows, pixels = path.compared(unchanged, rows)
-    reference = [crop(decode(dataset.paths[row]), dataset.image_px, NOTHING) for row in rows]
+    rows, pixels = path.compared(dataset, rows)
+    reference = [crop(decode(dataset.paths[row]), dataset.image_px) for row in rows]
     difference = (pixels.double() - (torch.stack(reference) * LEVELS).double()).abs()
     squared = float(difference.square().mean())
     psnr = 10 * math.log10(LEVELS**2 / squared) if squared else None

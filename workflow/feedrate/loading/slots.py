@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,19 +15,15 @@ from torch.utils.data import get_worker_info
 from feedrate.devices.base import UnsupportedError
 
 FREE, TAKEN = 0, 1
-_TAKING = threading.Lock()
-"""Held while a thread looks for a free slot."""
 _numbers = itertools.count()
 _BY_NAME: "weakref.WeakValueDictionary[str, Slots]" = weakref.WeakValueDictionary()
 """The slots of this process's loaders, by the names that workers send."""
 
 
 class Slots:
-    """Reused memory for batches of one shape, shared between the workers and their rank.
-
-    A batch of 48 pictures of 294 px costs 14 ms of page faults in new shared memory, 1 ms in a used
-    slot. A worker sends a slot's number; the rank frees it when no tensor refers to it any more.
-    """
+    """Reused memory for batches of one shape, shared between the workers and their rank. A batch of
+    48 pictures of 294 px costs 14 ms of page faults in new shared memory, 1 ms in a used slot. A
+    worker sends a slot's number; the rank frees it when no tensor refers to it any more."""
 
     first: "FirstBatch | None" = None
     """The workers fill the first batch together, if there are several."""
@@ -59,11 +54,10 @@ class Slots:
         """Memory for a batch of `rows`: a free slot (in a worker a Filling), or a new tensor."""
         info = get_worker_info()
         first = (info.id if info else 0) * self._each
-        with _TAKING:
-            for slot in range(first, min(first + self._each, len(self.states))):
-                if self.states[slot] == FREE and rows <= self.batches.shape[1]:
-                    self.states[slot] = TAKEN
-                    return Filling(self, slot, rows) if info else self.open(slot, rows)
+        for slot in range(first, first + self._each):
+            if self.states[slot] == FREE and rows <= self.batches.shape[1]:
+                self.states[slot] = TAKEN
+                return Filling(self, slot, rows) if info else self.open(slot, rows)
         return self.batches.new_empty((rows, *self.batches.shape[2:]))
 
     def open(self, slot: int, rows: int) -> torch.Tensor:
@@ -98,11 +92,9 @@ POLL_S = 2e-4
 
 
 class FirstBatch:
-    """The first batch of an epoch, or of workers that outlive it, which is ready early.
-
-    The first worker offers its rows, and each other worker writes open ones before it goes on with
-    a batch of its own. Later batches have one worker each: sharing makes workers wait.
-    """
+    """The first batch of an epoch, or of workers that outlive it, which is ready early. The first
+    worker offers its rows, and each other worker writes open ones before it goes on with a batch of
+    its own. Later batches have one worker each: sharing makes workers wait."""
 
     def __init__(self, slots: Slots, lock: AbstractContextManager[Any]) -> None:
         """`slots` are those of the pixels; `lock` is one that all workers have."""

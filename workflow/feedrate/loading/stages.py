@@ -41,7 +41,7 @@ _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
 _own = threading.local()
-"""Of a worker thread: `process`, its part; `left_out`, true while its sample is not recorded."""
+"""Of a thread: `left_out`, true while its sample is not recorded."""
 
 
 class Recorder:
@@ -56,17 +56,12 @@ class Recorder:
         self._before = np.zeros(rows, int)
         """Spans of each process before the present recording."""
 
-    def attach(self, process: int, *, thread: bool = False) -> "Process":
-        """Register this process, or only this thread, as `process`; 0 is the one that trains."""
+    def attach(self, process: int) -> "Process":
+        """Register this process as `process`; 0 is the one that trains."""
         global _here  # spans are far from whoever holds the recorder
         log, counts, switch = (memory.numpy() for memory in self._shared)
-        attached = Process(log[process], counts[process:], switch, process)
-        if thread:
-            attached.cpu_clock = thread_time
-            _own.process = attached
-        else:
-            _here = attached
-        return attached
+        _here = Process(log[process], counts[process:], switch, process)
+        return _here
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -81,33 +76,32 @@ class Recorder:
 
     def spans(self, steps: int, step_samples: int) -> dict[str, dict[str, Any]]:
         """Each recorded stage over `steps` steps: `seconds` and `cpu_s` (None: unknown) per step,
-        the number of spans as `count`, and their 95th percentile as `p95_s`.
-
-        Workers run ahead of the steps, so a stage of theirs counts by the samples it was done for:
-        its times are those of a step of `step_samples`. Its percentile is of one sample; that of
-        another stage is of one micro-step. Raises OverflowError for more than `SPANS` spans.
-        """
+        the number of spans as `count`, and their 95th percentile as `p95_s`. Workers run ahead of
+        the steps, so a stage of theirs counts by the samples it was done for: its times are those
+        of a step of `step_samples`. Its percentile is of one sample; that of another stage is of
+        one micro-step. Raises OverflowError for more than `SPANS` spans."""
         log, counts = self._shared[0].numpy(), self._shared[1].numpy().astype(int)
-        if (most := int((counts - self._before).max())) > SPANS:
+        most = int((counts - self._before).max())
+        if most > SPANS:
             raise OverflowError(f"{most} spans in a process; the recorder keeps {SPANS}")
         places = zip(log, self._before, counts, strict=True)
-        told = [mine[np.arange(first, end) % SPANS] for mine, first, end in places]
-        found: dict[str, dict[str, Any]] = {}
+        recorded = [spans[np.arange(first, end) % SPANS] for spans, first, end in places]
+        stages: dict[str, dict[str, Any]] = {}
         for number, stage in enumerate(STAGES):
-            rows = [one[one[:, NUMBER] == number] for one in told]
-            sums = np.array([one.sum(0) for one in rows])
+            rows = [spans[spans[:, NUMBER] == number] for spans in recorded]
+            sums = np.array([spans.sum(0) for spans in rows])
             samples = float(sums[:, SAMPLES].sum())
             if samples:
                 steps_done = samples / step_samples if stage in LOADING else steps
                 seconds, cpu_s = np.nan_to_num(sums[:, [SECONDS, CPU_S]]).sum(0).tolist()
                 spans_s = np.concatenate([_a_sample(r) for r in rows if r[:, SAMPLES].any()])
-                found[stage] = {
+                stages[stage] = {
                     "seconds": seconds / steps_done,
                     "cpu_s": cpu_s / steps_done or None,
                     "count": len(spans_s),
                     "p95_s": float(np.percentile(spans_s, 95)),
                 }
-        return found
+        return stages
 
 
 def _a_sample(spans: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -143,11 +137,9 @@ class Process:
 
 
 class Span:
-    """The time and CPU time of a process in this context. (It is written for speed.)
-
-    The CPU time is that of the process with the threads that compute for it; in another of its
-    threads, which loads beside others, of that thread.
-    """
+    """The time and CPU time of a process in this context. (It is written for speed.) The CPU time
+    is that of the process with the threads that compute for it; in another of its threads, which
+    loads beside others, of that thread."""
 
     __slots__ = ("_cpu_s", "_process", "_samples", "_stage", "_start_s")
 
@@ -178,24 +170,18 @@ class Span:
         process.add(self._stage, end_s - self._start_s, self._samples, cpu_s - self._cpu_s)
 
 
-def _part() -> "Process | None":
-    return getattr(_own, "process", _here)
-
-
 def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     """A context whose time is recorded as the stage's, done for so many samples."""
-    part = _part()
-    if part is None or not part.switch[0] or getattr(_own, "left_out", False):
+    if _here is None or not _here.switch[0] or getattr(_own, "left_out", False):
         return _NOTHING
-    return Span(part, stage, samples)
+    return Span(_here, stage, samples)
 
 
 @contextmanager
 def sample() -> Iterator[None]:
     """A context for the stages of one sample, which are recorded for one in `EVERY`."""
-    part = _part()
-    if part is not None and part.switch[0]:
-        _own.left_out = next(part.turns) != 0
+    if _here is not None and _here.switch[0]:
+        _own.left_out = next(_here.turns) != 0
     try:
         yield
     finally:
@@ -204,12 +190,10 @@ def sample() -> Iterator[None]:
 
 def add(stage: Stage, seconds: float, samples: int) -> None:
     """Record a stage that has ended, whose CPU time is unknown."""
-    part = _part()
-    if part is not None and part.switch[0]:
-        part.add(stage, seconds, samples)
+    if _here is not None and _here.switch[0]:
+        _here.add(stage, seconds, samples)
 
 
 def stamp() -> dict[str, float]:
     """The record that a batch of a worker with a recorder brings to the process that trains."""
-    part = _part()
-    return {STAMP: perf_counter()} if part is not None and part.number else {}
+    return {STAMP: perf_counter()} if _here is not None and _here.number else {}

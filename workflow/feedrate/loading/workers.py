@@ -23,7 +23,6 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
-from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders import fetch_of
 from feedrate.loading.slots import FirstBatch, Slots
@@ -46,23 +45,17 @@ def check_workers(settings: LoaderSettings, cores: int) -> None:
         )
 
 
-def worker_threads(settings: LoaderSettings, cores: int) -> int:
-    """Threads of a worker: as set, but all workers together have at most as many as the cores."""
-    return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
-
-
 def start_worker(
     worker: int,
     then: Callable[[int], None] | None = None,
-    threads: int = 1,
     slots: dict[str, Slots] | None = None,
     recorder: Recorder | None = None,
 ) -> None:
-    """The loaders' `worker_init_fn`: few threads, and no worker outlives its rank. Batches go to
+    """The loaders' `worker_init_fn`: one thread, and no worker outlives its rank. Batches go to
     `slots`, times by stage to `recorder`; `then`, the Trainer's own seeding, is called last."""
     die_with_parent()
     # More threads would compete for the rank's cores, and a pool forked after use can hang.
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     info = get_worker_info()
     if info is not None and isinstance(info.dataset, PairDataset):
         info.dataset.slots = slots
@@ -78,13 +71,12 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
     slots = None
     dataset, size = inner.dataset, getattr(inner.batch_sampler, "batch_size", None)
-    if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
+    if isinstance(dataset, PairDataset) and size and fetch_of(settings.decode) == "batch":
         slots = make_slots(dataset, size, settings, held)
     if settings.workers:
         inner.worker_init_fn = partial(
             start_worker,
             then=inner.worker_init_fn,
-            threads=worker_threads(settings, cores_granted()),
             slots=slots,
             recorder=getattr(dataset, "recorder", None),
         )
@@ -103,17 +95,13 @@ def make_slots(
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
-    threads = settings.start_method == "thread"  # they take slots of the rank's own
-    if threads:
-        each *= max(1, workers)
-    processes = 0 if threads else workers
     slots = {
-        name: Slots((batch_size, *shape), dtype, processes, each)
+        name: Slots((batch_size, *shape), dtype, workers, each)
         for name, (shape, dtype) in dataset.shapes().items()
-        if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
+        if workers or name == "pixel_values"  # new memory for tokens costs less than a slot
     }
     if workers > 1:
-        lock = threading.Lock() if threads else get_context(settings.start_method).Lock()
+        lock = get_context(settings.start_method).Lock()
         slots["pixel_values"].first = FirstBatch(slots["pixel_values"], lock)
     return slots
 

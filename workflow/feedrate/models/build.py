@@ -1,14 +1,7 @@
 """Building the model of a run: its builder, its checkpoint and its tokenizer.
 
-A model is one file in `models/builders/`: a function `build`, and these constants, which planning
-reads without importing the file. All but SIZES may be missing.
-
-SIZES    the sizes, by name
-OFFERS   optional setting to the values that the model accepts: a tuple, or a range as {"from": …,
-         "to": …, "step": …}; of other optional settings the model accepts only the default
-HEADS    head for inference to the outputs that are its answer; `build` then takes a head's name
-LONGEST  tokens that a caption may have at most, with random weights
-TASK     the hub's name for the model's task; classifiers of images read no text
+A model is one file in `models/builders/`: a function `build` and the constants that
+docs/architecture.md ("Constants of plug-ins") lists.
 
 Checkpoints are read from a folder or the hub: only safetensors, and never remote code. Planning
 imports this module, so torch and transformers are imported late.
@@ -49,7 +42,7 @@ class Built:
     """FLOPs of a sample of so many tokens, forward and backward (with a head for inference, forward
     only). Counting takes 0.4 s (tiny) to 10 s (10B).
 
-    They depend only on the model, not on the attention that runs or on checkpointing."""
+    They do not depend on the attention that runs or on checkpointing."""
     other_outputs: tuple[str, ...]
     """Outputs that evaluation does not use: all but the loss and the outputs that it scores."""
     layers: "tuple[type[torch.nn.Module], ...]"
@@ -71,25 +64,22 @@ def build(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, *, empty: bool = False
 ) -> Built:
     """The model that `settings` name, with a checkpoint's weights, or random ones of torch's
-    generator and the tokenizer in `prepared`, the dataset's folder.
-
-    An `empty` model leaves its weights undefined, and they take no memory until they are written.
-    Raises ModelError for a name, a size, a setting or a checkpoint that does not exist.
-    """
+    generator and the tokenizer in `prepared`, the dataset's folder. The weights of an `empty` model
+    are undefined, and take no memory until they are written. Raises ModelError."""
     weightless: Any = nullcontext
     if empty:  # transformers 4, on Gaudi, lacks it
         from transformers.initialization import no_init_weights
 
         weightless = no_init_weights
     with weightless():
-        made: Built = _builder(settings).build(settings, loader, prepared)
-    if empty and hasattr(made.model, "tie_weights"):
-        made.model.tie_weights()
+        built: Built = _builder(settings).build(settings, loader, prepared)
+    if empty and hasattr(built.model, "tie_weights"):
+        built.model.tie_weights()
     if settings.checkpointing:
         from feedrate.models.layers import checkpoint_layers
 
-        checkpoint_layers(made.model, made.layers)
-    return made
+        checkpoint_layers(built.model, built.layers)
+    return built
 
 
 def build_head(
@@ -102,12 +92,13 @@ def build_head(
     if head not in heads:
         known = ", ".join(heads) or "none"
         raise ModelError(f"inference.head: {head!r}: {settings.name} has {known}")
-    made: Built = builder.build(settings, loader, prepared, head)
-    made.model.eval().requires_grad_(False)
-    counted = replace(
-        made, count_flops=lambda tokens: forward_flops(made.model, one_pair(made.image_px, tokens))
-    )
-    return counted, heads[head]
+    built: Built = builder.build(settings, loader, prepared, head)
+    model, image_px = built.model.eval().requires_grad_(False), built.image_px
+
+    def count_flops(tokens: int) -> float:
+        return forward_flops(model, one_pair(image_px, tokens))
+
+    return replace(built, count_flops=count_flops), heads[head]
 
 
 def heads_of(model: str) -> dict[str, tuple[str, ...]]:
@@ -162,12 +153,10 @@ def find_checkpoint(settings: ModelSettings) -> str:
     if not folder.is_dir():
         raise ModelError(f"model.checkpoint: {name}: no such folder")
     if not any(folder.glob("*.safetensors")):
-        others = ", ".join(file.name for file in sorted(folder.glob("*.bin")))
-        found = f"only {others}, which is a pickle" if others else "no weights"
-        raise ModelError(
-            f"model.checkpoint: {name}: no *.safetensors file there ({found}); "
-            "only safetensors are read"
-        )
+        pickles = ", ".join(file.name for file in sorted(folder.glob("*.bin")))
+        weights = f"only {pickles}, which is a pickle" if pickles else "no weights"
+        why = f"no *.safetensors file there ({weights}); only safetensors are read"
+        raise ModelError(f"model.checkpoint: {name}: {why}")
     if not (folder / "config.json").is_file():  # transformers 5 would use its defaults instead
         raise ModelError(f"model.checkpoint: {name}: no config.json there")
     return str(folder)
@@ -182,13 +171,11 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
     except (OSError, ValueError, RuntimeError, TypeError, SafetensorError) as error:
-        reason = first_line(error)
-        if Path(name).is_dir():
-            raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error
-        raise ModelError(
-            f"model.checkpoint: {name} (revision {settings.revision or 'main'}) cannot be loaded "
-            f"from the hub: {reason}; without a network give a folder, or null for random weights"
-        ) from error
+        why = f": {first_line(error)}"
+        if not Path(name).is_dir():
+            why = f" (revision {settings.revision or 'main'}) cannot be loaded from the hub{why}; "
+            why += "without a network give a folder, or null for random weights"
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}{why}") from error
 
 
 def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) -> Any:
@@ -197,20 +184,15 @@ def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) 
 
 
 def load_config(kind: Any, settings: ModelSettings) -> Any:
-    """The checkpoint's configuration, of the class `kind`.
-
-    Raises ModelError for a checkpoint of another model: with only a warning, the library would load
-    the weights that have the same names and leave the others random.
-    """
+    """The checkpoint's configuration, of the class `kind`. Raises ModelError for one of another
+    model: with only a warning, the library would leave weights of other names random."""
     config = load_part(kind, settings)
     revision = settings.revision or "main"
     values, _ = kind.get_config_dict(find_checkpoint(settings), revision=revision)
-    found = values.get("model_type", kind.model_type)
-    if found != kind.model_type:
-        raise ModelError(
-            f"model.checkpoint: {settings.checkpoint}: it is of the model {found}, and model.name "
-            f"is {settings.name}"
-        )
+    model = values.get("model_type", kind.model_type)
+    if model != kind.model_type:
+        why = f"it is of the model {model}, and model.name is {settings.name}"
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}: {why}")
     return config
 
 
@@ -243,10 +225,8 @@ def prepared_tokenizer(prepared: Path, vocabulary: int, size: str) -> Any:
         raise ModelError(f"{folder}: no tokenizer there; prepare the data again")
     tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
     if len(tokenizer) > vocabulary:
-        raise ModelError(
-            f"the prepared tokenizer has {len(tokenizer)} tokens, model.size {size} takes at most "
-            f"{vocabulary}"
-        )
+        limit = f"model.size {size} takes at most {vocabulary}"
+        raise ModelError(f"the prepared tokenizer has {len(tokenizer)} tokens, {limit}")
     if tokenizer.pad_token_id is None:
         raise ModelError("the prepared tokenizer has no padding token")
     return tokenizer

@@ -61,8 +61,7 @@ class Counter(TorchDispatchMode):
 
 
 def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:
-    """FLOPs of a batch of one image and its text, forward and backward, 2 per multiply-add. The
-    part that depends on the batch size (the contrastive logits) is below 1e-8 of the whole."""
+    """FLOPs of a batch of one image and its text, forward and backward, 2 per multiply-add."""
     with torch.device("meta"), NoValues() as no_values:
         model = no_values.model = make_model().train()
         pair = one_pair(side_px, max_tokens)
@@ -104,11 +103,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Ten
 
 
 class AsOnDevice(TorchFunctionMode):
-    """Autocast to `half`, fused attention and dropout, as on a GPU; the meta device has none.
-    On a CPU (`cpu`) dropout is not fused, and autocast leaves the functions of `IN_FP32` alone.
-
-    While `casts` is a dict, it keeps the cast weights, as autocast does in a forward pass.
-    """
+    """Autocast to `half`, fused attention and dropout, as on a GPU; the meta device has none. On a
+    CPU (`cpu`) dropout is not fused, and autocast leaves the functions of `IN_FP32` alone. While
+    `casts` is a dict, it keeps the cast weights, as autocast does in a forward pass."""
 
     IN_HALF = (
         functional.linear, functional.conv2d, functional.multi_head_attention_forward,

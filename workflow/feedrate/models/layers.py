@@ -16,32 +16,26 @@ Kinds = tuple[type[Module], ...]
 
 
 def use_sdpa(model: Module, kinds: Kinds) -> None:
-    """Replace the attention of the modules of `kinds` with torch's fused attention.
-
-    They have linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
-    transformers runs only eagerly. Scores, masks and dropout stay the same. The attention
-    probabilities are not returned.
-    """
+    """Replace the attention of the modules of `kinds` with torch's fused attention. They have
+    linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which transformers runs
+    only eagerly. The attention probabilities are not returned."""
     for module in model.modules():
         if isinstance(module, kinds):
             module.forward = partial(_sdpa, module)
 
 
 def running_attention(model: Module) -> str:
-    """How the attention modules run: `eager`, `sdpa`, `flash`, or several, joined by `+`.
-
-    A module is replaced by a fused one, or reads the name of its attention from its configuration
-    in every pass (our own names are like `feedrate_…_sdpa`).
-    """
-    found = set()
+    """How the attention modules run: `eager`, `sdpa`, `flash`, or several, joined by `+`. A module
+    is replaced by `use_sdpa`, or reads a name such as `feedrate_…_sdpa` from its configuration."""
+    kinds = set()
     for module in model.modules():
         forward = vars(module).get("forward")
         if isinstance(forward, partial) and forward.func is _sdpa:
-            found.add("sdpa")
+            kinds.add("sdpa")
         elif "Attention" in type(module).__name__:
             name = getattr(getattr(module, "config", None), "_attn_implementation", None)
-            found |= {name.rpartition("_")[2]} if name else set()
-    return "+".join(sorted(found)) or "eager"
+            kinds |= {name.rpartition("_")[2]} if name else set()
+    return "+".join(sorted(kinds)) or "eager"
 
 
 def _sdpa(
@@ -123,12 +117,9 @@ MULTIPLE = 16
 
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     """Let the linear parts of `layers` multiply in float8 with torchao; return their number.
-
-    Inputs, weights and gradients are scaled by their largest value and cast at each multiplication;
-    they are stored in their own precision. Parts outside the layers (embeddings, heads) do not
-    change. `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a
-    size that the kernels accept.
-    """
+    Weights keep their own precision, and embeddings and heads do not change. `options` are those of
+    torchao's Float8LinearConfig. Raises ValueError if no part has a size that the kernels
+    accept."""
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
     wanted = {

@@ -33,13 +33,7 @@ from feedrate.data.prepare import train_tokenizer
 from feedrate.devices.base import AUTOCAST, adapter_class
 from feedrate.devices.host import GIB
 from feedrate.models.build import Built, build_bare
-from feedrate.models.flops import (
-    AsOnDevice,
-    NoValues,
-    attend,
-    empty_batch,
-    states_gib,
-)
+from feedrate.models.flops import AsOnDevice, NoValues, attend, empty_batch, states_gib
 from feedrate.models.layers import cast
 
 ERROR = 0.1
@@ -84,8 +78,8 @@ class Trace(NamedTuple):
 
 def needs(settings: Settings, device: Device) -> Needs:
     """The memory of a training step on each of the `count` accelerators of a device."""
-    train, found, room = settings.train, trace_of(settings, device), room_gib(settings, device)
-    parts = states_gib(found.built.model, train, device.count)
+    train, trace, room = settings.train, trace_of(settings, device), room_gib(settings, device)
+    parts = states_gib(trace.built.model, train, device.count)
     peak = peak_gib(settings, device, train.batch_size)
     verdict: Any = "close"
     if room is None:
@@ -95,11 +89,11 @@ def needs(settings: Settings, device: Device) -> Needs:
     elif peak * (1 - ERROR) > room:
         verdict = "does not fit"
     return Needs(
-        parameters=found.built.parameters,
+        parameters=trace.built.parameters,
         weights_gib=parts.weights,
         gradients_gib=parts.gradients,
         states_gib=parts.states,
-        activations_gib=float(found.live_gib(train.batch_size)[found.forward - 1]),
+        activations_gib=float(trace.live_gib(train.batch_size)[trace.forward - 1]),
         peak_gib=peak,
         memory_gib=train.memory_gib or device.memory_gib,
         verdict=verdict,
@@ -122,20 +116,18 @@ def room_gib(settings: Settings, device: Device) -> float | None:
 
 
 def peak_gib(settings: Settings, device: Device, batch: int) -> float:
-    """Peak of the tensors on each device, GiB.
-
-    DDP makes buckets as large as the gradients before the first step; with `ddp_bucket_view` the
-    gradients are views of them, else additional memory (torch's reducer.cpp). AdamW with `foreach`
-    computes the square roots of all second moments at once (torch/optim/adam.py).
-    """
-    train, found = settings.train, trace_of(settings, device)
-    parts = states_gib(found.built.model, train, device.count)
+    """Peak of the tensors on each device, GiB. DDP makes buckets as large as the gradients before
+    the first step; with `ddp_bucket_view` the gradients are views of them, else additional memory
+    (torch's reducer.cpp). AdamW with `foreach` computes the square roots of all second moments at
+    once (torch/optim/adam.py)."""
+    train, trace = settings.train, trace_of(settings, device)
+    parts = states_gib(trace.built.model, train, device.count)
     weights, gradients, states = (0.0, 0.0, 0.0) if train.cpu_offload else parts
     bucketed = device.count > 1 and train.strategy == "ddp"
     always = train.gradient_accumulation > 1 or (bucketed and train.ddp_bucket_view)
-    done = np.ones_like(found.done) if always else found.done
-    step = float((found.live_gib(batch) + done * gradients).max())
-    layers, root = gathered_gib(found.built, train) if train.strategy == "fsdp" else (0.0, 0.0)
+    done = np.ones_like(trace.done) if always else trace.done
+    step = float((trace.live_gib(batch) + done * gradients).max())
+    layers, root = gathered_gib(trace.built, train) if train.strategy == "fsdp" else (0.0, 0.0)
     optimizer = adapter_class(device.kind).optimizer(settings)
     foreach = ("adamw_torch_foreach", "adamw_torch")[: 1 if device.kind == "cpu" else 2]
     aside = gradients * (optimizer in foreach)
@@ -173,7 +165,12 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
     """`halved`: layers are gathered in half precision."""
     loader = LoaderSettings(max_tokens=tokens)
     with tempfile.TemporaryDirectory(prefix="feedrate-memory-") as folder:
-        built = build_bare(model, loader, stand_in(Path(folder), loader.label))
+        # What builders read of prepared data: a tokenizer, and a row with a class.
+        prepared = Path(folder)
+        train_tokenizer(["a caption"], prepared / TOKENIZER)
+        table = pa.table({"split": ["train"], loader.label: ["a class"]})
+        pq.write_table(table, prepared / SAMPLES)
+        built = build_bare(model, loader, prepared)
     half = getattr(torch, AUTOCAST[precision]) if precision in AUTOCAST else None
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
     if halved:
@@ -182,13 +179,6 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
     fixed, of_samples, done = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
     return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
-
-
-def stand_in(folder: Path, label: str) -> Path:
-    """A folder with what builders read of prepared data: a tokenizer, and a row with a class."""
-    train_tokenizer(["a caption"], folder / TOKENIZER)
-    pq.write_table(pa.table({"split": ["train"], label: ["a class"]}), folder / SAMPLES)
-    return folder
 
 
 def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":

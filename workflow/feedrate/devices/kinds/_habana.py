@@ -8,7 +8,6 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,13 @@ OPTIMUM = "optimum-habana"
 SAME_NAME = (
     "pipelining_fwd_bwd", "non_blocking_data_copy", "minimize_memory", "sdp_on_bf16",
     "use_compiled_autograd", "use_regional_compilation", "adjust_throughput",
-    "profiling_warmup_steps", "profiling_steps", "profiling_warmup_steps_eval",
-    "profiling_steps_eval", "profiling_record_shapes", "profiling_with_stack",
 )  # fmt: skip
 """Settings of `hpu` that GaudiTrainingArguments has under the same name."""
 
 NOT_STOCK = (
     "fused_adam", "fused_clip_norm", "hpu_graphs_for_training", "pipelining_fwd_bwd",
     "use_dynamic_shapes", "minimize_memory", "sdp_on_bf16", "use_compiled_autograd",
-    "use_regional_compilation", "adjust_throughput", "profiling_steps", "profiling_steps_eval",
+    "use_regional_compilation", "adjust_throughput",
 )  # fmt: skip
 """Settings of `hpu` that the Trainer of transformers lacks."""
 
@@ -114,7 +111,7 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
     if spec.nodes > 1 and processes and loader.start_method == "fork":
         yield (
             f"loader.start_method: fork: on {spec.nodes} Gaudi nodes forked workers hang or crash; "
-            "use forkserver, spawn or thread"
+            "use forkserver or spawn"
         )
 
 
@@ -168,15 +165,11 @@ class Corrections:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        import torch
-        from optimum.habana.transformers import trainer as library
-
         trainer: Any = self
         if trainer.args.use_compiled_autograd:  # the library passes it to DeepSpeed only
+            import torch
+
             torch._dynamo.config.compiled_autograd = True
-        # By default the traces of all runs go to one folder in the working folder.
-        folder = str(Path(trainer.args.output_dir) / "hpu_profile")
-        library.HabanaProfile = partial(library.HabanaProfile, output_dir=folder)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step, under the name that transformers uses."""

@@ -61,25 +61,19 @@ def first(names: list[str], open_one: Callable[[ModuleType], Opened]) -> Opened:
     raise UnsupportedError(" | ".join(reasons))
 
 
-def transfer_of(loader: LoaderSettings) -> str:
-    """The type that is sent to the device, uint8 or float32. Raises UnsupportedError."""
-    allowed = _declared(loader.decode, "TRANSFERS", ("uint8", "float32"))
-    if loader.transfer not in (None, *allowed):
-        raise UnsupportedError(
-            f"loader.transfer: {loader.transfer}: decode: {loader.decode} makes "
-            f"{' or '.join(allowed)}; use host or cache"
-        )
-    return loader.transfer or str(allowed[0])
+def transfer_of(level: Decode) -> str:
+    """The type of the pixels that loaders send to the device, uint8 or float32."""
+    return str(_declared(level, "TRANSFER", "uint8"))
 
 
-def fetch_of(loader: LoaderSettings) -> str:
-    """Whether loaders make a "sample" or a "batch": as set, or by default."""
-    return loader.fetch or str(_declared(loader.decode, "FETCH", "batch"))
+def fetch_of(level: Decode) -> str:
+    """Whether loaders make a "sample" or a "batch" at a time."""
+    return str(_declared(level, "FETCH", "batch"))
 
 
-def lacks(loader: LoaderSettings) -> tuple[str, ...]:
+def lacks(level: Decode) -> tuple[str, ...]:
     """The loader's stages that this decode path does not have."""
-    return tuple(_declared(loader.decode, "LACKS", ()))
+    return tuple(_declared(level, "LACKS", ()))
 
 
 def _declared(level: Decode, constant: str, default: Any) -> Any:

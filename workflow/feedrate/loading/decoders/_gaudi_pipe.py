@@ -6,7 +6,6 @@
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
 )
 
 from feedrate.loading.decoders.gaudi import READY_BATCHES, Feed, Read
-from feedrate.loading.pixels import LEVELS, Statistics
+from feedrate.loading.pixels import LEVELS
 
 MODE = "legacy"
 """A reader in Python with operators on the device, as in optimum-habana's examples."""
@@ -55,10 +54,9 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
     def gen_output_info(self) -> list[Any]:
         """Types and shapes of the outputs of `__next__`; see `Read`."""
         files = np.array([self.feed.batch_size], dtype=np.uint32)
-        tokens = np.array([self.feed.max_tokens, self.feed.batch_size], dtype=np.uint32)
-        floats = np.array([4, self.feed.batch_size], dtype=np.uint32)
+        max_tokens = self.feed.dataset.input_ids.shape[1]
+        tokens = np.array([max_tokens, self.feed.batch_size], dtype=np.uint32)
         outputs = [(dtype.NDT, files), (dtype.UINT32, tokens), (dtype.UINT32, tokens)]
-        outputs += [(dtype.FLOAT32, floats)] * (self.feed.changes + self.feed.crops)
         return [media_ext_reader_op_tensor_info(kind, shape, "") for kind, shape in outputs]
 
     def get_media_output_type(self) -> Any:
@@ -67,14 +65,14 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
     def get_largest_file(self) -> str:
         """The file that determines the size of the pipeline's buffers."""
-        return max(self.feed.paths, key=lambda path: Path(path).stat().st_size)
+        return str(max(set(self.feed.dataset.paths), key=lambda path: path.stat().st_size))
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
     """Reads, decodes, crops, resizes and normalises READY_BATCHES ahead; tokens pass through. The
     reader runs in the thread that asks for a batch; `num_threads` reach only other operators."""
 
-    def __init__(self, feed: Feed, mean: Statistics, std: Statistics, *, image_px: int) -> None:
+    def __init__(self, feed: Feed) -> None:
         super().__init__(
             device=MODE,
             prefetch_depth=READY_BATCHES,
@@ -82,32 +80,28 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
             pipe_name=f"{type(self).__name__}:{next(_numbers)}",
         )
         reader = type("FeedReader", (Reader,), {"feed": feed})
-        self._crops = feed.crops
-        outputs = 3 + feed.changes + feed.crops
-        self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=outputs, priv_params={})
-        # The reader's crop, or the largest square in the middle, is resized to the model's size.
-        # The host resizes before it crops the centre, which gives the same picture.
-        crop_type = randomCropType.NO_RANDOM_CROP if feed.crops else randomCropType.CENTER_CROP
+        self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=3, priv_params={})
+        image_px = feed.dataset.image_px
+        # The largest square in the middle is resized to the model's size. The host resizes before
+        # it crops the centre, which gives the same picture.
         self._decode = fn.ImageDecoder(
             device="hpu",
             output_format=imgtype.RGB_P,
-            random_crop_type=crop_type,
+            random_crop_type=randomCropType.CENTER_CROP,
             resize=[image_px, image_px],
             resampling_mode=ftype.BICUBIC,
         )
-        self._mean = _constant(np.array(mean, dtype=np.float32) * LEVELS)
-        self._inverse_std = _constant(1 / (np.array(std, dtype=np.float32) * LEVELS))
+        self._mean = _constant(np.array(feed.dataset.mean, dtype=np.float32) * LEVELS)
+        self._inverse_std = _constant(1 / (np.array(feed.dataset.std, dtype=np.float32) * LEVELS))
         sides = {"crop_w": image_px, "crop_h": image_px, "crop_d": 0}
         centre = {"crop_pos_x": 0.5, "crop_pos_y": 0.5}
         self._normalise = fn.CropMirrorNorm(**sides, **centre, dtype=dtype.FLOAT32)
 
     def definegraph(self) -> tuple[Any, ...]:
-        """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens); with
-        an augmentation, flips and colours (batch, 4) as in `Read`."""
-        files, *passed_on = self._read()
-        images = self._decode(files, *([passed_on.pop()] if self._crops else []))
-        pixels = self._normalise(images, self._mean(), self._inverse_std())
-        return pixels, *passed_on
+        """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens)."""
+        files, *tokens = self._read()
+        pixels = self._normalise(self._decode(files), self._mean(), self._inverse_std())
+        return pixels, *tokens
 
 
 def _constant(values: np.ndarray) -> Any:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import Draw, crop_levels
 from feedrate.loading.stages import span
 
 LEVEL = "cache"
@@ -18,12 +17,12 @@ ORDER = 1
 LACKS = ("open", "decode")
 
 
-def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
+def read(source: Source, row: int) -> torch.Tensor:
     """A row's crop: uint8 (1 or 3, side, side), a view of the store's pages."""
     if source.store is None:
         raise DataError("loader.decode: cache: this dataset was opened without its store")
     with span("read"):  # the pages of a picture come while it is cut
-        return source.store.read(row, source.side_px, draw)
+        return source.store.read(row)
 
 
 class Store:
@@ -43,11 +42,9 @@ class Store:
         self.tokens = tokens[:, : tokens.shape[1] // 2], tokens[:, tokens.shape[1] // 2 :]
         """Token numbers and attention mask, each (rows, max_tokens) int64."""
         self._spans = self._pictures.tolist()
-        self.side_px = None if index.spec.whole else index.image_px
-        """Side of all pictures if they are stored as crops, px."""
-        if self.side_px:
-            starts, channels = self._pictures[rows[:, 0], :2].T[:, :, None]
-            self._planes = starts // self.side_px**2 + np.arange(3) * (channels == 3)
+        self._side_px = index.image_px
+        starts, channels = self._pictures[rows[:, 0]].T[:, :, None]
+        self._planes = starts // self._side_px**2 + np.arange(3) * (channels == 3)
 
     def gather(self, rows: list[int], room: torch.Tensor) -> None:
         """Copy the crops of these rows to `room`, uint8 (rows, 3, side_px, side_px)."""
@@ -56,14 +53,11 @@ class Store:
         # numpy copies long rows faster than torch.index_select; "clip" has it copy them once.
         np.take(stored, planes, 0, room.numpy().reshape(len(planes), -1), "clip")
 
-    def read(self, row: int, side_px: int, draw: Draw) -> torch.Tensor:
-        """A row's crop at `side_px`."""
-        offset, channels, height, width, full_height, full_width = self._spans[self._of_row[row]]
-        end = offset + channels * height * width
-        picture = self._pixels[offset:end].view(channels, height, width)
-        if self.side_px == side_px and not draw.min_area:
-            return picture
-        return crop_levels(picture, (full_height, full_width), side_px, draw)
+    def read(self, row: int) -> torch.Tensor:
+        """A row's crop."""
+        offset, channels = self._spans[self._of_row[row]]
+        end = offset + channels * self._side_px**2
+        return self._pixels[offset:end].view(channels, self._side_px, self._side_px)
 
     @cached_property
     def _pixels(self) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import NOTHING, Draw, Size, crop_levels, decoding, fetch
+from feedrate.loading.pixels import Size, crop_levels, decoding, fetch
 from feedrate.loading.stages import span
 
 LEVEL = "host"
@@ -23,38 +23,34 @@ _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
 """File's colour space to that of the decoded pixels; Pillow decodes CMYK and YCCK."""
 
 
-def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
+def read(source: Source, row: int) -> torch.Tensor:
     """A row's crop: uint8 (1 or 3, side, side). Raises DataError, which names the file."""
     path = source.paths[row]
     with decoding(path):
         data = fetch(path)
-    return crop_of(path, data, source.side_px, draw, scaled=source.loader.scaled_decode)
+    return crop_of(path, data, source.side_px, scaled=source.loader.scaled_decode)
 
 
-def crop_of(
-    path: Path, data: bytes, side_px: int, draw: Draw = NOTHING, *, scaled: bool = False
-) -> torch.Tensor:
+def crop_of(path: Path, data: bytes, side_px: int, *, scaled: bool = False) -> torch.Tensor:
     """`read` of a file's bytes; `scaled`: the decoder may shrink by a power of two first."""
     with span("decode"):
-        levels, size = decode_levels(path, data, side_px if scaled else None, draw)
+        levels, size = decode_levels(path, data, side_px if scaled else None)
     with span("resize"):
-        return crop_levels(levels, size, side_px, draw)
+        return crop_levels(levels, size, side_px)
 
 
 def decode_levels(
-    path: Path, data: bytes, shrink_to_px: int | None = None, draw: Draw = NOTHING
+    path: Path, data: bytes, shrink_to_px: int | None = None
 ) -> tuple[torch.Tensor, Size]:
     """A whole picture from its file's bytes: uint8 of shape (1 or 3, h, w), and its size in the
-    file. With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
+    file. With `shrink_to_px` the decoder halves it while it stays at least that large.
     Raises DataError."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
         options = {}
         if shrink_to_px is not None:
-            part = draw.box(height, width)
-            shorter = min(part.height, part.width) if part else min(height, width)
             # libjpeg-turbo's other scales are slower than a full decode.
-            enough = (n for n in (1, 2, 4, 8) if shorter // n >= shrink_to_px)
+            enough = (n for n in (1, 2, 4, 8) if min(height, width) // n >= shrink_to_px)
             factor = max(enough, default=1)
             options = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
         levels = simplejpeg.decode_jpeg(data, _COLOURS[colours], **options)

@@ -93,7 +93,7 @@ class GpuDecoder:
         readers = ThreadPoolExecutor(self._threads, "read")
         decoder = ThreadPoolExecutor(1, "decode", self._stream.take_thread)
         read = partial(readers.map, self._read)
-        begun = ((numbers, read(self._dataset.rows(numbers))) for numbers in order)
+        begun = ((rows, read(rows)) for rows in order)
         ready = in_order(decoder, self._make, begun, READY_BATCHES - 1)
         with readers, decoder, closing(ready):
             for batch in ready:
@@ -106,30 +106,21 @@ class GpuDecoder:
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
 
     def _make(self, begun: tuple[list[int], Iterable[torch.Tensor]]) -> Batch:
-        """The batch of these numbers and their files, complete on the device.
-
-        nvJPEG works on a stream of its own. Ours waits for it, but it does not wait for ours: it
-        would overwrite memory that ours still reads (pytorch/vision, pull request 9606), and it
-        reads the files after the call. So each batch is finished before the next one begins.
-        """
-        data, (numbers, files) = self._dataset, begun
-        rows, draws = data.rows(numbers), list(map(data.draw, numbers))
+        """The batch of these rows and their files, complete on the device. nvJPEG works on a stream
+        of its own. Ours waits for it, but it does not wait for ours: it would overwrite memory that
+        ours still reads (pytorch/vision, pull request 9606), and it reads the files after the call.
+        So each batch is finished before the next one begins."""
+        data, (rows, files) = self._dataset, begun
         encoded = list(files)
         with self._stream(), torch.no_grad():
-            crops = []
-            for levels, draw in zip(self._decode(rows, encoded), draws, strict=True):
-                picture = crop(levels.to(torch.float32).div_(LEVELS), data.image_px, draw)
-                crops.append(picture.flip(-1) if draw.flip else picture)
-            colour = None
-            if data.augmentation.jitter:
-                colour = torch.tensor([draw.colour for draw in draws], device=self._device)
-            batch: Batch = {
-                "pixel_values": self._finish.pixels(torch.stack(crops), colour),
+            pictures = self._decode(rows, encoded)
+            crops = [crop(p.to(torch.float32).div_(LEVELS), data.image_px) for p in pictures]
+            return {
+                "pixel_values": self._finish.pixels(torch.stack(crops)),
                 "input_ids": data.input_ids[rows].to(self._device),
                 "attention_mask": data.attention_mask[rows].to(self._device),
                 "return_loss": True,
             }
-        return batch
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
         """Decode all files at once; if that fails, one by one, to name the file at fault, unless

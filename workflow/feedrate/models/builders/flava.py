@@ -71,16 +71,6 @@ class Masking:
     """Tokens that are never hidden."""
     mismatch_share: float = MISMATCH_SHARE
 
-    @staticmethod
-    def patch_count(patches: int) -> int:
-        """Number of an image's patches that are hidden."""
-        return max(1, round(PATCH_SHARE * patches))
-
-    @staticmethod
-    def token_count(tokens: int) -> int:
-        """Words that are hidden in a text of `tokens`; at least one, because a loss needs one."""
-        return max(1, round(WORD_SHARE * tokens))
-
     def mismatch(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Texts and masks (batch, tokens), some replaced by the next row's; and 1 for a match."""
         rows, device = len(input_ids), input_ids.device
@@ -109,7 +99,12 @@ class Masking:
         """True (rows, patches) at the hidden patches, equally many in each row."""
         draw = torch.rand(rows, patches, device=like.device)
         place = draw.argsort(dim=1).argsort(dim=1)
-        return place < self.patch_count(patches)
+        return place < hidden_count(PATCH_SHARE, patches)
+
+
+def hidden_count(share: float, places: int) -> int:
+    """How many of a row's places are hidden; at least one, because a loss needs one."""
+    return max(1, round(share * places))
 
 
 class ContrastiveHead(FlavaGlobalContrastiveHead):
@@ -129,11 +124,9 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
 
 class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs; masks its inputs itself, so it takes the same batches as others.
-
     Its losses are those of pairs; with `unimodal_losses` in its configuration also those of masked
     images and masked texts alone (MIM, MLM). Parts that no loss uses (poolers, the heads of MIM and
-    MLM) are frozen: without a gradient DistributedDataParallel would search them at every step.
-    """
+    MLM) are frozen: without a gradient DistributedDataParallel would search them at every step."""
 
     masking: Masking
 
@@ -152,12 +145,10 @@ class Flava(FlavaForPreTraining):
         attention_mask: Tensor,
         return_loss: bool = True,
     ) -> dict[str, Tensor]:
-        """The loss of images (batch, 3, px, px) and tokens (batch, max_tokens).
-
-        In training some images get the text of another row, and the model learns to tell which.
-        Evaluation leaves the pairs as they are, and adds `text_embeds` and `image_embeds`
-        (batch, hidden), normalised.
-        """
+        """The loss of images (batch, 3, px, px) and tokens (batch, max_tokens). In training some
+        images get the text of another row, and the model learns to tell which. Evaluation leaves
+        the pairs as they are, and adds `text_embeds` and `image_embeds` (batch, hidden),
+        normalised."""
         pixel_values = pixel_values.to(self.image_codebook.dtype)
         matched = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
         if self.training:
@@ -184,22 +175,20 @@ class Flava(FlavaForPreTraining):
 
     def unimodal_loss(self, output: Any, patch_labels: Tensor, word_labels: Tensor) -> Tensor:
         """MIM and MLM of the images and texts: mean cross entropies over the hidden places."""
-
-        def loss(head: torch.nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
+        loss: Any = 0.0
+        for head, weight, embeddings, labels in (
+            (self.mim_head, self.mim_weight, output.image_masked_embeddings, patch_labels),
+            (self.mlm_head, self.mlm_weight, output.text_masked_embeddings, word_labels),
+        ):
             hidden = labels != IGNORED
             logits = head(embeddings[:, -labels.shape[1] :][hidden])
-            return cross_entropy(logits, labels[hidden])
-
-        patches = loss(self.mim_head, output.image_masked_embeddings, patch_labels)
-        words = loss(self.mlm_head, output.text_masked_embeddings, word_labels)
-        return self.mim_weight * patches + self.mlm_weight * words
+            loss += weight * cross_entropy(logits, labels[hidden])
+        return loss
 
     def settle(self) -> None:
-        """Freeze the codebook and the parts that no loss uses; set the pixels' statistics.
-
-        Call it again after the library has loaded weights: it makes the model on the meta device
-        first, which undoes both.
-        """
+        """Freeze the codebook and the parts that no loss uses; set the pixels' statistics. Call it
+        again after the library has loaded weights: it makes the model on the meta device first,
+        which undoes both."""
         for name, values in CLIP.items():
             value = torch.tensor(values).view(3, 1, 1)
             self.register_buffer(f"pixel_{name}", value, persistent=False)
@@ -210,8 +199,7 @@ class Flava(FlavaForPreTraining):
 
     def hidden(self, places: int) -> int:
         """How many of a row's `places`, which are patches or words, are hidden."""
-        of = Masking.patch_count if places == self.patches else Masking.token_count
-        return of(places)
+        return hidden_count(PATCH_SHARE if places == self.patches else WORD_SHARE, places)
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """The embeddings of words, for sharding; the library does not define this for FLAVA."""
@@ -219,10 +207,8 @@ class Flava(FlavaForPreTraining):
 
     def draw_tokens(self) -> None:
         """Draw special tokens and positions at random, which the library initialises with zeros.
-
         Layer norm divides a token of zeros by its epsilon. Its gradients of 1e4 would take almost
-        all of the clipped norm.
-        """
+        all of the clipped norm."""
         zeros = "cls_token", "mask_token", "image_model.embeddings.position_embeddings"
         for name, parameter in self.named_parameters():
             if name.endswith(zeros):
@@ -238,11 +224,9 @@ class Flava(FlavaForPreTraining):
 
     def embeddings(self, output: Any) -> dict[str, Tensor]:
         """The vectors that the contrastive loss compares."""
-        found = {}
-        for name in ("text", "image"):
-            project = getattr(self.flava, f"{name}_projection")
-            found[f"{name}_embeds"] = normalize(project(output[f"{name}_embeddings"][:, 0]), dim=-1)
-        return found
+        text = self.flava.text_projection(output.text_embeddings[:, 0])
+        image = self.flava.image_projection(output.image_embeddings[:, 0])
+        return {"text_embeds": normalize(text, dim=-1), "image_embeds": normalize(image, dim=-1)}
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:

@@ -179,7 +179,7 @@ class LibraryPath(FedPath):
         return partial(self._complete, dataset)
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
-        """Pixels of these rows, or of as many in the library's own order, without augmentation."""
+        """Pixels of these rows, or of as many in the library's own order."""
         with closing(self._made(dataset, [rows])) as made:
             numbers, pixels, _ = next(made)
             return numbers, levels(dataset, pixels.cpu())
@@ -189,7 +189,7 @@ class LibraryPath(FedPath):
         for numbers, pixels, complete_s in self._made(dataset, order):
             if complete_s and self._settings.workers:  # handed over once complete and asked for
                 add("hand_over", perf_counter() - max(asked_s, complete_s), 1)
-            batch = collate({"pixel_values": pixels} | dataset.rest_of(numbers))
+            batch = collate({"pixel_values": pixels} | dataset.tokens_of(numbers))
             if self._pin_memory:
                 batch["pixel_values"] = batch["pixel_values"].pin_memory()
             yield batch

@@ -62,9 +62,5 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
     allowed = forms.get(form, ("host",))
     if loader.decode not in allowed:
         yield f"loader.decode: {loader.decode}: with {library} use {' or '.join(allowed)}"
-    plain = loader.transfer in (None, "uint8") and not (
-        loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
-    )
-    reads_files_itself = "reference" not in allowed
-    if reads_files_itself and not plain:
-        yield f"loader: {library} makes centre crops as uint8; no augmentation, scaling or float32"
+    if loader.scaled_decode and "reference" not in allowed:
+        yield f"loader.scaled_decode: {library} does not scale; leave it out"

@@ -28,7 +28,7 @@ from feedrate.config.spec import LoadingStage
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.pixels import NOTHING, decoding
+from feedrate.loading.pixels import decoding
 from feedrate.loading.stages import add
 from feedrate_loaders.libraries._feed import Made, Work, decoded, stored
 
@@ -122,7 +122,7 @@ class Rows:
     def __getitem__(self, row: int) -> tuple[int, np.ndarray[Any, Any]]:
         path = self._pairs.paths[row]
         if self._form == "pixels":
-            return row, self._pairs.read(row, NOTHING).expand(self._pairs.shape).numpy()
+            return row, self._pairs.read(row).expand(self._pairs.shape).numpy()
         if self._form == "files":
             return row, np.fromfile(path, dtype=np.uint8)
         with decoding(path), Image.open(path) as image:

@@ -63,51 +63,32 @@ class MediaExtReaderOp:
 
 
 class ImageDecoder:
-    """JPEG files to planar RGB bytes (batch, 3, height, width): the largest square in the middle,
-    or the parts (batch, 4) of a second input, in shares of the picture."""
+    """JPEG files to planar RGB bytes (batch, 3, height, width): the largest middle square."""
 
     def __init__(self, *, device, output_format, random_crop_type, resize, resampling_mode):
         assert device == "hpu"
         assert output_format == imgtype.RGB_P
         assert resampling_mode == ftype.BICUBIC
+        assert random_crop_type == randomCropType.CENTER_CROP
         if any(side % 2 for side in resize):
             raise RuntimeError("resize dims must be even")
-        self.size, self.crop_type = tuple(resize), random_crop_type
+        self.size = tuple(resize)
 
-    def __call__(self, files, *parts):
-        told = {randomCropType.NO_RANDOM_CROP: 1, randomCropType.CENTER_CROP: 0}
-        assert len(parts) == told[self.crop_type]
-        return Node(self, (files, *parts))
+    def __call__(self, files):
+        return Node(self, (files,))
 
-    def run(self, files, parts=None):
-        parts = [None] * len(files) if parts is None else parts
-        return np.stack([self._decode(*one) for one in zip(files, parts, strict=True)])
+    def run(self, files):
+        return np.stack([self._decode(path) for path in files])
 
-    def _decode(self, path, part):
+    def _decode(self, path):
         with Image.open(path, formats=["JPEG"]) as image:
             if image.info.get("progressive"):
                 raise RuntimeError(f"unsupported JPEG {path}")
-            box = self._centre(image.size) if part is None else self._part(image.size, part)
-            cropped = image.convert("RGB").crop(box)
+            side = min(image.size)
+            left, top = ((length - side) // 2 for length in image.size)
+            cropped = image.convert("RGB").crop((left, top, left + side, top + side))
             resized = cropped.resize(self.size, Image.Resampling.BICUBIC)
             return np.asarray(resized).transpose(2, 0, 1)
-
-    @staticmethod
-    def _centre(size):
-        side = min(size)
-        left, top = ((length - side) // 2 for length in size)
-        return left, top, left + side, top + side
-
-    @staticmethod
-    def _part(size, part):
-        assert part.dtype == "float32"
-        if max(part[:2] + part[2:]) > 1:
-            raise RuntimeError(f"crop beyond the picture: {part}")
-        sides = [share * length for share, length in zip(part, size * 2, strict=True)]
-        left, top, width, height = (round(side) for side in sides)
-        if min(width, height) < min(48, *size) or left + width > size[0] or top + height > size[1]:
-            raise RuntimeError(f"invalid crop {left} {top} {width} {height} of {size}")
-        return left, top, left + width, top + height
 
 
 class MediaConst:

@@ -18,7 +18,6 @@ class imgtype:
 
 
 class randomCropType:
-    NO_RANDOM_CROP = 0
     CENTER_CROP = 4
 
 
