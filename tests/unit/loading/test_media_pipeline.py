@@ -126,11 +126,6 @@ def test_evaluation_has_all_rows_and_a_last_batch_of_its_true_size(on_device, ma
     assert captions(batches) == dataset.input_ids.tolist()
 
 
-def test_training_drops_the_incomplete_batch(on_device, make_pairs):
-    batches = list(on_device.adopt(prepared_loader(make_pairs("validation"), shuffle=True)))
-    assert [len(batch["pixel_values"]) for batch in batches] == [4]
-
-
 def test_pixels_are_handed_on_as_the_pipeline_gives_them(
     on_device, make_pairs, gaudi, media, monkeypatch
 ):

@@ -1,50 +1,27 @@
-"""Pairs of a prepared dataset, their batches and their workers."""
+"""Pairs of a prepared dataset, and what goes wrong with them."""
 
 import pytest
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerFast
 
-from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.jobs.worker import classify
-from feedrate.loading.dataset import PairDataset, collate
+from feedrate.loading.dataset import collate
 
 
-@pytest.fixture(scope="module")
-def pairs(tiny_prepared):
-    return make(tiny_prepared, "train")
-
-
-def make(prepared, split):
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(prepared / "tokenizer")
-    return PairDataset(
-        prepared,
-        split,
-        tokenizer,
-        image_px=32,
-        mean=(0.5, 0.5, 0.5),
-        std=(0.25, 0.25, 0.25),
-        loader=LoaderSettings(max_tokens=10),
-    )
-
-
-def test_captions_are_padded_to_the_length_asked_for(pairs):
+def test_captions_are_padded_to_the_length_asked_for(make_pairs):
+    pairs = make_pairs(decode="reference")
     assert sorted(set(pairs.attention_mask.sum(dim=1).tolist())) == [6]
     assert (pairs.input_ids[:, 6:] == 1).all()  # <pad>
 
 
-def test_splits_are_kept_apart(tiny_prepared, pairs):
-    assert len(pairs) == 24
-    assert len(make(tiny_prepared, "test")) == 6
-
-
-def test_a_split_without_rows_is_told(tiny_prepared):
+def test_splits_are_kept_apart(make_pairs):
+    assert (len(make_pairs("train")), len(make_pairs("test"))) == (24, 6)
     with pytest.raises(DataError, match=r"samples\.parquet: no rows in split 'other'"):
-        make(tiny_prepared, "other")
+        make_pairs("other")
 
 
-def test_a_damaged_image_is_named_from_within_a_worker(tiny_prepared, tmp_path):
-    dataset = make(tiny_prepared, "train")
+def test_a_damaged_image_is_named_from_within_a_worker(make_pairs, tmp_path):
+    dataset = make_pairs(decode="reference")
     (tmp_path / "bad.jpg").write_bytes(b"nothing")
     dataset.paths[:] = [tmp_path / "bad.jpg"] * len(dataset)
     loader = DataLoader(dataset, batch_size=2, num_workers=1, collate_fn=collate)

@@ -40,18 +40,6 @@ def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
     assert not [name for name in sys.modules if name.startswith("habana_frameworks.mediapipe")]
 
 
-@pytest.mark.parametrize(("kind", "pinned"), [(cpu.DeviceAdapter, False), (Cuda, True)])
-def test_only_accelerators_get_page_locked_batches(kind, pinned, monkeypatch):
-    asked = {}
-    monkeypatch.setattr(
-        "feedrate.loading.path.DataLoader", lambda _, **options: asked.update(options) or []
-    )
-    monkeypatch.setattr("feedrate.loading.path.equip", lambda loader, *_, **__: loader)
-    list(open_path(kind(0, 1), LoaderSettings(workers=3)).batches(None, []))
-    assert asked["pin_memory"] is pinned
-    assert (asked["num_workers"], asked["prefetch_factor"]) == (3, 2)
-
-
 def test_a_missing_media_loader_is_named(gaudi, without_media):
     with pytest.raises(
         UnsupportedError, match=r"habana-media-loader .* cannot be imported"

@@ -53,11 +53,6 @@ def test_overshoot_is_kept_as_in_the_published_path():
     assert resized.max() > 1.001
 
 
-def test_the_middle_is_cropped():
-    pixels = torch.arange(3 * 4 * 9, dtype=torch.float32).view(3, 4, 9)
-    assert torch.equal(crop_centre(pixels, 4), pixels[:, :, 2:6])
-
-
 def test_normalising_by_channel():
     pixels = torch.full((1, 3, 2, 2), 0.5)
     normal = Finish((0.1, 0.2, 0.3), (1.0, 2.0, 4.0)).pixels(pixels)

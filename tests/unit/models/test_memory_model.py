@@ -17,14 +17,7 @@ from feedrate.config.values import read_yaml
 from feedrate.jobs.worker import classify
 from feedrate.models import memory
 from feedrate.models.builders import flava
-from feedrate.models.flops import (
-    GIB,
-    AsOnDevice,
-    DoesNotFitError,
-    check_fits,
-    states_gib,
-)
-from feedrate.models.layers import checkpoint_layers
+from feedrate.models.flops import GIB, AsOnDevice, DoesNotFitError, check_fits, states_gib
 
 ROOT = Path(__file__).resolve().parents[3]
 CARD_GIB = 140.4
@@ -245,49 +238,3 @@ def test_the_peak_is_that_of_torchs_own_tracker():
     weights = sum(p.numel() * p.itemsize for p in model.parameters())
     peak = weights + max(fixed + rows + 4 * done for fixed, rows, done in found.moments)
     assert peak == pytest.approx(expected, rel=0.01)
-
-
-class Attention(torch.nn.Module):
-    """A layer that returns its probabilities too, as those of TorchMultimodal's FLAVA do."""
-
-    def __init__(self):
-        super().__init__()
-        self.mix = torch.nn.Linear(16, 16, device="meta")
-
-    def forward(self, states):
-        found = torch.softmax(self.mix(states) @ states.transpose(1, 2), dim=-1)
-        return found @ states, found
-
-
-class Encoder(torch.nn.Module):
-    """Layers on 12 tokens of an image, whose probabilities live until the end of the pass."""
-
-    def __init__(self, keeps):
-        super().__init__()
-        self.layers, self.keeps = torch.nn.ModuleList(Attention() for _ in range(5)), keeps
-
-    def forward(self, pixel_values, **_):
-        states, kept = pixel_values.flatten(1).unflatten(1, (12, 16)), []
-        for layer in self.layers:
-            states, found = layer(states)
-            kept += [found] * self.keeps
-        return {"loss": states.sum()}
-
-
-def test_checkpointing_keeps_what_a_layer_returns_until_its_caller_drops_it():
-    """The term by which the batches of the FLAVA source are smaller than those predicted here."""
-
-    def forward_bytes(keeps):
-        model = Encoder(keeps)
-        checkpoint_layers(model, (Attention,))
-        built = SimpleNamespace(model=model, image_px=8, scores="retrieval")
-        found = memory.follow(built, 0, AsOnDevice(None, cpu=True))
-        return [rows / memory.ROWS for _, rows, _ in found.moments[: found.forward]]
-
-    dropped, kept = forward_bytes(keeps=False), forward_bytes(keeps=True)
-    image = states = 12 * 16 * 4
-    probabilities = 12 * 12 * 4
-    assert dropped[-1] == image + 5 * states + probabilities, "inputs, and what the last returned"
-    assert kept[-1] == image + 5 * states + 5 * probabilities
-    # Of the four earlier layers; the loop's variable has one of them in both.
-    assert max(kept) - max(dropped) == 3 * probabilities
