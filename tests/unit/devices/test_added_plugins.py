@@ -14,9 +14,8 @@ import yaml
 from feedrate.core import plugins
 from feedrate.core.paths import SPEC_NAME
 from feedrate.devices import launch
-from feedrate.devices.base import adapter_class, refusals
+from feedrate.devices.base import refusals
 from feedrate.devices.host import look
-from feedrate.loading.path import open_path
 from tiny_spec import tiny_spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,7 +77,7 @@ from feedrate.loading.dataset import collate
 from feedrate.loading.path import DevicePath
 
 LEVEL = "device"
-KINDS = ("abacus", "cuda")
+KINDS = ("abacus",)
 
 
 class Decoder:
@@ -240,22 +239,6 @@ def test_a_new_launcher_tells_a_process_its_rank(added):
     made = launch.launch_environment(spec_of(), told)
     assert not set(told) & set(made), "a job inside another must not inherit its rank"
     assert (made["BEADS_TUNE"], made["BEADS_OF_RANK"]) == ("C", "10")
-
-
-def test_a_second_decoder_takes_the_place_of_one_that_lacks_something(added, cuda, capsys):
-    settings = spec_of().settings.loader
-    assert open_path(cuda, settings).round_size == 1
-    said = capsys.readouterr().err
-    assert "torchvision cannot be imported" in said, "no silent fallback"
-    assert "beads decodes instead" in said
-
-
-@pytest.fixture
-def cuda():
-    """A GPU as far as choosing a decoder goes."""
-    made = object.__new__(adapter_class("cuda"))
-    made.local_rank, made.local_ranks = 0, 1
-    return made
 
 
 def test_a_job_runs_on_all_of_them(added, tmp_path, tiny_prepared):

@@ -34,7 +34,7 @@ def make_spec(decode, *, workers=0, accumulation=1, **protocol):
 @pytest.fixture
 def run(tiny_prepared, tmp_path, media, monkeypatch):
     """Run a job where the CPU decodes as a Gaudi would; its folder and events by name."""
-    monkeypatch.setattr("feedrate.loading.path.decoders", lambda level, kind: ["gaudi"])
+    monkeypatch.setattr("feedrate.loading.path.decoder_of", lambda level, kind: "gaudi")
     monkeypatch.setattr("feedrate.jobs.rounds.needs_more", lambda *_: False)  # one round
 
     def _run(name, spec, **options):

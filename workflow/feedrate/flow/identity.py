@@ -24,7 +24,7 @@ from feedrate.core import plugins
 from feedrate.core.files import digest_file, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
-from feedrate.loading.decoders import decoders
+from feedrate.loading.decoders import decoder_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
@@ -61,7 +61,8 @@ def measured_code(spec: RunSpec) -> Code:
     counts: every run compares its pixels with it."""
     program = "jobs/infer.py" if spec.task == "inference" else "jobs/train.py"
     loader = spec.settings.loader
-    names = {*decoders(loader.decode), *decoders(loader.decode, spec.kind), *decoders("reference")}
+    names = {decoder_of("reference"), decoder_of(loader.decode)}
+    names.add(decoder_of(loader.decode, spec.kind))
     library = library_of(loader)
     return Code(
         (
@@ -71,7 +72,7 @@ def measured_code(spec: RunSpec) -> Code:
             f"devices/kinds/{spec.kind}.py",
             f"devices/launchers/{spec.launcher}.py",
             builder(spec.settings.model.name),
-            *(f"loading/decoders/{name}.py" for name in sorted(names)),
+            *(f"loading/decoders/{name}.py" for name in sorted(filter(None, names))),
             *([plugin_file(LIBRARIES, library)] if library else []),
         ),
         MEASURED,

@@ -11,9 +11,11 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from feedrate.config.settings import LoaderSettings
+from feedrate.config.spec import DECODERS
+from feedrate.core import plugins
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
 from feedrate.loading import stages
-from feedrate.loading.decoders import Source, decoders, fetch_of, first, transfer_of
+from feedrate.loading.decoders import Source, decoder_of, fetch_of, transfer_of
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.pixels import Finish, Statistics
 from feedrate.loading.slots import Filling, Slots
@@ -61,7 +63,7 @@ class PairDataset(Dataset[Sample]):
         source = Source(self.paths, image_px, loader, self._store)
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if loader.decode == "device" else loader.decode
-        self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
+        self.read = partial(plugins.load(DECODERS, decoder_of(level) or "").read, source)
 
     def __len__(self) -> int:
         return len(self.images)

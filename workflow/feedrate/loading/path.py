@@ -16,11 +16,11 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import Decode, LoaderSettings
-from feedrate.config.spec import LIBRARIES, library_of
+from feedrate.config.spec import DECODERS, LIBRARIES, library_of
 from feedrate.core import plugins
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders import decoders, first
+from feedrate.loading.decoders import decoder_of
 from feedrate.loading.pixels import LEVELS, Batch, crop, decode
 from feedrate.loading.workers import equip, watched
 
@@ -197,12 +197,13 @@ def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCH
         return feed.LibraryPath(loader, pin_memory=pin_memory)
     if not on_device:
         return HostPath(loader, pin_memory=pin_memory, held=held)
-    names = decoders("device", device.kind)
-    if not names:
+    decoder = decoder_of("device", device.kind)
+    if decoder is None:
         raise UnsupportedError(
             f"loader.decode: device: a {device.kind} has no JPEG decoder; use host or cache"
         )
-    return first(names, lambda decoder: decoder.open_path(device, loader))
+    path: LoadingPath = plugins.load(DECODERS, decoder).open_path(device, loader)
+    return path
 
 
 PICTURES = 16

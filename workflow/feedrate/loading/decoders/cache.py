@@ -13,7 +13,6 @@ from feedrate.loading.decoders import Source
 from feedrate.loading.stages import span
 
 LEVEL = "cache"
-ORDER = 1
 LACKS = ("open", "decode")
 
 

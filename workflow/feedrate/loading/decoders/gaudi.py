@@ -23,7 +23,6 @@ from feedrate.loading.pixels import Batch
 
 LEVEL = "device"
 KINDS = ("hpu",)
-ORDER = 1
 # The pipeline calls our reader in the thread that asks for a batch, and has its own prefetching.
 IGNORES = ("workers", "prefetch_factor", "persistent_workers")
 

@@ -17,7 +17,6 @@ from feedrate.loading.pixels import Size, crop_levels, decoding, fetch
 from feedrate.loading.stages import span
 
 LEVEL = "host"
-ORDER = 1
 
 _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
 """File's colour space to that of the decoded pixels; Pillow decodes CMYK and YCCK."""

@@ -21,7 +21,6 @@ from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undec
 
 LEVEL = "device"
 KINDS = ("cuda",)
-ORDER = 1
 
 READY_BATCHES = 2
 """Batches that are decoded ahead: one is decoded while one waits."""

@@ -7,7 +7,6 @@ from feedrate.loading.pixels import crop, decode
 from feedrate.loading.stages import span
 
 LEVEL = "reference"
-ORDER = 1
 TRANSFER = "float32"
 FETCH = "sample"
 
