@@ -196,8 +196,6 @@ STUDY = {
     "protocol": {"steps": 3, "warmup_steps": 1, "repeats": 1},
     "factors": {"size": {"sets": "model.size", "levels": ["smaller"]}},
     "baseline": {"size": "smaller"},
-    "tables": [],
-    "figures": [],
 }
 
 
@@ -205,7 +203,6 @@ def planned(root: Path, size: str = "smaller") -> subprocess.CompletedProcess[st
     """A plan of one study of the new model on the new device."""
     if not (root / "config").exists():
         shutil.copytree(ROOT / "config", root / "config")
-        shutil.copytree(ROOT / "report/captions", root / "report/captions")
         entry = {"label": "Beads", "kind": "abacus", "launcher": "bell", "capabilities": []}
         with (root / "config/devices.yaml").open("a") as stream:
             stream.write("\n" + yaml.safe_dump({"beads": entry}))
