@@ -195,6 +195,12 @@ def test_the_x141_study_folds_its_claims_and_names_what_they_need():
         assert item in words
 
 
+def test_printed_ratios_without_numbers_of_the_source_agree_with_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = write_results(tmp_path, replace(make_project(), published={"loading": []}))
+    assert not any(lines(study, "source")["1 more"]["Printed"].notes)
+
+
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [({}, "-98% against the source"), ({"precision": "fp16"}, "other precision")],
@@ -321,9 +327,9 @@ def test_the_window_of_a_source_with_a_protocol_is_beside_ours(tmp_path, monkeyp
 
 def test_the_data_have_sizes_and_the_files_left_out(study):
     rows = lines(study, "data")
-    assert rows["Width (px)"]["median"].text == "900"
-    assert rows[f"images/{EVIL}.jpg"]["min"].text == "truncated"
-    assert "seed 20" in rows["Source"]["min"].text
+    assert rows["Width (px)"]["Value"].text == "900 in the median (600 to 1,200)"
+    assert rows[f"images/{EVIL}.jpg"]["Value"].text == "truncated"
+    assert "seed 20" in rows["Source"]["Value"].text
 
 
 def test_a_table_without_a_data_report_is_left_out():

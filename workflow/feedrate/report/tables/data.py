@@ -1,12 +1,12 @@
 """The training data: counts, sizes, and the files left out with the reason."""
 
 from collections.abc import Mapping
-from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from feedrate.report import text
 from feedrate.report.study import StudyResults
-from feedrate.report.table import Column, Table, wide
+from feedrate.report.table import Column, Table
 
 LISTED = 10
 """Left-out files that the table names."""
@@ -19,7 +19,7 @@ SIZES = {
 }
 
 
-def rows(study: StudyResults) -> list[Any]:
+def rows(study: StudyResults) -> list[tuple[str, str]]:
     """What the data are, how large they are, and the files left out."""
     report = study.data_report(dict[str, Any])
     if report is None:
@@ -36,26 +36,27 @@ def rows(study: StudyResults) -> list[Any]:
         "Formats as found": _counts(report.get("formats", {})),
         "Converted": _counts(report.get("converted", {})),
         "Changed since they were fetched": text.listed(report.get("changed_since_fetch", [])),
+        **{name: _size(report.get(key, {})) for key, name in SIZES.items()},
         "Left out": text.counted(len(left_out), "file"),
         **{entry["path"]: entry["reason"] for entry in left_out[:LISTED]},
         "More": "in data_report.json" if len(left_out) > LISTED else "",
     }
-    found = [wide(name, words) for name, words in facts.items() if words]
-    sizes = {name: report[key] for key, name in SIZES.items() if report.get(key)}
-    return [*found, *sizes.items()]
+    return [(name, words) for name, words in facts.items() if words]
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in counts.items())
 
 
+def _size(sizes: Mapping[str, float]) -> str:
+    if not sizes:
+        return ""
+    low, middle, high = (text.number(sizes[name]) for name in ("min", "median", "max"))
+    return f"{middle} in the median ({low} to {high})"
+
+
 def _columns(_: StudyResults) -> list[Column]:
-    def quantile(mark: str, size: tuple[str, dict[str, float]]) -> str:
-        return text.number(size[1].get(mark))
-
-    marks = ("min", "p5", "median", "mean", "p95", "max")
-    heading = Column("Property", lambda size: size[0])
-    return [heading, *(Column(mark, partial(quantile, mark)) for mark in marks)]
+    return [Column("Property", itemgetter(0)), Column("Value", itemgetter(1))]
 
 
-TABLES = (Table("data", "The data", "runs", 80, rows, _columns),)
+TABLES = (Table("data", "The data", "runs", 80, rows, _columns, align="texts"),)
