@@ -24,8 +24,8 @@ DEVICE ?=
 DATASET ?=
 CONFIG ?=
 ARGS ?=
-CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
-CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(CELLS) $(if $(DATASET),--dataset $(DATASET)) \
+CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(foreach study,$(STUDY),--study $(study)) \
+	$(foreach device,$(DEVICE),--device $(device)) $(if $(DATASET),--dataset $(DATASET)) \
 	$(foreach file,$(CONFIG),--configfile=$(file)) $(ARGS)
 # The index from which pip installs torch; empty: the one that the driver of this machine's NVIDIA GPUs
 # needs, without GPUs the default index. PyTorch's CPU index (https://download.pytorch.org/whl/cpu)
@@ -62,7 +62,7 @@ selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
 
 fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
-	@$(BIN)/python -m feedrate fits $(CELLS) $(ARGS)
+	@$(BIN)/python -m feedrate fits $(CHOICES)
 
 compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../before NEW=results; alone: what there is in runs/
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)

@@ -63,7 +63,7 @@ def test_with_a_device_all_its_cells_are_counted(counted, capsys):
 
 
 def test_the_checkpoint_of_the_configuration_is_left_out(counted, tmp_path, monkeypatch):
-    for part in ("Snakefile", "report"):
+    for part in ("Snakefile", "profiles"):
         (tmp_path / part).symlink_to(ROOT / part)
     shutil.copytree(ROOT / "config", tmp_path / "config")
     file = tmp_path / "config/config.yaml"

@@ -10,31 +10,26 @@ from typing import Any
 import msgspec
 
 from feedrate.cli.display import output, table
+from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import make_plan, published_settings
-from feedrate.config.project import Project, load_project, study_names
-from feedrate.config.values import cell_name, load
+from feedrate.config.project import Project, study_names
+from feedrate.config.values import cell_name
 from feedrate.core.errors import UsageError
-from feedrate.flow.configuration import Layers
 from feedrate.results.files import Column, Row, write_csv
-
-CONFIG = "config/config.yaml"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
-    parser.add_argument("--study", action="append", help="repeatable; default: all studies")
-    told = "count all cells on this device, not only those with a published number; repeatable"
-    parser.add_argument("--device", action="append", help=told)
+    """The options of this command. With a device, all its cells count, not only published ones."""
+    add_choices(parser)
+    parser.epilog = None
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the rows to this file")
 
 
 def fits(options: argparse.Namespace) -> int:
     """Print what each cell takes; return the exit code."""
-    asked: dict[str, Any] = {"studies": options.study or study_names(Path())}
-    asked |= {"checkpoint": None, "checkpoint_revision": None}
-    asked |= {"devices": options.device} if options.device else {}
-    layers = Layers([(CONFIG, load(Path(CONFIG), dict[str, Any], CONFIG)), ("command line", asked)])
-    project = load_project(Path(), layers.values, origin=layers.origin)
+    options.study = options.study or study_names(Path())
+    options.config = [*options.config, "checkpoint=null", "checkpoint_revision=null"]
+    project = load_project(options)
     rows = counted(project, planned(project) if options.device else published(project))
     if not rows:
         raise UsageError("no training cell with a published number; name a --device to count all")
