@@ -1,7 +1,4 @@
-import re
-
 import pytest
-from msgspec.structs import replace
 from record_builder import (
     claim_plan,
     make_plan,
@@ -124,7 +121,7 @@ def test_a_claim_about_a_cell_that_shares_a_run_is_checked():
 )
 def test_four_outcomes_follow_from_the_interval(said, value, low, high, verdict):
     made = claim("cpu / cpu", **({"published": None} | said))
-    assert judge(made, Estimate(value, low, high), 0.05, 0.03)[0] == verdict
+    assert judge(made, Estimate(value, low, high), 0.05, 0.03) == verdict
 
 
 @pytest.mark.parametrize(
@@ -191,27 +188,6 @@ def test_a_cell_that_the_study_leaves_out_has_the_studys_reason(able, said, fits
     assert (row["verdict"], row["why"]) == ("no data here", f"cpu[workers=2] {said}")
 
 
-def test_a_ratio_of_a_run_that_may_have_been_disturbed_says_so(tmp_path):
-    quiet, loud = runs_of(0, [10.0, 10.1]), runs_of(2, [20.0, 20.1])
-    cause = "Other processes were on the device."
-    loud[0] = replace(loud[0], disturbances=[cause])
-    (row,) = rows_of([*quiet, *loud], claim("cpu[workers=2] / cpu"))
-    assert row["why"].count(cause) == 1
-    shares = [f"The hypervisor gave {share}% of the CPU time to other guests." for share in (5, 3)]
-    stolen = [replace(run, disturbances=[s]) for run, s in zip(loud, shares, strict=True)]
-    (row,) = rows_of([*quiet, *stolen], claim("cpu[workers=2] / cpu"))
-    assert row["why"].endswith("The hypervisor gave 3% to 5% of the CPU time to other guests.")
-    both = [replace(run, disturbances=[cause, s]) for run, s in zip(loud, shares, strict=True)]
-    (row,) = rows_of([*quiet, stolen[0], both[1]], claim("cpu[workers=2] / cpu"))
-    assert row["why"].count("The hypervisor gave") == row["why"].count(cause) == 1
-    (row,) = rows_of(stolen, claim("cpu[workers=2] / cpu"))
-    assert row["verdict"] == "no data here"
-    assert "disturbed" not in row["why"], "a number that is not there was not disturbed"
-    loud[0] = replace(loud[0], status="invalid")
-    (row,) = rows_of([*quiet, *loud], claim("cpu[workers=2] / cpu"))
-    assert "disturbed" not in row["why"]
-
-
 @pytest.mark.parametrize("status", ["failed", "invalid", "out_of_memory"])
 def test_runs_that_do_not_count_are_no_data(status):
     records = [*runs_of(0, [10.0]), *runs_of(2, [20.0], status=status, cause="It broke.")]
@@ -231,7 +207,7 @@ def test_repeats_on_one_device_give_no_interval_to_single_runs_on_another(tmp_pa
     (single,) = rows_of([*repeated, other[0]], faster)
     (both,) = rows_of([*repeated, *other], faster)
     assert (single["verdict"], single["ci_low"]) == ("cannot tell", None)
-    assert "from single runs" in single["why"]
+    assert single["margin"] is None
     assert both["verdict"] == "holds"
 
 
@@ -349,21 +325,3 @@ def test_rates_over_short_epochs_are_not_comparable(metric, of):
     assert row["verdict"] == ("not comparable" if short else "holds")
     assert ("too few steps per epoch here: 1" in row["why"]) is short
     assert row["measured"] == 2.0
-
-
-@pytest.mark.parametrize(
-    ("said", "low", "high", "limit"),
-    [
-        ({"more_than": 1}, 1.0004, 1.0038, 1.0),
-        ({"more_than": 1}, 0.9962, 0.9996, 1.0),
-        ({"no_less_than": 1}, 0.9646, 0.9698, 0.97),
-        ({"published": 1.41}, 1.4808, 1.49, 1.41 * 1.05),
-    ],
-)
-def test_a_decided_claim_shows_no_number_that_is_rounded_onto_its_limit(said, low, high, limit):
-    made, values = claim("cpu / cpu", **({"published": None} | said)), ((low + high) / 2, low, high)
-    verdict, why = judge(made, Estimate(*values), 0.05, 0.03)
-    shown = [float(one) for one in re.findall(r"\d[\d.]*", why.partition(";")[0])]
-    assert verdict in ("holds", "refuted")
-    assert limit not in shown
-    assert [one > limit for one in shown] == [one > limit for one in values]

@@ -10,7 +10,6 @@ from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.answers import group_key, groups_of
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
-from feedrate.results.conformity import SENTENCE_END, cause_kind, merge_causes
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
 from feedrate.results.statistics import RATE, Estimate, noise_by_device, ratio_interval
@@ -20,8 +19,6 @@ HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
 COUNTED = ("batch_size", "model_size_gib")
 """Metrics that are counted, not measured: every run of a cell has the same."""
-TINY = 1e-12
-"""A ratio closer to a limit than this is equal to it."""
 
 
 def check_claims(plan: Path, results: Path) -> None:
@@ -68,30 +65,21 @@ def agrees(recomputed: float, printed: float) -> bool:
     return abs(recomputed - printed) <= 0.5 * 10**-digits * (1 + 1e-9)
 
 
-def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> tuple[str, str]:
-    """Verdict and reason of a ratio: the claim holds if the whole interval is where the claim puts
-    the ratio, and is refuted if none of it is. `tolerance` and `margin` are shares."""
+def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> str:
+    """The verdict on a ratio: the claim holds if the whole interval is where the claim puts the
+    ratio, and is refuted if none of it is. `tolerance` and `margin` are shares."""
+    least, most = -math.inf, math.inf
     if claim.published is not None:
         least, most = (claim.published * (1 + sign * tolerance) for sign in (-1, 1))
-        claimed = f"{claim.published:g}, within {tolerance:.0%}"
     elif claim.more_than is not None:
-        least, most = math.nextafter(claim.more_than, math.inf), math.inf
-        claimed = f"more than {claim.more_than:g}"
+        least = math.nextafter(claim.more_than, math.inf)
     else:
-        limit = claim.no_less_than or 0.0
-        least, most = math.nextafter(limit * (1 - margin), math.inf), math.inf
-        claimed = f"no less than {limit:g}, with a margin of {margin:.0%}"
-    of = "throughputs" if claim.metric == "samples_per_s" else claim.metric
-    value, *ends = _shown([one for one in measured if one is not None], least, most)
-    why = f"Measured ratio of {of}: {value}"
+        least = math.nextafter((claim.no_less_than or 0.0) * (1 - margin), math.inf)
     if measured.low is None or measured.high is None:
-        return CANNOT_TELL, f"{why}, from single runs, so without an interval; claimed: {claimed}."
-    why += f" ({' to '.join(ends)}); claimed: {claimed}."
+        return CANNOT_TELL
     if least <= measured.low and measured.high <= most:
-        return HOLDS, why
-    if measured.high < least or measured.low > most:
-        return REFUTED, why
-    return CANNOT_TELL, why
+        return HOLDS
+    return REFUTED if measured.high < least or measured.low > most else CANNOT_TELL
 
 
 def margin(claim: Claim, measured: Estimate) -> float | None:
@@ -102,17 +90,6 @@ def margin(claim: Claim, measured: Estimate) -> float | None:
         return max(1 - measured.low / claim.published, measured.high / claim.published - 1)
     limit = claim.no_less_than if claim.more_than is None else claim.more_than
     return max(1 - measured.low / limit, 0.0) if limit else None
-
-
-def _shown(values: Sequence[float], *limits: float) -> list[str]:
-    """The values with as few digits, at least 3, as keep each on its side of the limits."""
-
-    def sides(value: float) -> list[int]:
-        gaps = (value - limit for limit in limits)
-        return [(gap > TINY) - (gap < -TINY) for gap in gaps]
-
-    texts = ([f"{one:.{digits}g}" for one in values] for digits in range(3, 18))
-    return next(t for t in texts if [*map(sides, map(float, t))] == [*map(sides, values)])
 
 
 class _Claims:
@@ -180,9 +157,7 @@ class _Claims:
             measured, why = self._measure(claim, ratio)
             lines = self._study.thresholds
             limits = lines.claim_tolerance, lines.smallest_effect
-            verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
-            if measured:
-                why += self._disturbed(refs)
+            verdict = judge(claim, measured, *limits) if measured else NO_DATA
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
             if measured and verdict == CANNOT_TELL:
@@ -192,15 +167,6 @@ class _Claims:
             verdict, why = NOT_COMPARABLE, because(different)
             row.pop("margin", None)
         return row | {"verdict": verdict, "why": why}
-
-    def _disturbed(self, refs: Sequence[CellRef]) -> str:
-        """What may have disturbed the runs of these cells: a sentence for each kind of cause."""
-        kinds: dict[str, list[str]] = {}
-        for run in (run for ref in refs for run in self._runs(ref) if run["status"] == "ok"):
-            for cause in filter(None, SENTENCE_END.split(run.get("disturbed") or "")):
-                kinds.setdefault(cause_kind(cause), []).append(cause)
-        causes = " ".join(map(merge_causes, kinds.values()))
-        return f" A run may have been disturbed. {causes}" if causes else ""
 
     def _differences(self, claim: Claim, refs: Sequence[CellRef]) -> list[str]:
         """Why our runs of these cells are not what the claim is about, each reason once."""
@@ -280,7 +246,7 @@ class _Claims:
         verdict = ""
         if recomputed is not None:
             exact = Estimate(recomputed, recomputed, recomputed)
-            holds = judge(claim, exact, 0.0, self._study.thresholds.smallest_effect)[0] == HOLDS
+            holds = judge(claim, exact, 0.0, self._study.thresholds.smallest_effect) == HOLDS
             printed = claim.published is not None and agrees(recomputed, claim.published)
             verdict = "consistent" if holds or printed else "not"
         return {

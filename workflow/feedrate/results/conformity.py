@@ -315,7 +315,6 @@ def undisturbed(e: Evidence) -> Judgement:
 
 
 SHARE = re.compile(r"\d+(?:\.\d+)?%")
-SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 PROGRAMS = re.compile(r"(?<=cores): (.+\))(?=\.$)")

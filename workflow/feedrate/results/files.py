@@ -168,7 +168,7 @@ CLAIMS = (
     _number("ci_high", "Upper end of the interval."),
     _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
     _number("margin", "If cannot tell: by how much the ratio may miss the claim, at 95%.", "share"),
-    _text("why", "The verdict's reason in a sentence."),
+    _text("why", "Why there is no verdict; of a cell that should fit, what its runs show."),
 )
 
 COMPARISON = (
