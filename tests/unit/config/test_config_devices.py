@@ -122,25 +122,11 @@ def test_an_unknown_model_is_told_with_its_name(project):
     assert "Add a device" in error
 
 
-def test_another_form_of_a_registered_card_is_no_such_device(project):
-    error = refused(project, machine("NVIDIA H100 64GB HBM2", 8))
-    assert "8 x NVIDIA H100 64GB HBM2, and no entry of config/devices.yaml" in error
-    assert "with the peaks of its own data sheet" in error
-
-
-def test_a_model_of_another_kind_does_not_match(project):
-    assert "no entry" in refused(project, machine(H100, 8, "hpu"))
-
-
 def test_unlike_devices_are_told(project):
     mixed = Machine(host="node7", kind="cuda", models=[H100, "NVIDIA T400", H100])
     error = refused(project, mixed)
     assert "2 x NVIDIA H100 80GB HBM3 and 1 x NVIDIA T400" in error
     assert "must be of one model" in error
-
-
-def test_who_does_not_look_finds_nothing(copy):
-    assert "this machine has no accelerator" in copy.error(devices=["detected"])
 
 
 def findings(variable: str, value: str = "x") -> list[str]:

@@ -32,22 +32,14 @@ def read(tmp_path):
 
 
 def test_a_row(read):
-    assert read(HEAD, ROW) == [
-        Published(
-            id="a",
-            device="h100",
-            count=8,
-            levels={"workers": 2, "decode": "host"},
-            metric="samples_per_s",
-            value=602.1,
-            unit="samples/s",
-            batch_size=48,
-            edition="2023-08",
-            source="Post",
-            protocol="a, b",
-            headline=True,
-        )
-    ]
+    (row,) = read(HEAD, ROW)
+    assert (row.id, row.device, row.count, row.levels) == (
+        *("a", "h100", 8),
+        {"workers": 2, "decode": "host"},
+    )
+    assert (row.metric, row.value, row.unit) == ("samples_per_s", 602.1, "samples/s")
+    assert (row.batch_size, row.edition, row.software) == (48, "2023-08", "")
+    assert (row.source, row.protocol, row.headline) == ("Post", "a, b", True)
 
 
 def test_what_may_be_missing(read):

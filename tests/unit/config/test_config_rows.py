@@ -63,14 +63,6 @@ def test_the_cells_of_a_study_share_their_data(copy):
         assert len({spec.dataset for spec in plan.runs.values()}) == 1
 
 
-def test_one_more_level_of_no_larger_batch_changes_no_other_run(copy):
-    before = specs(copy.load(studies=[LOADING], devices=["h100"]))
-    copy.edit(f"studies/{LOADING}.yaml", ("3, 4, 8, 16]", "3, 4, 8, 16, 32]"))
-    after = specs(copy.load(studies=[LOADING], devices=["h100"]))
-    assert len(after) > len(before)
-    assert {key: after[key] for key in before} == before
-
-
 def test_a_given_number_of_rows_is_taken_as_it_is(copy):
     mine = {"mine": {"source": "generated", "train": 500}}
     project = copy.load(studies=[LOADING], devices=["h100"], dataset="mine", datasets=mine)

@@ -157,16 +157,6 @@ def test_a_column_may_name_the_splits(workplace):
     assert "'nonsense'" in reasons(index)["captions.csv, row 3"]
 
 
-def test_a_failed_fetch_leaves_the_earlier_one_as_it_was(workplace):
-    workplace.filled(2).fetch()
-    before = workplace.index.read_bytes()
-    workplace.table([("gone.jpg", "x")])
-    with pytest.raises(DataError):
-        workplace.fetch()
-    assert workplace.index.read_bytes() == before
-    assert [p.name for p in workplace.index.parent.parent.iterdir()] == ["raw"]
-
-
 def test_the_best_rank_comes_first_and_without_ranks_the_first_row():
     rows = [{"image": "a", "rank": rank, "n": n} for n, rank in enumerate(["3", "nan", "1", "x"])]
     assert [row["n"] for row in best_ranked(rows, 2)] == [0, 2]

@@ -164,11 +164,6 @@ def test_a_dataset_with_nothing_to_train_on_is_an_error(workplace):
         workplace.prepare(split="part")
 
 
-def test_without_an_index_the_sentence_says_so(workplace):
-    with pytest.raises(DataError, match="has not been fetched"):
-        workplace.prepare()
-
-
 BETWEEN_RENAMES = (
     "rename = pathlib.Path.rename; pathlib.Path.rename = lambda a, b: (rename(a, b), die())"
 )

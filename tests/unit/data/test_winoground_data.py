@@ -1,12 +1,6 @@
 """Winoground fetched: drawn, from a table of this machine, or from the hub."""
 
-import http.server
-import json
-import os
 import shutil
-import subprocess
-import sys
-import threading
 
 import huggingface_hub
 import pyarrow as pa
@@ -15,7 +9,6 @@ import pytest
 from drawings import drawing, encoded
 from PIL import Image
 
-from feedrate.cli import jobs
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
 from feedrate.data.manifest import DataError
@@ -173,14 +166,6 @@ def test_a_wrong_path_is_told(place):
     assert said == "no/such: there is no Parquet file"
 
 
-def test_what_was_there_stays_where_fetching_fails(place):
-    place.parquet([place.row()])
-    before = place.fetch()
-    place.parquet([place.row(caption_0="")])
-    error_of(place.fetch)
-    assert read_winoground(place.out) == before
-
-
 # The hub
 
 
@@ -219,85 +204,9 @@ def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
     assert TOKEN not in place.out.read_text()
 
 
-class Gate(http.server.BaseHTTPRequestHandler):
-    """A hub that tells what a gated repository has, and gives none of it."""
-
-    def do_GET(self):
-        name = "data/test-00000-of-00001.parquet"
-        tree = [{"type": "file", "path": name, "oid": "0" * 40, "size": 10}]
-        about = {"id": "facebook/winoground", "sha": COMMIT, "siblings": [{"rfilename": name}]}
-        if self.path.startswith("/api/"):
-            answer = tree if "/tree/" in self.path else about
-            self.answer(200, json.dumps(answer).encode())
-        else:
-            self.answer(403, b"")
-
-    def do_HEAD(self):
-        self.answer(403, b"")
-
-    def answer(self, status, body):
-        self.send_response(status)
-        if status != 200:
-            self.send_header("X-Error-Code", "GatedRepo")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gate) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        environment = {
-            **os.environ,
-            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_TOKEN": TOKEN,
-        }
-        settings = '{"source": "hub", "name": "facebook/winoground", "revision": "main"}'
-        command = [sys.executable, "-m", "feedrate", "fetch-winoground", "--name", "hub"]
-        done = subprocess.run(
-            [*command, "--settings", settings, "--out", str(tmp_path / "w/examples.json")],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        server.shutdown()
-    assert (done.returncode, done.stdout) == (1, "")
-    said = done.stderr.strip().splitlines()[-1]
-    program = "feedrate fetch-winoground: "
-    assert said.startswith(f"{program}dataset facebook/winoground: its owner must grant access")
-    assert TOKEN not in done.stderr
-    assert not (tmp_path / "w/examples.json").exists()
-
-
 def test_a_revision_without_parquet_is_told(hub, place):
     said = error_of(lambda: fetch("hub", HUB, place.out))
     assert said.endswith("there is no Parquet file")
-
-
-# As it lies there
-
-
-def test_the_command_ends_well_or_in_one_sentence(place, capsys):
-    def run(settings):
-        words = ["--name", "mine", "--out", str(place.out), "--settings", settings]
-        return jobs.run("fetch-winoground", words)
-
-    assert run('{"source": "generated", "examples": 1}') == 0
-    assert capsys.readouterr().out == "fetched Winoground (mine): 1 examples\n"
-    assert run('{"source": "folder", "path": "no/such"}') == 1
-    assert capsys.readouterr().err == (
-        "feedrate fetch-winoground: no/such: there is no Parquet file\n"
-    )
-    assert run('{"source": "generated", "examples": 0}') == 1
-    assert "examples" in capsys.readouterr().err
 
 
 def test_a_copy_that_is_not_whole_is_told(place):

@@ -77,7 +77,7 @@ class Plan(Strict, kw_only=True):
 
     def devices_of(self, study: str) -> list[str]:
         """The devices for which the plan has cells of a study."""
-        cells = (*self.runs.values(), *self.unsupported, *self.shared)
+        cells: list[Any] = [*self.runs.values(), *self.unsupported, *self.shared]
         return list(dict.fromkeys(cell.device for cell in cells if cell.study == study))
 
 
@@ -139,11 +139,11 @@ def runnable(
     for study, device, cell, _ in runs:
         lacking.pop((study, device, cell), None)
     unsupported, shared = [*plan.unsupported, *lacking.values()], []
-    for cell in plan.shared:
-        if first := lacking.get((cell.study, cell.device, cell.measured_as)):
-            unsupported.append(_replace(first, cell=cell.cell, levels=cell.levels))
+    for entry in plan.shared:
+        if first := lacking.get((entry.study, entry.device, entry.measured_as)):
+            unsupported.append(_replace(first, cell=entry.cell, levels=entry.levels))
         else:
-            shared.append(cell)
+            shared.append(entry)
     return Plan(runs=runs, unsupported=unsupported, shared=shared)
 
 

@@ -28,9 +28,7 @@ class ModelSettings(Strict, kw_only=True):
     checkpointing: Annotated[bool, about("Recompute activations in the backward pass.")] = False
     image_px: Annotated[Count | None, about("Side of the images (vit); null: by size.")] = None
     head: Annotated[Literal["token", "pooled"], about("What a classifier reads (vit).")] = "token"
-    layout: Annotated[
-        Literal["batch_first", "batch_second"], about("Order between the layers (vit).")
-    ] = "batch_first"
+    layout: Literal["batch_first", "batch_second"] = "batch_first"
     losses: Annotated[
         Literal["all"] | UnsetType, about("all: masked images and texts alone count too (flava).")
     ] = UNSET
@@ -61,9 +59,7 @@ class LoaderSettings(Strict, kw_only=True):
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
     pin_memory: Annotated[bool, about("Page-locked host memory (cuda and hpu only).")] = True
-    start_method: Annotated[Literal["fork", "spawn", "forkserver"], about("How workers start.")] = (
-        "fork"
-    )
+    start_method: Literal["fork", "spawn", "forkserver"] = "fork"
     oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
     non_blocking: Annotated[bool, about("Copy batches to a GPU without waiting.")] = False
     timeout_s: Annotated[Positive, about("Longest time to wait for a batch.")] = 600.0
@@ -103,9 +99,7 @@ class TrainSettings(Strict, kw_only=True):
 class InferenceSettings(Strict, kw_only=True):
     """How forward passes are timed; `train` has their batch size and precision."""
 
-    head: Annotated[Literal["contrastive", "matching"], about("matching: for bridgetower.")] = (
-        "contrastive"
-    )
+    head: Literal["contrastive", "matching"] = "contrastive"
     preprocessing: Annotated[
         Literal["out", "in"], about("Timing starts with inputs on the device, or with files (in).")
     ] = "out"
@@ -114,9 +108,7 @@ class InferenceSettings(Strict, kw_only=True):
 class HpuSettings(Strict, kw_only=True):
     """Settings that only Gaudi has, under the names of optimum-habana."""
 
-    trainer: Annotated[
-        Literal["optimum-habana", "transformers"], about("The library that trains.")
-    ] = "optimum-habana"
+    trainer: Literal["optimum-habana", "transformers"] = "optimum-habana"
     mode: Annotated[
         Literal["lazy", "eager", "compile"], about("lazy: operations are collected into graphs.")
     ] = "lazy"

@@ -153,7 +153,7 @@ def _rgb(image: Image.Image) -> Image.Image:
         return Image.alpha_composite(white, layer).convert("RGB")
     if image.mode[0] in "IF":
         wide = image.convert("I")
-        if image.mode == "F" or wide.getextrema()[1] > 65535:
+        if image.mode == "F" or wide.getextrema()[1] > 65535:  # type: ignore[operator]
             raise Unusable("its pixels have more than 16 bits")
         image = wide.point(lambda value: value * (1 / 257)).convert("L")  # 65,535 becomes 255
     return image.convert("RGB")
