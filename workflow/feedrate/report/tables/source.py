@@ -9,7 +9,7 @@ from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.study import ClaimRow, RunRow, StudyResults
 from feedrate.report.table import Column, Field, Table, rate, wide
-from feedrate.results.claims import NO_DATA, NOT_COMPARABLE
+from feedrate.results.claims import NO_DATA
 from feedrate.results.comparability import Compared, compare, in_the_way
 
 MARKS = {"holds": "✓ holds", "refuted": "✗ refuted"}
@@ -59,9 +59,8 @@ def _claims(study: StudyResults, of: str, heading: str) -> Iterator[Any]:
 
 def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
     device = study.label(claim.device) if claim.measured is not None else ""
-    why = claim.why if claim.verdict in (NO_DATA, NOT_COMPARABLE) else ""
-    if claim.margin is not None:
-        why = f"it may miss the claim by {text.share(claim.margin)}"
+    margin = claim.margin
+    why = f"it may miss the claim by {text.share(margin)}" if margin is not None else claim.why
     agrees = AGREES.get(claim.published_verdict, "")
     return Statement(
         Field(claim.statement, [f"{claim.metric} {claim.expression}".strip()]),
