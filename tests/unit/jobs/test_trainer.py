@@ -164,7 +164,9 @@ def test_accumulated_micro_steps_are_one_step(job):
 
 
 def test_more_workers_than_the_rank_has_cores_are_refused_before_training(job):
-    with pytest.raises(UnsupportedError, match=r"2 workers, but each rank has 1 core; ask for few"):
+    with pytest.raises(
+        UnsupportedError, match=r"2 workers, but each rank has 1 core\(s\); ask for few"
+    ):
         job(workers=2, oversubscribe=False)
 
 

@@ -135,11 +135,9 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
             if ask([python, "-c", _HAS, module], ASK_S, environment).returncode == 0:
                 software = msgspec.structs.replace(spec.software, python=python)
                 return msgspec.structs.replace(spec, software=software)
-    raise DeviceError(
-        f"no Python of at least 3.11 here has {module} (tried: {', '.join(tried) or 'none'}); name "
-        f"one in config/devices.yaml, under {spec.device}: `software: {{python: /path/to/python}}`,"
-        f" or in the environment variable {variables.PYTHON}"
-    )
+    why = f"no Python of at least 3.11 here has {module} (tried: {', '.join(tried) or 'none'})"
+    use = f"config/devices.yaml, under {spec.device}: `software: {{python: /path/to/python}}`"
+    raise DeviceError(f"{why}; name one in {use}, or in the variable {variables.PYTHON}")
 
 
 def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:

@@ -36,13 +36,13 @@ def read_topology(cpus: Iterable[int]) -> list[Cpu]:
         for folder in (host.SYS / "devices/system/node").glob("node[0-9]*")
         for cpu in parse_list(kernel_text(folder / "cpulist"))
     }
-    found = []
+    known = []
     for number in cpus:
         topology = host.SYS / f"devices/system/cpu/cpu{number}/topology"
         socket = kernel_number(topology / "physical_package_id", 0)
         siblings = parse_list(kernel_text(topology / "thread_siblings_list"))
-        found.append(Cpu(nodes.get(number, 0), socket, min(siblings, default=number), number))
-    return sorted(found)
+        known.append(Cpu(nodes.get(number, 0), socket, min(siblings, default=number), number))
+    return sorted(known)
 
 
 def cpus_text(cpus: Iterable[int]) -> str:

@@ -118,10 +118,8 @@ class FedPath(LoadingPath):
         """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
         its inner one replaced."""
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
-            raise UnsupportedError(
-                f"{self.setting}: the Trainer's loader is not one of accelerate's (it has no "
-                "base_dataloader), so nothing can replace it; use host"
-            )
+            why = "the Trainer's loader is not one of accelerate's (it has no base_dataloader)"
+            raise UnsupportedError(f"{self.setting}: {why}, so nothing can replace it; use host")
         feed = self._watched(loader.dataset, loader.batch_sampler.batch_size)
         loader.base_dataloader = FedLoader(loader, feed)
         return loader
@@ -199,9 +197,8 @@ def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCH
         return HostPath(loader, pin_memory=pin_memory, held=held)
     decoder = decoder_of("device", device.kind)
     if decoder is None:
-        raise UnsupportedError(
-            f"loader.decode: device: a {device.kind} has no JPEG decoder; use host or cache"
-        )
+        why = f"a {device.kind} has no JPEG decoder; use host or cache"
+        raise UnsupportedError(f"loader.decode: device: {why}")
     path: LoadingPath = plugins.load(DECODERS, decoder).open_path(device, loader)
     return path
 

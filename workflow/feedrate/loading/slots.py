@@ -37,11 +37,10 @@ class Slots:
         try:  # reserved without writing to it; moving a tensor there would write
             storage = torch.UntypedStorage._new_shared(size) if workers else None
         except RuntimeError as error:
-            raise UnsupportedError(
-                f"loader.workers: batches of {workers} workers need {size / 2**20:,.0f} MiB of "
-                "shared memory, more than /dev/shm has; give the container more (docker: "
-                "--shm-size), or use fewer workers or a smaller loader.prefetch_factor"
-            ) from error
+            needs = f"batches of {workers} workers need {size / 2**20:,.0f} MiB of shared memory"
+            more = "give the container more (docker: --shm-size), or use fewer workers or a smaller"
+            why = f"{needs}, more than /dev/shm has; {more} loader.prefetch_factor"
+            raise UnsupportedError(f"loader.workers: {why}") from error
         storage = storage or torch.UntypedStorage(size)
         self.batches = torch.empty(0, dtype=dtype).set_(storage, 0, (count, *shape))  # type: ignore[call-overload]
         self.states = torch.zeros(count, dtype=torch.uint8)

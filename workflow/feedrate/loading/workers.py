@@ -38,11 +38,9 @@ def check_workers(settings: LoaderSettings, cores: int) -> None:
         raise UnsupportedError(fault)
     processes = 0 if settings.decode == "device" else settings.workers
     if processes > max(1, cores) and not settings.oversubscribe:
-        raise UnsupportedError(
-            f"loader.workers: {processes} workers, but each rank has {cores} "
-            f"core{'s' * (cores != 1)}; ask for fewer, give the job more cores, or set "
-            "loader.oversubscribe: true"
-        )
+        lacks = f"{processes} workers, but each rank has {cores} core(s)"
+        use = "ask for fewer, give the job more cores, or set loader.oversubscribe: true"
+        raise UnsupportedError(f"loader.workers: {lacks}; {use}")
 
 
 def start_worker(
@@ -118,9 +116,8 @@ def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item
     def look() -> None:
         while not over.wait(min(1.0, timeout_s / 4)):
             if monotonic() > deadline_s:
-                raise HungError(
-                    f"{what} hangs: it made no batch within {timeout_s:g} s (loader.timeout_s)"
-                )
+                limit = f"within {timeout_s:g} s (loader.timeout_s)"
+                raise HungError(f"{what} hangs: it made no batch {limit}")
 
     threading.Thread(target=look, name="watch", daemon=True).start()
     try:

@@ -182,7 +182,6 @@ def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib
     needed = sum(states_gib(model, train, count))
     if needed > has_gib:
         has = "for which the host has" if train.cpu_offload else "which has"
-        raise DoesNotFitError(
-            f"out of memory before the first batch: weights, gradients and optimizer states take "
-            f"{needed:.3g} GiB a device, {has} {has_gib:.3g}"
-        )
+        take = f"weights, gradients and optimizer states take {needed:.3g} GiB a device"
+        why = f"out of memory before the first batch: {take}, {has} {has_gib:.3g}"
+        raise DoesNotFitError(why)

@@ -109,10 +109,8 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
     # optimum-habana starts workers with `spawn` there (its issue SW-207456).
     processes = loader.workers and loader.decode != "device" and not library_of(loader)
     if spec.nodes > 1 and processes and loader.start_method == "fork":
-        yield (
-            f"loader.start_method: fork: on {spec.nodes} Gaudi nodes forked workers hang or crash; "
-            "use forkserver or spawn"
-        )
+        why = f"on {spec.nodes} Gaudi nodes forked workers hang or crash; use forkserver or spawn"
+        yield f"loader.start_method: fork: {why}"
 
 
 def graphs_for_inference(hpu: HpuSettings) -> bool:
@@ -150,9 +148,9 @@ def adapt_models() -> None:
     try:
         adapting = importlib.import_module("optimum.habana.transformers.modeling_utils")
     except IndexError:
+        why = "optimum-habana finds no habana-torch-plugin in `pip list`"
         raise DeviceError(
-            "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; install "
-            "pip in the same environment"
+            f"no Gaudi software: {why}; install pip in the same environment"
         ) from None
     clip = vars(importlib.import_module("transformers.models.clip.modeling_clip"))
     stock = dict(clip)

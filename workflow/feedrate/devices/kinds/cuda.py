@@ -62,19 +62,15 @@ class DeviceAdapter(Adapter):
 
         super().__init__(local_rank, local_ranks)
         if getattr(torch.version, "hip", None):
-            raise DeviceError(
-                "this torch is built for ROCm (AMD GPUs), which feedrate does not measure"
-            )
+            raise DeviceError("this torch is for ROCm (AMD GPUs), which feedrate does not measure")
         self._cuda: Any = torch.cuda
         if not torch.cuda.is_available():
-            raise DeviceError(
-                "no CUDA device: torch.cuda.is_available() is false; check the driver, and that "
-                "the installed torch is a CUDA build"
-            )
-        found = torch.cuda.device_count()
-        if found < local_ranks:
-            why = f"the job needs {local_ranks} CUDA devices on this host, found {found}"
-            raise DeviceError(why)
+            check = "check the driver, and that the installed torch is a CUDA build"
+            raise DeviceError(f"no CUDA device: torch.cuda.is_available() is false; {check}")
+        count = torch.cuda.device_count()
+        if count < local_ranks:
+            needs = f"the job needs {local_ranks} CUDA devices on this host"
+            raise DeviceError(f"{needs}, found {count}")
         torch.cuda.set_device(local_rank)
         self.device = torch.device("cuda", local_rank)
         self._asked_s = time.time()
@@ -90,13 +86,13 @@ class DeviceAdapter(Adapter):
                      "split into MIG instances" if mig == "Enabled" else "")
                 for name, uuid, address, mig in rows
             ]  # fmt: skip
-        found = []
+        listed = []
         for file in sorted(host.PROC.glob("driver/nvidia/gpus/*/information")):
             facts = dict(re.findall(r"^(.+?):[ \t]*(.*?)[ \t]*$", kernel_text(file), flags=re.M))
             node = host.DEV / f"nvidia{facts.get('Device Minor')}"
             if node.exists() and facts.get("Model"):
-                found.append(Card(facts["Model"], facts.get("GPU UUID", ""), file.parent.name))
-        return found
+                listed.append(Card(facts["Model"], facts.get("GPU UUID", ""), file.parent.name))
+        return listed
 
     @classmethod
     def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
@@ -205,8 +201,8 @@ class DeviceAdapter(Adapter):
         from torch.version import cuda
 
         text = kernel_text(host.PROC / "driver/nvidia/version")
-        found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
-        return f"{found[1] if found else ''} (CUDA {cuda})".strip()
+        version = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
+        return f"{version[1] if version else ''} (CUDA {cuda})".strip()
 
     def hold_fp32(self, precision: str) -> None:
         """Turn TF32 on if the `precision` asks for it, else off. PyTorch enables it in

@@ -51,8 +51,6 @@ OFFERS = {
 INSTEAD = {
     "train.execution": "hpu.mode",
     "train.ddp_bucket_mb": "hpu.ddp_bucket_cap_mb",
-    "train.ddp_static_graph": "the settings of `hpu`",
-    "train.ddp_bucket_view": "the settings of `hpu`",
     "loader.non_blocking": "hpu.non_blocking_data_copy",
 }
 NEEDS = (
@@ -122,14 +120,13 @@ class DeviceAdapter(Adapter):
             # Intel's: 2.6.0+git74cd574 up to Gaudi software 1.21, then 2.9.0+hpu.1.23.0.695.
             known = re.match(r".*\+(git|hpu)", torch.__version__)
             stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
-            raise DeviceError(
-                f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} "
-                f"({error})"
-            ) from error
+            build = f"torch {torch.__version__}{stock}"
+            why = f"habana_frameworks cannot be imported with {build} ({error})"
+            raise DeviceError(why) from error
         self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
-        found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
-        if found < local_ranks:
-            raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
+        count = int(self._hpu.device_count()) if self._hpu.is_available() else 0
+        if count < local_ranks:
+            raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {count}")
         if self.trainer == OPTIMUM:
             _habana.adapt_models()
         self.device = torch.device("hpu")  # each process has one, so it has no index
@@ -139,13 +136,13 @@ class DeviceAdapter(Adapter):
         """The cards that hl-smi lists; without hl-smi, those that the kernel lists by PCI id."""
         if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], columns=1):
             return [Card(name) for (name,) in rows]
-        found = []
+        listed = []
         for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
             is_ours = kernel_text(entry / "device/vendor") == PCI_VENDOR
             if is_ours and (host.DEV / "accel" / entry.name).exists():
                 number = kernel_text(entry / "device/device")
-                found.append(Card(GAUDI_MODELS.get(number, "Gaudi of an unknown generation")))
-        return found
+                listed.append(Card(GAUDI_MODELS.get(number, "Gaudi of an unknown generation")))
+        return listed
 
     @classmethod
     def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
@@ -324,10 +321,8 @@ class DeviceAdapter(Adapter):
         Raises UnsupportedError for precisions other than fp32 and bf16."""
         precision = settings.train.precision
         if precision not in ("fp32", "bf16"):
-            raise UnsupportedError(
-                f"train.precision: {precision} is not available on hpu in inference (allowed: "
-                "fp32, bf16)"
-            )
+            why = "is not available on hpu in inference (allowed: fp32, bf16)"
+            raise UnsupportedError(f"train.precision: {precision} {why}")
         placed = model.to(self.device)
         if settings.hpu.mode == "compile":
             import torch

@@ -39,19 +39,16 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[st
     # Snakemake's job step keeps only this one of Slurm's variables.
     job = environment.get(slurm.JOB_ID, "")
     if not job.isdigit():
-        raise DeviceError(
-            f"launcher: srun starts {nodes} nodes of a Slurm job, and this is none "
-            f"({slurm.JOB_ID} is not set): use a profile with Slurm, or start it inside salloc or "
-            "sbatch"
-        )
+        why = f"this is none ({slurm.JOB_ID} is not set)"
+        use = "use a profile with Slurm, or start it inside salloc or sbatch"
+        raise DeviceError(f"launcher: srun starts {nodes} nodes of a Slurm job, and {why}: {use}")
     try:
         hosts, address = slurm.hosts(job)
     except slurm.SlurmError as error:
         raise DeviceError(f"launcher: srun: the nodes of Slurm job {job}: {error}") from None
     if len(hosts) != nodes:
-        raise DeviceError(
-            f"Slurm job {job} asked for {nodes} nodes and got {len(hosts)} ({', '.join(hosts)})"
-        )
+        names = f"{len(hosts)} ({', '.join(hosts)})"
+        raise DeviceError(f"Slurm job {job} asked for {nodes} nodes and got {names}")
     return job, address, FIRST_PORT + int(job) % PORTS
 
 

@@ -42,9 +42,8 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
     """The path through the media pipeline. Raises UnsupportedError where there is none."""
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
-        raise UnsupportedError(
-            f"loader.decode: device: {model}, the first generation, has no media decoders; use host"
-        )
+        why = f"{model}, the first generation, has no media decoders; use host"
+        raise UnsupportedError(f"loader.decode: device: {why}")
     try:
         import habana_frameworks.mediapipe.mediapipe  # noqa: F401
     except (ImportError, OSError) as error:
@@ -62,10 +61,8 @@ class MediaDecoder:
     def __init__(self, device: Adapter, dataset: PairDataset, batch_size: int) -> None:
         """Raise UnsupportedError for an image size that the decoder cannot produce."""
         if dataset.image_px % 2:
-            raise UnsupportedError(
-                "loader.decode: device: Gaudi decodes to even sizes, and the model takes "
-                f"{dataset.image_px} px; use host"
-            )
+            why = f"Gaudi decodes to even sizes, and the model takes {dataset.image_px} px"
+            raise UnsupportedError(f"loader.decode: device: {why}; use host")
         self._device = device
         self._feed = Feed(dataset, batch_size)
         self._pipeline: Any = None
@@ -79,10 +76,10 @@ class MediaDecoder:
         if self._pipeline is None or len(self._feed) != self._count:
             self._pipeline = None  # release the old one first
             self._pipeline, self._count = self._start(), len(self._feed)
-        for given in self._pipeline:
+        for outputs in self._pipeline:
             if not true_sizes:
                 raise MediaError("the media pipeline gave a batch that it was not asked for")
-            yield self._own(true_sizes.popleft(), given)
+            yield self._own(true_sizes.popleft(), outputs)
         if true_sizes:
             raise MediaError(f"the media pipeline ended with {len(true_sizes)} batches outstanding")
 
@@ -96,10 +93,8 @@ class MediaDecoder:
             pipe = ImageTextPipe(self._feed)
             return iterator_pytorch.HPUGenericPytorchIterator(mediapipe=pipe)
         except Exception as error:
-            raise UnsupportedError(
-                "loader.decode: device: the Gaudi media pipeline did not start "
-                f"({type(error).__name__}: {error}); use host"
-            ) from error
+            why = f"the Gaudi media pipeline did not start ({type(error).__name__}: {error})"
+            raise UnsupportedError(f"loader.decode: device: {why}; use host") from error
 
     def _own(self, rows: int, outputs: Sequence[torch.Tensor]) -> Batch:
         """A batch in the types of the host's batches, from the outputs of the pipeline's graph. It

@@ -39,10 +39,9 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
     try:
         from torchvision.io import ImageReadMode, decode_jpeg
     except (ImportError, OSError, RuntimeError) as error:
-        raise UnsupportedError(
-            f"loader.decode: device: torchvision cannot be imported ({error}); install the version "
-            "that belongs to this torch, or use host or cache"
-        ) from error
+        install = "install the version that belongs to this torch, or use host or cache"
+        why = f"torchvision cannot be imported ({error}); {install}"
+        raise UnsupportedError(f"loader.decode: device: {why}") from error
 
     decode_all = partial(decode_jpeg, mode=ImageReadMode.RGB, device=device.device)
     make = partial(GpuDecoder, device.device, decode_all, max(1, loader.workers))

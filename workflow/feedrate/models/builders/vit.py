@@ -64,10 +64,8 @@ class ClassTokenizer:
         if not distinct:
             raise ModelError(f"loader.label: the column {column!r} is empty in {path}")
         if len(distinct) > outputs:
-            raise ModelError(
-                f"loader.label: the column {column!r} has {len(distinct)} values, the model has "
-                f"{outputs} classes"
-            )
+            counts = f"{len(distinct)} values, the model has {outputs} classes"
+            raise ModelError(f"loader.label: the column {column!r} has {counts}")
         self.names = [str(value) for value in distinct]
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
@@ -149,9 +147,8 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     else:
         config = load_config(ViTConfig, settings)
         if settings.image_px not in (None, config.image_size):
-            raise ModelError(
-                f"model.image_px: the checkpoint is for {config.image_size} px; give that or null"
-            )
+            why = f"the checkpoint is for {config.image_size} px; give that or null"
+            raise ModelError(f"model.image_px: {why}")
         model = load_model(Vit, settings, config, **switches)
     plain = settings.layout == "batch_first" and settings.attention != "flash"
     # By this name transformers finds our attention; `running_attention` reads its last part.
