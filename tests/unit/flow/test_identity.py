@@ -289,7 +289,7 @@ def make_index(path):
     (raw / "rows.parquet").write_bytes(b"rows")
     (raw / "images/1.jpg").write_bytes(b"one")
     rows, *files = (
-        {"path": name, "size": (raw / name).stat().st_size, "sha256": digest_file(raw / name)}
+        {"path": name, "sha256": digest_file(raw / name)}
         for name in ("rows.parquet", "images/1.jpg")
     )
     index = {"dataset": "small", "source": "hub", "rows": rows, "files": files, "left_out": []}
