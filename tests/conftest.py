@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from namespaces import isolated_python
-from session import modules_digested_once, own_files  # noqa: F401
+from session import modules_digested_once, own_files, pytest_runtest_setup  # noqa: F401
 
 # No test judges how fast this machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,12 +1,21 @@
-"""Fixtures of every test session."""
+"""Fixtures and hooks of every test session."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Compute on one thread: threads that wait for each other on a busy machine make tests slow.
+    Some tests leave more of them behind."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

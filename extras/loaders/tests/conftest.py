@@ -8,11 +8,10 @@ import pytest
 from feedrate.config.spec import LIBRARIES
 from feedrate.core import plugins
 from feedrate_loaders.libraries._rules import missing_packages
-from session import modules_digested_once, own_files  # noqa: F401
+from session import modules_digested_once, own_files, pytest_runtest_setup  # noqa: F401
 from unit.conftest import counted_once, known_flops, tiny_prepared  # noqa: F401
 from unit.loading.conftest import (  # noqa: F401
     make_pairs,
-    one_thread,
     short_waits,
     store_of,
     tokenizer,

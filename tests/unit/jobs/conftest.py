@@ -15,14 +15,6 @@ from feedrate.jobs.events import EventLog
 RUN = "runs/study/cpu/workers=0/rep1-0123abcd-2"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Threads that wait for each other on a busy machine would make tests slow."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def start(tiny_prepared, tmp_path):
     """Start a supervisor; what still runs when the test ends is killed."""

@@ -25,12 +25,6 @@ MODEL = ModelSettings(name="bridgetower", size="tiny")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Threads that wait for each other on a busy machine would make tests slow."""
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
 def short_waits():
     """A loader that ends with a traceback ends in garbage collection, after its queues: then its
     workers hear nothing, and torch waits this long for each of them."""

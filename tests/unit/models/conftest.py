@@ -7,12 +7,6 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import build
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Threads that wait for each other on a busy machine would make tests slow."""
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def make(labelled):
     """Build a model with seeded weights: `make("vit", "tiny", attention="sdpa")`."""
