@@ -5,7 +5,6 @@ import stat
 
 import pytest
 
-from feedrate.config.devices import Machine
 from feedrate.core import variables
 from feedrate.devices import host
 from feedrate.devices.base import Card, adapter_class
@@ -189,12 +188,6 @@ def test_jobs_are_told_and_do_not_look(bare):
     assert host.machine() == first
     del os.environ[variables.DETECTED]
     assert len(host.machine().models) == 1
-
-
-def test_what_jobs_are_told_is_what_was_found(bare, monkeypatch):
-    told = '{"host": "node7", "kind": "hpu", "models": ["HL-225"], "remark": ""}'
-    monkeypatch.setenv(variables.DETECTED, told)
-    assert host.machine() == Machine(host="node7", kind="hpu", models=["HL-225"])
 
 
 def test_firmware_of_processors_and_cards_by_the_files_of_the_kernel(bare):

@@ -204,14 +204,6 @@ def test_a_device_that_is_busy_at_the_start_is_the_machines_fault(
     assert classify(error.value).infrastructure
 
 
-def test_an_installed_library_without_what_we_use_says_so(on_device, make_pairs, monkeypatch):
-    import habana_frameworks.mediapipe.media_types as types
-
-    monkeypatch.delattr(types, "randomCropType")
-    with pytest.raises(UnsupportedError, match=r"did not start \(ImportError: .*randomCropType"):
-        next(iter(on_device.adopt(prepared_loader(make_pairs("train")))))
-
-
 def test_a_decoder_error_in_mid_epoch_passes_through(on_device, make_pairs, tmp_path):
     dataset = make_pairs("train")
     bad = tmp_path / "progressive.jpg"
