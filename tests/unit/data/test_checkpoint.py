@@ -91,7 +91,7 @@ def test_its_files_are_held_against_what_was_fetched(hub_cache, fetch):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 3}'])
 def test_a_list_that_is_none_is_told_in_a_sentence(tmp_path, text):
     (tmp_path / "fetched.json").write_text(text)
-    with pytest.raises(DataError, match=r"fetched.json: no list .*: delete the folder .* again$"):
+    with pytest.raises(DataError, match=r"fetched.json: not of this .*: delete .* again$"):
         check_fetched(tmp_path / "fetched.json")
 
 

@@ -40,14 +40,13 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
-        captions = [plain_text(row["caption"]).strip() for row in fetched.rows]
-        captioned = list(zip(fetched.rows, captions, strict=True))
-        rows = [row | {"caption": caption} for row, caption in captioned if caption]
-        left_out = fetched.left_out + [
-            LeftOut(path=row["origin"], reason="no caption")
-            for row, caption in captioned
-            if not caption
-        ]
+        rows: list[dict[str, Any]] = []
+        left_out = list(fetched.left_out)
+        for row in fetched.rows:
+            if caption := plain_text(row["caption"]).strip():
+                rows.append(row | {"caption": caption})
+            else:
+                left_out.append(LeftOut(path=row["origin"], reason="no caption"))
         limit = getattr(settings, "limit_per_image", None)
         if limit is not None:
             rows = best_ranked(rows, limit)

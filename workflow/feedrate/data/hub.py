@@ -1,21 +1,32 @@
 """The Hugging Face hub: repositories at a revision, and checkpoints fetched with checksums."""
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from feedrate.config.values import Strict
 from feedrate.core.errors import first_line
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import DataError, check_file
+from feedrate.data.manifest import DataError, check_files, read_document
 
 TIMEOUT_S = 20.0
 """Time limit for the hub's first answer."""
 
 PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
 """Files of a checkpoint: weights, configuration and tokenizers; never a pickle."""
+
+
+class Checkpoint(Strict, kw_only=True):
+    """fetched.json; `sha256` of each file."""
+
+    name: str
+    revision: str
+    commit: str
+    sha256: dict[str, str]
 
 
 def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
@@ -35,20 +46,14 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
             except OSError:  # the cache is on another file system
                 shutil.copyfile(file, place)
             sha256[str(file.relative_to(source))] = digest_file(place)
-        fetched = {"name": name, "revision": revision, "commit": source.name, "sha256": sha256}
-        write_json(folder / out.name, fetched)
+        fetched = Checkpoint(name=name, revision=revision, commit=source.name, sha256=sha256)
+        write_json(folder / out.name, msgspec.to_builtins(fetched))
     print(f"fetched {name} at {revision}: {len(files)} files")
 
 
 def check_fetched(index: Path) -> None:
     """Compare a checkpoint with its checksums in `index` (fetched.json). Raises DataError."""
-    try:
-        sha256: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["sha256"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"no list of a checkpoint's files ({type(error).__name__})"
-        raise DataError(f"{index}: {why}: delete the folder {index.parent} and run again") from None
-    for name, digest in sha256.items():
-        check_file(index.parent, name, digest)
+    check_files(index.parent, read_document(index, Checkpoint, "it has not been fetched").sha256)
 
 
 def download(kind: str, name: str, revision: str, patterns: Sequence[str], advice: str) -> Path:

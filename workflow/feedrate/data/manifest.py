@@ -4,6 +4,7 @@ reads: pictures decoded and resized once, and captions tokenised once."""
 
 import json
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -192,11 +193,9 @@ def read_document(path: Path, kind: type[Document], missing: str) -> Document:
 def check_prepared(folder: Path) -> Manifest:
     """Compare every file of prepared data with its SHA-256. Raises DataError."""
     manifest = read_manifest(folder / MANIFEST)
-    for name, sha256 in manifest.files.items():
-        check_file(folder, name, sha256)
+    check_files(folder, manifest.files)
     images: dict[str, str] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
-    for name, sha256 in sorted(images.items()):
-        check_file(folder, name, sha256)
+    check_files(folder, images)
     present = {p.relative_to(folder).as_posix() for p in (folder / IMAGES).rglob("*.jpg")}
     for name in sorted(present - images.keys()):
         raise _different(folder, name, "is not in the manifest")
@@ -205,17 +204,17 @@ def check_prepared(folder: Path) -> Manifest:
 
 def check_store(folder: Path) -> None:
     """Compare every file of a store with its index. Raises DataError."""
-    for name, sha256 in read_store(folder).files.items():
-        check_file(folder, name, sha256)
+    check_files(folder, read_store(folder).files)
 
 
-def check_file(folder: Path, name: str, sha256: str) -> None:
-    """Compare a file with its SHA-256. Raises DataError."""
-    try:
-        if digest_file(folder / name) != sha256:
-            raise _different(folder, name, "does not match its recorded checksum")
-    except OSError as error:
-        raise _different(folder, name, f"cannot be read ({error.strerror})") from None
+def check_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Compare files with their SHA-256, by name. Raises DataError."""
+    for name, sha256 in sorted(files.items()):
+        try:
+            if digest_file(folder / name) != sha256:
+                raise _different(folder, name, "does not match its recorded checksum")
+        except OSError as error:
+            raise _different(folder, name, f"cannot be read ({error.strerror})") from None
 
 
 def _different(folder: Path, name: str, how: str) -> DataError:

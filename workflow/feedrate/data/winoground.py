@@ -18,7 +18,7 @@ from feedrate.data.drawing import Scene, draw_files, invent
 from feedrate.data.fetch import EmbeddedImages
 from feedrate.data.hub import download
 from feedrate.data.isolate import Lost
-from feedrate.data.manifest import DataError, RawFile, check_file, read_document
+from feedrate.data.manifest import DataError, RawFile, check_files, read_document
 from feedrate.data.shapes import FIGURES
 from feedrate.data.tables import example_tables, plain_text, read_table
 from feedrate.data.verify import Stored, verify_images
@@ -59,8 +59,7 @@ class Winoground(Strict, frozen=True, kw_only=True):
 def read_winoground(path: Path) -> Winoground:
     """Read examples.json and compare the images with their checksums. Raises DataError."""
     document = read_document(path, Winoground, "Winoground has not been fetched")
-    for image, sha256 in document.sha256.items():
-        check_file(path.parent, image, sha256)
+    check_files(path.parent, document.sha256)
     return document
 
 

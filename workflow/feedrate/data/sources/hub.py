@@ -77,8 +77,8 @@ def _own_folder(settings: Hub) -> Path:
 
     if (local := Path(settings.name)).is_dir():
         return local.resolve()
-    of_dataset = repo_folder_name(repo_id=settings.name, repo_type="dataset")
-    return (Path(HF_HUB_CACHE) / of_dataset).resolve()
+    name = repo_folder_name(repo_id=settings.name, repo_type="dataset")
+    return Path(HF_HUB_CACHE, name).resolve()
 
 
 def _load(settings: Hub, path: str, commit: str | None) -> dict[str, Any]:
