@@ -112,7 +112,7 @@ CELLS = (
         "Median over the provisional runs, if no run is ok; it is in no ratio.",
         "samples/s",
     ),
-    _number("speedup", "Ratio to the baseline cell on the same device; see Answers below."),
+    _number("speedup", "Ratio to the baseline cell, by the measure of answers.csv."),
     _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
     *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values() if v.repeats),
