@@ -3,6 +3,7 @@
 import pytest
 from benchmarks import answers
 from benchmarks.answers import Case, golden_coverage, outcome
+
 from feedrate.results.answers import LIVE_MODEL, WINDOW
 
 

@@ -74,6 +74,35 @@ def test_cpu_arguments_keep_to_the_cpu(tmp_path):
     assert adapter("cpu").training_arguments(common, settings(precision="bf16"), 1).bf16
 
 
+CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
+CUDA_12_6 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "built_for", "runs"),
+    [
+        ((7, 0), CUDA_13, False),  # V100
+        ((7, 0), CUDA_12_6, True),
+        ((7, 5), CUDA_13, True),
+        ((8, 9), CUDA_13, True),  # with the code for 8.6
+        ((9, 0), ["sm_90a"], True),
+        ((9, 0), ["sm_80", "sm_86"], False),
+        ((9, 0), ["sm_80", "compute_80"], True),
+        ((8, 0), ["sm_86"], False),
+        ((10, 0), CUDA_12_6, False),
+        ((12, 0), ["sm_100f"], False),
+        ((12, 1), CUDA_13, True),
+    ],
+)
+def test_a_gpu_for_which_torch_has_no_code_is_refused(capability, built_for, runs):
+    if runs:
+        cuda.check_architecture(capability, built_for)
+    else:
+        version = ".".join(map(str, capability))
+        with pytest.raises(DeviceError, match=f"no code .* {version} .*{built_for[0]}"):
+            cuda.check_architecture(capability, built_for)
+
+
 def test_rocm_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.4.0", raising=False)
     with pytest.raises(DeviceError, match="ROCm") as refusal:
@@ -137,6 +166,14 @@ def test_cuda_wants_a_device_a_rank(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     with pytest.raises(DeviceError, match="needs 8 CUDA devices on this host, found 4"):
         adapter("cuda", 0, 8)
+
+
+def test_cuda_refuses_to_run_one_process_over_several_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _index: None)
+    with pytest.raises(DeviceError, match="CUDA_VISIBLE_DEVICES"):
+        adapter("cuda").training_arguments({}, FP32, 0)
 
 
 def test_version_of_the_nvidia_driver(proc):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from report_samples import configured, make_project, plan_of
 
 from feedrate.report.audit import contradictions, facts_of_claim
-from feedrate.report.study import ClaimRow
+from feedrate.report.rows import ClaimRow
 from feedrate.results.claims import claim_rows
 
 

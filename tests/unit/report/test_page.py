@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from report_samples import EVIL, MODEL_ALONE, RATES, STUDY, make_project, plan_of, write_results
 
 from feedrate.report import html, page, provenance, sentences
-from feedrate.report.study import CellOf
+from feedrate.report.rows import CellOf
 from feedrate.report.table import Field, Line, Shown
 from feedrate.results.study_plan import write_plan
 

@@ -29,7 +29,7 @@ from docs import make_schemas as schemas
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.values import read_yaml
 from feedrate.config.project import load_project
-from feedrate.report.study import CellRow, RunRow
+from feedrate.report.rows import CellRow, RunRow
 from feedrate.results.assemble import parse_logs
 from feedrate.results.collect import collect_results
 from feedrate.results.study_plan import study_plan, write_plan

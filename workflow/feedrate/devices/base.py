@@ -208,7 +208,10 @@ class Adapter(ABC):
         return None
 
     def training_arguments(
-        self, common: dict[str, Any], settings: Settings, _warmup_steps: int
+        self,
+        common: dict[str, Any],
+        settings: Settings,
+        warmup_steps: int,  # noqa: ARG002
     ) -> Any:
         """TrainingArguments (of transformers), from the `common` ones and the run's settings."""
         from transformers import TrainingArguments

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from feedrate.report import text
-from feedrate.report.study import CellOf
+from feedrate.report.rows import CellOf
 
 FOLDER = Path(__file__).resolve().parents[3] / "report"
 """The templates and their static files, beside the package: not those of the folder that a report

@@ -16,7 +16,8 @@ from feedrate.core import paths
 from feedrate.core.errors import Masker, hide_secrets, without_secrets
 from feedrate.report import text
 from feedrate.report.html import address, anchor
-from feedrate.report.study import RunRow, StudyResults
+from feedrate.report.rows import RunRow
+from feedrate.report.study import StudyResults
 from feedrate.results.record import Record
 
 PACKED = 50

@@ -10,13 +10,8 @@ from msgspec.structs import asdict
 from feedrate.config.values import level_text, parse_levels
 from feedrate.report import audit, text
 from feedrate.report.html import sentence
-from feedrate.report.study import (
-    AnswerRow,
-    CellOf,
-    CellRow,
-    Line,
-    StudyResults,
-)
+from feedrate.report.rows import AnswerRow, CellOf, CellRow
+from feedrate.report.study import Line, StudyResults
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.record import Score
 from feedrate.results.statistics import REPEATABILITY, noise_by_device

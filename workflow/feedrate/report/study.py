@@ -2,133 +2,34 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import study_settings
 from feedrate.config.study import Published
-from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels, subset
+from feedrate.config.values import Level, level_text, subset
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
 from feedrate.report import text
+from feedrate.report.rows import AnswerRow, AnyRow, CellOf, CellRow, ClaimRow, Key, RunRow, ScoreRow
 from feedrate.results import files
-from feedrate.results.claims import NO_DATA
 from feedrate.results.comparability import WORKERS
 from feedrate.results.files import read_csv
 from feedrate.results.record import Record, RecordError, Score, read_records
 from feedrate.results.study_plan import StudyPlan, read_plan
 
-# Rows of result files
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a result file; columns that the file lacks are None or empty."""
-
-    study: str
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...  # the columns that `with_columns` adds
-
-
-Key = tuple[str, str]
-"""A device and a cell."""
 Part = Literal["answer", "why", "source", "method", "runs"]
 """Where a page shows a table or a figure: on the first screen, or in one of the folded parts."""
 MOST = 8
 """Settings of a device on the first screen."""
-
-
-class CellOf(Row, frozen=True, kw_only=True):
-    """A row that belongs to a cell."""
-
-    device: str
-    cell: str
-
-    @property
-    def key(self) -> Key:
-        """The device and the cell."""
-        return self.device, self.cell
-
-    @property
-    def levels(self) -> dict[str, Level]:
-        """The cell's levels, from its name."""
-        return parse_levels(self.cell, BETWEEN_LEVELS)
-
-
 T = TypeVar("T")
-AnyRow = TypeVar("AnyRow", bound=Row)
-_TYPES: dict[str, tuple[Any, Any]] = {
-    "text": (str, ""),
-    "integer": (int | None, None),
-    "number": (float | None, None),
-    "flag": (bool, False),
-}
-
-
-def with_columns(known: Sequence[files.Column]) -> Callable[[type[AnyRow]], type[AnyRow]]:
-    """Add a typed field for each column that a class of rows does not declare itself."""
-
-    def build(kind: type[AnyRow]) -> type[AnyRow]:
-        own = {*kind.__struct_fields__, files.FACTORS}
-        fields = [(c.name, *_TYPES[c.kind]) for c in known if c.name not in own]
-        return msgspec.defstruct(  # type: ignore[return-value]
-            kind.__name__, fields, bases=(kind,), module=__name__, frozen=True, kw_only=True
-        )
-
-    return build
-
-
-@with_columns(files.CELLS)
-class CellRow(CellOf, frozen=True, kw_only=True):
-    """A row of cells.csv: the repeats of one cell together."""
-
-    status: str
-    task: str = "training"
-    runs: int = 0
-    ok_runs: int = 0
-
-
-@with_columns(files.RUNS)
-class RunRow(CellOf, frozen=True, kw_only=True):
-    """A row of results.csv: one run."""
-
-    status: str
-
-
-@with_columns(getattr(files, "ANSWERS", ()))
-class AnswerRow(CellOf, frozen=True, kw_only=True):
-    """A row of answers.csv: the cell to use on a device, with its bounds."""
-
-
-@with_columns(files.CLAIMS)
-class ClaimRow(Row, frozen=True, kw_only=True):
-    """A row of claims.csv."""
-
-    claim: str
-    statement: str
-    of: str = "source"
-
-    @property
-    def compared(self) -> list[CellOf]:
-        """The cells that a verdict rests on; none where there is no verdict."""
-        named = [] if self.verdict == NO_DATA else filter(None, self.cells.split(";"))
-        pairs = (cell.partition("/") for cell in named)
-        return [CellOf(study=self.study, device=device, cell=cell) for device, _, cell in pairs]
-
-
-class ScoreRow(CellOf, frozen=True, kw_only=True):
-    """One score of a run's model."""
-
-    repeat: int
-    score: Score
 
 
 class Trace(NamedTuple):

@@ -71,6 +71,8 @@ class DeviceAdapter(Adapter):
         if count < local_ranks:
             needs = f"the job needs {local_ranks} CUDA devices on this host"
             raise DeviceError(f"{needs}, found {count}")
+        if built_for := torch.cuda.get_arch_list():
+            check_architecture(torch.cuda.get_device_capability(local_rank), built_for)
         torch.cuda.set_device(local_rank)
         self.device = torch.device("cuda", local_rank)
         self._asked_s = time.time()
@@ -230,6 +232,30 @@ class DeviceAdapter(Adapter):
         if settings.train.cpu_offload:
             return "cuda:nccl,cpu:gloo"
         return "nccl" if self.local_ranks > 1 else None
+
+    def training_arguments(
+        self, common: dict[str, Any], settings: Settings, warmup_steps: int
+    ) -> Any:
+        """The stock TrainingArguments. Raises DeviceError if the only process sees several GPUs,
+        since the Trainer would run DataParallel on all of them."""
+        if self.local_ranks == 1 and (count := self._cuda.device_count()) > 1:
+            raise DeviceError(f"one process sees {count} CUDA devices; set {VISIBLE} to its own")
+        return super().training_arguments(common, settings, warmup_steps)
+
+
+def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:
+    """Raise DeviceError if a torch with code for these architectures has none for a GPU. A GPU runs
+    code of its major and no later minor version, and compiles PTX (compute_90) up to its own."""
+    for name in built_for:
+        kind, _, digits = name.rstrip("af").rpartition("_")
+        version = int(digits[:-1]), int(digits[-1])
+        if version <= capability and (kind == "compute" or version[0] == capability[0]):
+            return
+    raise DeviceError(
+        f"this torch has no code for the GPU's compute capability {capability[0]}.{capability[1]} "
+        f"(it has {', '.join(built_for)}); install one that has: PyTorch's builds for CUDA 13 "
+        "begin at 7.5, those for CUDA 12.6 at 5.0"
+    )
 
 
 def _named(cards: list[Card], wanted: str) -> list[Card | None]:

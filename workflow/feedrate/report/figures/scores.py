@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
-from feedrate.report.study import CellOf, StudyResults
+from feedrate.report.rows import CellOf
+from feedrate.report.study import StudyResults
 
 SCORES = (
     ("validation", "matching_accuracy", "right caption of five, validation"),

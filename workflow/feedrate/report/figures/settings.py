@@ -6,7 +6,8 @@ from statistics import median
 from feedrate.config.values import level_text
 from feedrate.report import chart, sentences, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
-from feedrate.report.study import CellRow, Line, StudyResults
+from feedrate.report.rows import CellRow
+from feedrate.report.study import Line, StudyResults
 from feedrate.results.comparability import computes_the_same
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Row, Series
-from feedrate.report.study import CellRow, RunRow, StudyResults, Trace
+from feedrate.report.rows import CellRow, RunRow
+from feedrate.report.study import StudyResults, Trace
 from feedrate.results.schema import FEEDING
 
 VISIBLE = 0.02

@@ -6,7 +6,8 @@ from typing import Any
 from feedrate.config.values import level_text
 from feedrate.config.workflow import GeneratedExamples, LocalExamples
 from feedrate.report import text
-from feedrate.report.study import CellOf, CellRow, Line, StudyResults, without
+from feedrate.report.rows import CellOf, CellRow
+from feedrate.report.study import Line, StudyResults, without
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
 
 # Speed

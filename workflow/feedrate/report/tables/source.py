@@ -7,7 +7,8 @@ from msgspec.structs import asdict
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.study import ClaimRow, RunRow, StudyResults
+from feedrate.report.rows import ClaimRow, RunRow
+from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, rate, wide
 from feedrate.results.claims import NO_DATA
 from feedrate.results.comparability import Compared, compare, in_the_way

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, read_rows
 from feedrate.report import text
-from feedrate.report.study import CellRow, RunRow, StudyResults
+from feedrate.report.rows import CellRow, RunRow
+from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, by_device
 
 CLAIMS = Path(__file__).parents[1] / "loader-claims.csv"
