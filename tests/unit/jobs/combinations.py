@@ -14,25 +14,16 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
+from script_job import make_rank
 from torch.distributed.tensor import DTensor
 from training_jobs import make_spec
-from transformers import TrainingArguments, set_seed
+from transformers import TrainingArguments
 
-from feedrate.config.settings import ModelSettings, TrainSettings
 from feedrate.devices.base import BF16_AUTOCAST
 from feedrate.devices.kinds import cpu
 from feedrate.devices.launch import rank_from_environment
-from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import make_dataset
-from feedrate.jobs.meter import Meter
-from feedrate.jobs.strategy import describe_strategy, shares_weights
-from feedrate.jobs.train import cast_for_training
-from feedrate.jobs.trainer import make_trainer
-from feedrate.models.build import build
-
-STEPS = 2
+from feedrate.jobs.strategy import describe_strategy
 
 
 class LikeCuda(cpu.DeviceAdapter):
@@ -71,8 +62,6 @@ class Losses:
 
 def main(prepared: Path, out: Path, combinations: list[dict[str, Any]]) -> None:
     """Train two steps of each."""
-    rank = rank_from_environment()[0]
-    torch.set_num_threads(1)
     before, answers = dict(os.environ), []
     for number, settings in enumerate(combinations):
         os.environ.clear()
@@ -83,51 +72,30 @@ def main(prepared: Path, out: Path, combinations: list[dict[str, Any]]) -> None:
         except Exception as error:
             answers.append({"error": f"{error}", "traceback": traceback.format_exc()})
         print(settings, time.monotonic() - started_s)
-    (out / f"answers.{rank}.json").write_text(json.dumps(answers))
+    (out / f"answers.{rank_from_environment()[0]}.json").write_text(json.dumps(answers))
 
 
 def train(
     prepared: Path, out: Path, model: dict[str, Any], train: dict[str, Any]
 ) -> dict[str, Any]:
     """Two steps by one combination."""
-    rank, world_size, local_rank, local_ranks = rank_from_environment()
-    out.mkdir(parents=True, exist_ok=True)
-    spec = make_spec(count=world_size, steps=STEPS, warmup_steps=1)
-    settings = msgspec.structs.replace(
-        spec.settings,
-        model=ModelSettings(**model),
-        train=TrainSettings(batch_size=2, learning_rate=1e-3, **train),
-    )
-    spec = msgspec.structs.replace(spec, settings=settings)
-    set_seed(spec.seed)
-    device = LikeCuda(local_rank, local_ranks)
-    empty = rank > 0 and shares_weights(spec)
-    built = build(settings.model, settings.loader, prepared, empty=empty)
-    cast_for_training(built.model, spec, built.layers)
-    trainer = make_trainer(
-        spec,
-        device,
-        out,
-        Meter(device, EventLog(out, rank), STEPS, 1),
-        model=built.model,
-        dataset=make_dataset(spec, prepared, built, "train"),
-        layers=built.layers,
-    )
+    train = {"batch_size": 2, "learning_rate": 1e-3, **train}
+    spec = make_spec(count=2, model=model, train=train, steps=2)
+    _, built, trainer = make_rank(spec, prepared, out, device=LikeCuda)
     accelerator, losses = trainer.accelerator, Losses()
-    if settings.train.precision == "fp16" and accelerator.scaler is None:
+    if train["precision"] == "fp16" and accelerator.scaler is None:
         accelerator.native_amp = True  # accelerate has fp16 on accelerators only, torch here too
         handler = accelerator.scaler_handler
         options = handler.to_kwargs() if handler else {}
         accelerator.scaler = torch.amp.GradScaler("cpu", **options)
     losses.watch(trainer)
     trainer.train()
-    ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     return {
         **vars(losses),
         "dtypes": sorted(losses.dtypes),
         "weights": checksum(trainer.model),
         "broadcasts": getattr(trainer.model_wrapped, "broadcast_buffers", False),
-        **ran,
+        **describe_strategy(trainer.model_wrapped, spec, built.layers),
     }
 
 

@@ -1,12 +1,9 @@
 """Jobs for tests: supervisors that do not outlive their test, and inference in this process."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import inference_jobs
 import pytest
-from training_jobs import Job
+from training_jobs import Job, inference_spec, read_events
 
 from feedrate.config.spec import RunSpec
 from feedrate.devices.placement import Placement
@@ -33,16 +30,16 @@ def start(tiny_prepared, tmp_path):
 
 
 @pytest.fixture
-def infer(tiny_prepared: Path, tmp_path: Path) -> Callable[..., inference_jobs.Events]:
+def infer(tiny_prepared, tmp_path):
     """Run one rank of a spec, or of one with these settings; its events."""
     from feedrate.jobs.infer import run_job
     from feedrate.jobs.worker import Options
 
-    def _infer(spec: RunSpec | None = None, **settings: Any) -> inference_jobs.Events:
+    def _infer(spec=None, **settings):
         run = tmp_path / "run"
         run.mkdir(exist_ok=True)
-        made = spec or inference_jobs.make_spec(**settings)
-        run_job(made, tiny_prepared, run, EventLog(run, 0), Placement(2, [0]), Options())
-        return inference_jobs.read_events(run / "events.jsonl")
+        spec = spec or inference_spec(**settings)
+        run_job(spec, tiny_prepared, run, EventLog(run, 0), Placement(2, [0]), Options())
+        return read_events(run / "events.jsonl")
 
     return _infer

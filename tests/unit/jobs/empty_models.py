@@ -1,4 +1,4 @@
-"""Run by torchrun from test_empty_models.py: shards a model, and tells the memory it took.
+"""Run by torchrun from test_empty_models.py: shards a model, and writes the memory it took.
 
 `empty_models.py <prepared> <out>`. Each rank writes `memory.<rank>.json`: the size of the weights,
 and by how much its peak grew while it built and while it sharded the model, MiB.
@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from training_jobs import make_spec
 
-from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.job_setup import make_dataset
@@ -31,21 +30,15 @@ def peak_mib() -> float:
 
 def main(prepared: Path, out: Path) -> None:
     """Build and shard, without a step."""
-    rank, world_size, local_rank, local_ranks = rank_from_environment()
+    rank, _, local_rank, local_ranks = rank_from_environment()
     torch.set_num_threads(1)
     flava.SIZES["tiny"] = (512, 2048, 4, 8, 4)
-    train = TrainSettings(batch_size=2, precision="bf16", strategy="fsdp")
-    spec = make_spec(count=world_size)
-    settings = Settings(
-        model=ModelSettings(name="flava", size="tiny"), loader=spec.settings.loader, train=train
-    )
-    spec = type(spec)(
-        **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"settings": settings}
-    )
+    train = {"batch_size": 2, "precision": "bf16", "strategy": "fsdp"}
+    spec = make_spec(count=2, model={"name": "flava"}, train=train)
     device = adapter("cpu", local_rank, local_ranks)
     grown = [peak_mib()]
     empty = rank > 0 and shares_weights(spec)
-    built = build(settings.model, settings.loader, prepared, empty=empty)
+    built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
     size_mib = 4 * built.parameters / MIB
     grown.append(peak_mib())
     dataset = make_dataset(spec, prepared, built, "train")
@@ -53,8 +46,8 @@ def main(prepared: Path, out: Path) -> None:
     del built
     trainer._prepare_for_training(1, trainer.get_train_dataloader(), None)
     grown.append(peak_mib())
-    told = {"size": size_mib, "built": grown[1] - grown[0], "sharded": grown[2] - grown[0]}
-    (out / f"memory.{rank}.json").write_text(json.dumps(told))
+    memory = {"size": size_mib, "built": grown[1] - grown[0], "sharded": grown[2] - grown[0]}
+    (out / f"memory.{rank}.json").write_text(json.dumps(memory))
 
 
 if __name__ == "__main__":

@@ -61,18 +61,31 @@ def test_ranks_that_exchange_gradients_take_equally_many_steps(
     assert block["samples"] == 2 * make_spec().settings.train.batch_size
 
 
-def test_long_bursts_of_a_loader_do_not_take_the_time_of_the_other_parts(
-    session, tmp_path, monkeypatch
-):
-    clock, measured = Clock(), session(ceiling_s=2.0)
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the rounds."""
+    clock = Clock()
     monkeypatch.setattr(rounds, "perf_counter", clock)
+    return clock
 
-    def part(step_s, whole=1):
+
+@pytest.fixture
+def part(clock):
+    """Make a function that makes a part whose step takes a time."""
+
+    def _part(step_s, whole=1):
         def step():
             clock.now_s += step_s
 
         return lambda: Part(step, whole=whole)
 
+    return _part
+
+
+def test_long_bursts_of_a_loader_do_not_take_the_time_of_the_other_parts(
+    session, tmp_path, monkeypatch, part
+):
+    measured = session(ceiling_s=2.0)
     parts = {"_live": part(0.2), "_loader_alone": part(0.04, 16), "_model_alone": part(0.15)}
     for name, make in {**parts, "_exchange_alone": part(0.01), "_stages": float}.items():
         monkeypatch.setattr(measured, name, make)
@@ -89,25 +102,16 @@ def test_long_bursts_of_a_loader_do_not_take_the_time_of_the_other_parts(
     assert walls_s["loader"] == pytest.approx([16 * 0.04] * 3)
 
 
-def test_blocks_of_the_model_last_as_long_as_those_of_training(session, monkeypatch):
-    clock, measured = Clock(), session(ceiling_s=0.1)
-    monkeypatch.setattr(rounds, "perf_counter", clock)
-
-    def part(step_s, whole=1):
-        def step():
-            clock.now_s += step_s
-
-        return Part(step, whole=whole)
-
-    measured._start("live", lambda: part(0.2, 16))
-    measured._start("model", lambda: part(0.1))
+def test_blocks_of_the_model_last_as_long_as_those_of_training(session, part):
+    measured = session(ceiling_s=0.1)
+    measured._start("live", part(0.2, 16))
+    measured._start("model", part(0.1))
     assert (measured._steps["live"], measured._steps["model"]) == (16, 32)
 
 
 @pytest.mark.parametrize("kind", ["live", "loader"])
-def test_batches_that_were_ready_do_not_make_blocks_longer(session, monkeypatch, kind):
-    clock, ready = Clock(), [0.001] * 5
-    monkeypatch.setattr(rounds, "perf_counter", clock)
+def test_batches_that_were_ready_do_not_make_blocks_longer(session, clock, kind):
+    ready = [0.001] * 5
 
     def step():
         clock.now_s += ready.pop() if ready else 1.0

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from training_jobs import run_two_ranks
+from training_jobs import run_ranks
 
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
 
 ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = Path(__file__).with_name("combinations.py")
 SHARED = ("strategy", "cpu_offload", "precision")
 ELSEWHERE = ("fp8", "fp32", "tf32")
 
@@ -86,7 +85,7 @@ def answers(everything, labelled, tmp_path_factory):
     tried = chosen(everything)
     out = tmp_path_factory.mktemp("combinations")
     (out / "asked.json").write_text(json.dumps(tried))
-    errors = run_two_ranks(SCRIPT, labelled, out, out / "asked.json", timeout=500)
+    errors = run_ranks("combinations.py", labelled, out, out / "asked.json", timeout=500)
     assert (out / "answers.1.json").is_file(), errors[-6000:]
     told = [json.loads((out / f"answers.{rank}.json").read_text()) for rank in range(2)]
     return {name_of(asked): pair for asked, *pair in zip(tried, *told, strict=True)}

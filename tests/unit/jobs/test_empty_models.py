@@ -1,16 +1,13 @@
 """Sharded models: rank 0 has the weights, and the others take no memory for what they lack."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
-from training_jobs import run_two_ranks
+from training_jobs import run_ranks
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import build
-
-SCRIPT = Path(__file__).with_name("empty_models.py")
 
 
 @pytest.mark.parametrize("name", ["bridgetower", "clip", "flava", "vit"])
@@ -28,7 +25,7 @@ def test_an_empty_model_differs_in_the_values_of_its_weights_only(labelled, name
 
 def test_a_host_holds_the_weights_once(labelled, tmp_path):
     """Measured: the peaks of two processes. The shards are in host memory too, on a CPU."""
-    errors = run_two_ranks(SCRIPT, labelled, tmp_path, timeout=200)
+    errors = run_ranks("empty_models.py", labelled, tmp_path, timeout=200)
     assert (tmp_path / "memory.1.json").is_file(), errors[-6000:]
     first, second = (
         json.loads((tmp_path / f"memory.{rank}.json").read_text()) for rank in range(2)

@@ -4,23 +4,26 @@ import itertools
 import json
 import subprocess
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training_jobs import in_warm_processes, make_spec, named, of_a_script, read_events, write_spec
+from training_jobs import (
+    in_warm_processes,
+    make_spec,
+    named,
+    of_a_script,
+    read_events,
+    train_here,
+    write_spec,
+)
 
-from feedrate.config.settings import ModelSettings
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.data.winoground import fetch_winoground
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.devices.launch import launch_command
-from feedrate.devices.placement import Placement
 from feedrate.jobs import evaluation
 from feedrate.jobs.evaluation import WINOGROUND_CHANCE, choice_hits, nearest_hits, winoground_hits
-from feedrate.jobs.events import EventLog
-from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 
 UNIT = np.eye(4, dtype=np.float32)
@@ -98,15 +101,10 @@ def test_winogrounds_chance_is_the_share_of_the_orders_of_four_scores():
 def job(labelled, tmp_path):
     """Run one rank in this process; its folder and events."""
 
-    def _run(name="run", model="bridgetower", options=Options(), **protocol):  # noqa: B008
-        spec = make_spec(**protocol)
-        settings = msgspec.structs.replace(
-            spec.settings, model=ModelSettings(name=model, size="tiny")
-        )
-        spec = msgspec.structs.replace(spec, settings=settings)
-        run = write_spec(tmp_path / name, spec)
-        run_job(spec, labelled, run, EventLog(run, 0), Placement(1, [0]), options)
-        return run, read_events(run / "events.jsonl")
+    def _run(name="run", model="bridgetower", options=None, **protocol):
+        run = tmp_path / name
+        spec = make_spec(model={"name": model}, **protocol)
+        return run, train_here(labelled, run, spec, options)
 
     return _run
 
@@ -122,7 +120,7 @@ def test_a_model_is_scored_before_and_after_training(job, examples, monkeypatch)
     monkeypatch.setattr(evaluation, "read_choices", with_choices)
     released = []
     monkeypatch.setattr(DeviceAdapter, "release", lambda _: released.append(1))
-    run, events = job(options=Options(winoground=examples), evaluate=True, steps=4)
+    run, events = job(options=Options(winoground=str(examples)), evaluate=True, steps=4)
     before, after = named(events, "evaluation")
     order = [event["event"] for event in events]
     assert order.index("evaluation") < order.index("step") < order.index("window")
@@ -191,14 +189,10 @@ WAYS = {
 
 def evaluations(labelled, folder, count, **train):
     """The evaluations of a job of so many ranks, of which each has its share of the batch."""
-    spec = make_spec(count=count, evaluate=True, batch_size=4 // count, steps=2)
-    settings = spec.settings
-    changed = msgspec.structs.replace(settings.train, **train)
-    settings = msgspec.structs.replace(settings, train=changed)
-    spec = in_warm_processes(msgspec.structs.replace(spec, settings=settings))
+    spec = make_spec(count=count, evaluate=True, batch_size=4 // count, steps=2, train=train)
     run = write_spec(folder, spec)
     module = ["feedrate", "worker", "--run", str(run), "--data", str(labelled)]
-    command = launch_command(spec, module)
+    command = launch_command(in_warm_processes(spec), module)
     done = subprocess.run(
         command, env=of_a_script(), capture_output=True, text=True, timeout=300, check=False
     )

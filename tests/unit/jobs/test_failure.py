@@ -17,6 +17,19 @@ from feedrate.jobs.rounds import CutOffError
 from feedrate.jobs.worker import classify, first_sentence
 
 
+def shared_memory_of_nccl(what):
+    """Of NCCL's misc/shmutils.cc, in a container with the 64 MiB that Docker gives."""
+    return RuntimeError(
+        "NCCL error in: NCCLUtils.cpp:94, unhandled system error, NCCL version 2.27.5\n"
+        f"Last error:\nError while {what}"
+    )
+
+
+FULL = "the disk is full: "
+SHARED = "the host's shared memory, /dev/shm, is too small: "
+NO_SPACE = "No space left on device"
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -32,81 +45,57 @@ from feedrate.jobs.worker import classify, first_sentence
         RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::100663296"),
         RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM OOM: No enough memory for defragment."),
         # PT_SYNHELPER_FATAL in get_workspace_buffer of the bridge (backend/synapse_helpers)
-        RuntimeError(
-            "[Rank:0] FATAL ERROR :: MODULE:PT_SYNHELPER workspace Allocation of size ::"
-            "41943040 failed!"
-        ),
+        RuntimeError("FATAL ERROR :: MODULE:PT_SYNHELPER workspace Allocation of size ::4 failed!"),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
     ],
 )
 def test_out_of_memory_is_recognised(error):
     failure = classify(error)
-    assert failure.out_of_memory
-    assert not failure.infrastructure
+    assert (failure.out_of_memory, failure.infrastructure) == (True, False)
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "infrastructure", "message"),
     [
-        OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.EDQUOT, "Disk quota exceeded"),
-        RuntimeError("SafetensorError: I/O error: No space left on device (os error 28)"),
+        (OSError(errno.ENOSPC, NO_SPACE), True, FULL),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True, FULL),
+        (RuntimeError(f"SafetensorError: I/O error: {NO_SPACE} (os error 28)"), True, FULL),
+        # The next try would meet the same shared memory.
+        (RuntimeError(f"unable to write to file </torch_7_2_0>: {NO_SPACE} (28)"), False, SHARED),
+        (
+            RuntimeError(f"unable to allocate shared memory(shm) for file </t_1>: {NO_SPACE} (28)"),
+            False,
+            SHARED,
+        ),
+        (
+            shared_memory_of_nccl(f"creating /dev/shm/nccl-WU88OE (size 9), error: {NO_SPACE}"),
+            False,
+            SHARED + "NCCL error",
+        ),
+        (shared_memory_of_nccl("attaching to /dev/shm/nccl-WU88OE, error: Gone"), False, "NCCL"),
+        (DeviceError("no CUDA device"), True, "no CUDA device"),
+        (DataError("images/1.jpg has other contents"), True, "images/1.jpg"),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"), True, "CUDA error"),
+        (RuntimeError("all CUDA-capable devices are busy or unavailable"), True, "all CUDA"),
+        (RuntimeError("synDeviceAcquireByModuleId failed"), True, "synDevice"),
     ],
 )
-def test_a_full_disk_is_the_machines_fault_and_said_so(error):
+def test_faults_of_the_machine_and_their_messages(error, infrastructure, message):
     failure = classify(error)
-    assert failure.infrastructure
-    assert not failure.out_of_memory
-    assert failure.message.startswith("the disk is full: ")
+    assert (failure.out_of_memory, failure.infrastructure) == (False, infrastructure)
+    assert failure.message.startswith(message)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "unable to allocate shared memory(shm) for file </torch_7_1>: No space left on device (28)",
-        "unable to write to file </torch_7_2_0>: No space left on device (28)",
-        "unable to mmap 87 bytes from file </torch_7_3_0>: Cannot allocate memory (12)",
-    ],
-)
-def test_shared_memory_that_is_too_small_is_no_full_disk(text):
+def test_shared_memory_that_cannot_be_mapped_is_too_small():
+    text = "unable to mmap 87 bytes from file </torch_7_3_0>: Cannot allocate memory (12)"
     failure = classify(RuntimeError(text))
-    assert failure.message.startswith("the host's shared memory, /dev/shm, is too small: unable")
-    assert not failure.infrastructure  # the next try would meet the same
-
-
-NCCL = (
-    "NCCL error in: NCCLUtils.cpp:94, unhandled system error, NCCL version 2.27.5\nLast error:\n"
-    "Error while creating shared memory segment /dev/shm/nccl-WU88OE (size 9637888), error: "
-    "No space left on device (28)"
-)
-"""Of NCCL's misc/shmutils.cc, in a container with the 64 MiB that Docker gives."""
-
-
-def test_shared_memory_that_is_too_small_for_nccl_is_no_full_disk():
-    failure = classify(RuntimeError(NCCL))
-    assert failure.message.startswith("the host's shared memory, /dev/shm, is too small: NCCL")
+    assert failure.message.startswith(SHARED)
     assert not failure.infrastructure
-    attached = NCCL.replace("creating", "attaching to").replace("No space left on device", "Gone")
-    assert classify(RuntimeError(attached)).message.startswith("NCCL error")
 
 
-def test_a_worker_that_found_no_shared_memory_is_told_so():
+def test_a_worker_without_shared_memory_says_so():
     text = "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that …"
     assert "(signal: Bus error): the host's shared memory, /dev/shm" in first_sentence(text)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        DeviceError("no CUDA device"),
-        DataError("images/1.jpg has other contents"),
-        RuntimeError("CUDA error: uncorrectable ECC error encountered"),
-        RuntimeError("all CUDA-capable devices are busy or unavailable"),
-        RuntimeError("synDeviceAcquireByModuleId failed"),
-    ],
-)
-def test_faults_of_the_machine(error):
-    assert classify(error).infrastructure
 
 
 def test_a_torch_that_cannot_load_a_vendors_software_is_the_machines_fault():

@@ -6,11 +6,18 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
-from inference_jobs import STEPS, WARMUP, make_spec
 from record_builder import a_device
+from training_jobs import (
+    FIRST_PASSES,
+    PASSES,
+    inference_spec,
+    named,
+    one,
+    read_events,
+    write_spec,
+)
 
 from feedrate.config.errors import ConfigError
 from feedrate.devices.base import UnsupportedError, adapter
@@ -31,13 +38,17 @@ from feedrate.results.assemble import build_record
 )
 def test_every_head_is_timed_with_and_without_preprocessing(infer, model, head, preprocessing):
     events = infer(model=model, head=head, preprocessing=preprocessing)
-    steps = events.named("step")
+    steps = named(events, "step")
     assert [(s["step"], s["samples"], s["warmup"]) for s in steps] == [
-        (number, 2, number <= WARMUP) for number in range(1, STEPS + 1)
+        (number, 2, number <= FIRST_PASSES) for number in range(1, PASSES + 1)
     ]
     assert all(step["finite"] is True and step["loss"] is None for step in steps)
-    window, inside = events.one("window"), steps[WARMUP:]
-    assert (window["first_step"], window["last_step"], window["steps"]) == (WARMUP + 1, STEPS, 3)
+    window, inside = one(events, "window"), steps[FIRST_PASSES:]
+    assert (window["first_step"], window["last_step"], window["steps"]) == (
+        FIRST_PASSES + 1,
+        PASSES,
+        3,
+    )
     assert window["samples"] == 6
     assert window["wall_s"] == pytest.approx(sum(step["step_s"] for step in inside))
     assert window["data_wait_s"] == pytest.approx(sum(step["data_wait_s"] for step in inside))
@@ -48,20 +59,20 @@ def test_every_head_is_timed_with_and_without_preprocessing(infer, model, head, 
 def test_the_precision_that_ran_is_reported(infer, monkeypatch, precision):
     monkeypatch.setattr(cpu.DeviceAdapter, "fp32", lambda _: "ieee")
     events = infer(precision=precision)
-    assert events.one("computation")["precision"] == precision
-    assert events.one("strategy")["fp32"] == "ieee"
+    assert one(events, "computation")["precision"] == precision
+    assert one(events, "strategy")["fp32"] == "ieee"
 
 
 def test_an_autocast_that_does_nothing_is_seen(infer, monkeypatch):
     monkeypatch.setattr(cpu.DeviceAdapter, "autocast", lambda *_: nullcontext())
-    assert infer(precision="bf16").one("computation")["precision"] == "fp32"
+    assert one(infer(precision="bf16"), "computation")["precision"] == "fp32"
 
 
 def test_graphs_that_torch_compiled_are_counted(infer, monkeypatch):
     original = torch.compile
     monkeypatch.setattr(torch, "compile", lambda model, mode: original(model, backend="eager"))
     eager, compiled = (
-        infer(model="clip", execution=mode).named("computation")[-1]["compiled_graphs"]
+        named(infer(model="clip", execution=mode), "computation")[-1]["compiled_graphs"]
         for mode in ("eager", "compiled")
     )
     assert compiled > eager
@@ -81,7 +92,7 @@ def test_what_this_very_device_cannot_do_is_refused(infer, monkeypatch):
 def test_flops_are_those_of_a_forward_pass(infer):
     """About a third of a training step's, and half of what is left for the backward pass."""
     whole = count_flops(make_config("tiny"), max_tokens=6)
-    forward = infer().one("model")["flops_per_sample"]
+    forward = one(infer(), "model")["flops_per_sample"]
     assert 0.32 * whole < forward < 0.36 * whole
 
 
@@ -106,8 +117,8 @@ def test_the_same_seed_asks_for_the_same_and_another_for_others(infer, monkeypat
     asked = []
     watch_requests(monkeypatch, lambda batch: asked.append(batch["input_ids"].tolist()))
     for seed in (7, 7, 8):
-        infer(msgspec.structs.replace(make_spec(), seed=seed))
-    first, again, other = asked[:STEPS], asked[STEPS : 2 * STEPS], asked[2 * STEPS :]
+        infer(inference_spec(seed=seed))
+    first, again, other = asked[:PASSES], asked[PASSES : 2 * PASSES], asked[2 * PASSES :]
     assert first == again
     assert first != other
 
@@ -142,10 +153,9 @@ def test_a_pass_is_timed_from_request_to_answer(tmp_path):
 
     device, log = adapter("cpu"), EventLog(tmp_path, 0)
     start_s = time.perf_counter()
-    time_passes(make_spec(), device, log, Slow(), ("answer",), requests)
+    time_passes(inference_spec(), device, log, Slow(), ("answer",), requests)
     whole_s = time.perf_counter() - start_s
-    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    steps = [e for e in events if e["event"] == "step"]
+    steps = named(read_events(tmp_path / "events.jsonl"), "step")
     assert all(step["step_s"] >= 0.05 and step["data_wait_s"] >= 0.03 for step in steps)
     assert sum(step["step_s"] for step in steps) < whole_s
     assert [step["finite"] for step in steps] == [True, True, False, True, True]
@@ -185,21 +195,17 @@ def test_what_cannot_be_timed_is_refused_in_a_sentence(infer, settings, error, w
 
 def test_a_run_becomes_a_checked_record(infer, tmp_path, monkeypatch):
     monkeypatch.setattr(conformity, "FOREIGN_POSSIBLE", 2.0)  # other tests may run beside it
-    spec = make_spec(preprocessing="in")
+    spec = inference_spec(preprocessing="in")
     events = infer(spec)
-    run = tmp_path / "run"
-    (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
-    (run / "outcome.json").write_text(
-        json.dumps(
-            {
-                "schema": 1,
-                "status": "ok",
-                "attempt": 1,
-                "data_digest": events.one("data")["digest"],
-                "machine_before": {"other_training_jobs": 0},
-            }
-        )
-    )
+    run = write_spec(tmp_path / "run", spec)
+    outcome = {
+        "schema": 1,
+        "status": "ok",
+        "attempt": 1,
+        "data_digest": one(events, "data")["digest"],
+        "machine_before": {"other_training_jobs": 0},
+    }
+    (run / "outcome.json").write_text(json.dumps(outcome))
     record = build_record(run, a_device())
     assert record.status == "ok", record.cause
     assert [check.name for check in record.checks if not check.passed] == []
@@ -209,8 +215,8 @@ def test_a_run_becomes_a_checked_record(infer, tmp_path, monkeypatch):
     assert measured is not None
     assert (measured.steps, measured.samples, measured.loss_last) == (3, 6, None)
     assert measured.samples_per_s == pytest.approx(6 / measured.wall_s)
-    times = [step["step_s"] for step in events.named("step")[WARMUP:]]
+    times = [step["step_s"] for step in named(events, "step")[FIRST_PASSES:]]
     assert measured.step_time_max_s == max(times)
     assert sorted(times)[1] < measured.step_time_p95_s < measured.step_time_p99_s < max(times)
-    assert measured.first_step_s == events.named("step")[0]["step_s"]
-    assert record.provenance.bf16_instructions == events.one("start")["bf16_instructions"]
+    assert measured.first_step_s == named(events, "step")[0]["step_s"]
+    assert record.provenance.bf16_instructions == one(events, "start")["bf16_instructions"]

@@ -6,7 +6,6 @@ are torch's own.
 
 from itertools import pairwise
 
-import msgspec
 import pytest
 import torch
 from one_weight import Rows
@@ -53,10 +52,7 @@ def as_on_a_gpu(monkeypatch):
 
 def trained(folder, optimizer):
     """The spec, the Trainer after its run, and the events."""
-    spec = make_spec(steps=STEPS, warmup_steps=WARMUP)
-    train = msgspec.structs.replace(spec.settings.train, optimizer=optimizer)
-    settings = msgspec.structs.replace(spec.settings, train=train)
-    spec = msgspec.structs.replace(spec, settings=settings)
+    spec = make_spec(steps=STEPS, warmup_steps=WARMUP, train={"optimizer": optimizer})
     meter = Meter(adapter("cpu"), EventLog(folder, 0), STEPS, WARMUP)
     trainer = make_trainer(spec, adapter("cpu"), folder / "trainer", meter, Half(), Rows())
     trainer.train()

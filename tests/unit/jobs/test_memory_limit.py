@@ -12,14 +12,10 @@ LIMIT = """
 import json, sys
 import torch
 from training_jobs import make_spec
-import msgspec
 from feedrate.jobs.worker import classify
 from feedrate.jobs.job_setup import limit_memory
 
-spec = make_spec()
-train = msgspec.structs.replace(spec.settings.train, memory_gib=float(sys.argv[1]))
-settings = msgspec.structs.replace(spec.settings, train=train)
-limit_memory(msgspec.structs.replace(spec, settings=settings))
+limit_memory(make_spec(train={"memory_gib": float(sys.argv[1])}))
 """
 TAKE = f"""{LIMIT}
 try:

@@ -3,16 +3,13 @@
 from pathlib import Path
 
 import pytest
-from training_jobs import make_spec, named, read_events, write_spec
+from training_jobs import make_spec, named, train_here
 
-from feedrate.devices.placement import Placement
-from feedrate.jobs.events import EventLog
-from feedrate.jobs.train import LONGEST_REPOSITORY, repository_of, run_job
+from feedrate.jobs.train import LONGEST_REPOSITORY, repository_of
 from feedrate.jobs.worker import Options
 from tiny_spec import tiny_spec
 
 TOKEN = "hf_secret_of_a_test"
-PUSHING = Options(push_to="me/models")
 
 
 @pytest.fixture
@@ -21,10 +18,8 @@ def push(tiny_prepared, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
 
     def _push():
-        spec = make_spec()
-        run = write_spec(tmp_path / "run", spec)
-        run_job(spec, tiny_prepared, run, EventLog(run, 0), Placement(1, [0]), PUSHING)
-        return run, named(read_events(run / "events.jsonl"), "note")
+        run, options = tmp_path / "run", Options(push_to="me/models")
+        return run, named(train_here(tiny_prepared, run, make_spec(), options), "note")
 
     return _push
 
@@ -38,13 +33,8 @@ def test_model_tokenizer_and_card_go_to_a_repository_of_the_cell(push, monkeypat
             return type("Url", (), {"repo_id": name})
 
         def upload_folder(self, **how):
-            calls.append(
-                (
-                    how["repo_id"],
-                    how["token"],
-                    {path.name for path in Path(how["folder_path"]).iterdir()},
-                )
-            )
+            files = {path.name for path in Path(how["folder_path"]).iterdir()}
+            calls.append((how["repo_id"], how["token"], files))
 
     monkeypatch.setattr("transformers.trainer.hf_api", Api)
     run, (note,) = push()

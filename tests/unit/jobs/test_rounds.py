@@ -7,40 +7,32 @@ from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 import torch
-from training_jobs import make_spec, named, read_events
+from training_jobs import make_spec, named, train_here
 
 from feedrate.core.paths import TRACE_NAME
 from feedrate.devices.base import Memory
 from feedrate.devices.kinds.cpu import DeviceAdapter
-from feedrate.devices.placement import Placement
 from feedrate.jobs import rounds
 from feedrate.jobs.blocks import EndlessBatches, Pipeline, needs_more, write_trace
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import Session
-from feedrate.jobs.train import run_job
-from feedrate.jobs.worker import Options
 from feedrate.loading.path import LoadingPath
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
 
-def run_rank(prepared, run, options=None, **settings):
+def run_rank(prepared, run, **settings):
     """Run one rank of three steps in this process; its events."""
-    run.mkdir()
     spec = make_spec(**{"steps": 3, "ceiling_s": 0.03, "batch_size": 2, **settings})
-    (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
-    log = EventLog(run, 0)
-    run_job(spec, prepared, run, log, Placement(2, [0, 1]), options or Options())
-    return read_events(run / "events.jsonl")
+    return train_here(prepared, run, spec)
 
 
 @pytest.fixture
 def job(tiny_prepared, tmp_path):
-    def _run(name="run", options=None, **settings):
-        return tmp_path / name, run_rank(tiny_prepared, tmp_path / name, options, **settings)
+    def _run(name="run", **settings):
+        return run_rank(tiny_prepared, tmp_path / name, **settings)
 
     return _run
 
@@ -70,7 +62,7 @@ def test_neither_weights_nor_scores_depend_on_the_measurement(job, monkeypatch):
     for name, ceiling_s in (("measured", 0.03), ("bare", 0.0)):
         if name == "bare":
             monkeypatch.setattr("feedrate.jobs.train.Meter", lambda *_: None)
-        _, events = job(name, evaluate=True, ceiling_s=ceiling_s)
+        events = job(name, evaluate=True, ceiling_s=ceiling_s)
         scores = [one["scores"] for one in named(events, "evaluation")]
         seen.append((scores, named(events, "computation")[0]["weights"]))
     assert seen[0] == seen[1]
@@ -95,7 +87,7 @@ def test_a_hand_over_that_no_batch_tells_is_not_split(job, monkeypatch):
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
     monkeypatch.setattr("feedrate.loading.stages.stamp", dict)
     for workers, not_split in ((1, ["hand_over"]), (0, [])):
-        _, events = job(f"workers-{workers}", workers=workers)
+        events = job(f"workers-{workers}", workers=workers)
         assert named(events, "stages")[0]["not_split"] == not_split
 
 
@@ -105,7 +97,7 @@ def test_the_block_of_stages_has_enough_samples_for_percentiles_or_the_windows(
 ):
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
     monkeypatch.setattr(rounds, "STAGED", 20)
-    _, events = job(steps=steps, warmup_steps=0, batch_size=4)
+    events = job(steps=steps, warmup_steps=0, batch_size=4)
     assert named(events, "stages")[0]["steps"] == measured
 
 
@@ -119,7 +111,7 @@ def test_the_first_step_that_waits_between_stages_is_not_counted(job, monkeypatc
 
     monkeypatch.setattr(Session, "_stage", recorded)
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
-    _, events = job()
+    events = job()
     (told,) = named(events, "stages")
     assert told["spans"]["forward"]["count"] == told["steps"] < waited.count("forward")
 
@@ -137,7 +129,7 @@ def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypat
 
     monkeypatch.setattr(Session, "_stage", recorded)
     monkeypatch.setattr(DeviceAdapter, "memory", memory)
-    _, events = job()
+    events = job()
     number = int(named(events, "stages")[0]["forward_memory_gib"])
     assert calls[number - 2 : number + 1] == ["forward", "memory", "backward"]
 
@@ -279,7 +271,7 @@ def test_blocks_of_training_are_whole_bursts_of_batches_if_it_waits_for_its_work
 ):
     monkeypatch.setattr(rounds, "WAITED", waited)
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
-    _, events = job(workers=2)
+    events = job(workers=2)
     steps = {e["kind"]: e["samples"] / 2 for e in named(events, "ceiling")}
     assert steps["live"] == whole
     assert steps["loader"] % 2 == 0
@@ -290,7 +282,7 @@ def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
         raise RuntimeError("no")
 
     monkeypatch.setattr(rounds.Session, "_live", fail)
-    _, events = job()
+    events = job()
     assert {e["kind"] for e in named(events, "ceiling")} == {"loader", "model"}
     assert [e["about"] for e in named(events, "note")] == ["ceiling live"]
 

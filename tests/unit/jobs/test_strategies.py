@@ -1,27 +1,20 @@
 """Two processes on gloo share the work in several ways: same losses, same weights, no pretence."""
 
 import json
-import subprocess
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch.distributed.fsdp import BackwardPrefetch
-from training_jobs import make_spec, named, of_a_script, read_events
+from training_jobs import make_spec, named, read_events, run_ranks
 from transformers.models.flava.modeling_flava import FlavaLayer
 
-import warm
-from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
+from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.devices.base import UnsupportedError
-from feedrate.devices.launch import launch_command
 from feedrate.jobs.strategy import check_strategy, sharding
 from feedrate.models.build import build
-
-SCRIPT = Path(__file__).with_name("strategies.py")
-
 
 WAYS = {
     "ddp": {},
@@ -33,35 +26,7 @@ WAYS = {
 }
 FIRST = [way for way in WAYS if way.startswith("fsdp1")]
 """The ways of PyTorch's first FSDP."""
-
-
 DDP = {"ddp_bucket_mb": 25, "ddp_static_graph": False, "ddp_bucket_view": False}
-
-
-def asked(out, *, checkpointing=False, checkpoint=None, protocol=None, **train):
-    """A run of four steps, from the weights in `checkpoint` where it is given."""
-    model = {"checkpointing": checkpointing, "checkpoint": checkpoint and str(checkpoint)}
-    return {"out": str(out), "model": model, "train": train, "protocol": protocol or {}}
-
-
-def make(prepared, *runs):
-    """Make runs in turn by one torchrun; their folders."""
-    folders = [Path(run["out"]) for run in runs]
-    for out in folders:
-        out.mkdir(exist_ok=True)
-    spec = msgspec.structs.replace(make_spec(count=2), launcher="torchrun")
-    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
-    ended = subprocess.run(
-        [warm.python(), "-m", *words, str(SCRIPT), str(prepared), json.dumps(runs)],
-        env=of_a_script(),
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    for out in folders:
-        assert (out / "model/model.safetensors").is_file(), ended.stderr[-6000:]
-    return folders
 
 
 CHANGES = [("ddp", "ddp"), ("ddp", "fsdp"), ("fsdp", "ddp")]
@@ -74,13 +39,22 @@ def runs(labelled, tmp_path_factory):
     """Folders of runs of FLAVA: by each strategy, and by another one from saved weights. The one
     that offloads keeps checkpoints."""
     folder = tmp_path_factory.mktemp("flava")
-    wanted = {way: asked(folder / way, **choice) for way, choice in WAYS.items()}
-    wanted[SAVED]["protocol"] = {"steps": 4, "save_checkpoints": True}
+
+    def wanted(name, *, checkpointing=False, checkpoint=None, **train):
+        model = {"checkpointing": checkpointing, "checkpoint": checkpoint}
+        protocol = {"steps": 4, "save_checkpoints": name == SAVED}
+        return {"out": str(folder / name), "model": model, "train": train, "protocol": protocol}
+
+    runs = {way: wanted(way, **choice) for way, choice in WAYS.items()}
     for before, after in CHANGES:
-        saved = folder / before / "model"
-        changed = asked(folder / f"{before}-{after}", checkpoint=saved, strategy=after)
-        wanted[before, after] = changed
-    return dict(zip(wanted, make(labelled, *wanted.values()), strict=True))
+        saved = str(folder / before / "model")
+        name = f"{before}-{after}"
+        runs[before, after] = wanted(name, checkpoint=saved, strategy=after)
+    errors = run_ranks("strategies.py", labelled, json.dumps([*runs.values()]), timeout=500)
+    folders = {key: Path(run["out"]) for key, run in runs.items()}
+    for out in folders.values():
+        assert (out / "model/model.safetensors").is_file(), errors[-6000:]
+    return folders
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +93,11 @@ def test_losses_are_those_of_ddp(flava, way):
 )
 def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, checkpointed, offloaded):
     for file in ("events.jsonl", "events.rank1.jsonl"):
-        (told,) = named(read_events(flava[way] / file), "strategy")
-        assert told["name"] == name
-        assert told["layers"] == 10
-        assert told["sharded_layers"] == sharded
-        assert told["checkpointed_layers"] == checkpointed
-        assert told["offloaded_layers"] == offloaded
-        assert told["ddp"] == (DDP | WAYS[way] if name == "ddp" else None)
+        (event,) = named(read_events(flava[way] / file), "strategy")
+        layers = ("layers", "sharded_layers", "checkpointed_layers", "offloaded_layers")
+        assert [event[key] for key in layers] == [10, sharded, checkpointed, offloaded]
+        assert event["name"] == name
+        assert event["ddp"] == (DDP | WAYS[way] if name == "ddp" else None)
 
 
 def test_the_first_fsdp_shards_the_encoders_as_the_source_does(flava):
@@ -180,10 +152,8 @@ def test_a_sharded_run_keeps_checkpoints(runs):
     ],
 )
 def test_what_a_device_cannot_do_is_refused(kind, count, train, message):
-    spec = make_spec(kind=kind, count=count)
-    settings = msgspec.structs.replace(spec.settings, train=TrainSettings(**train))
     with pytest.raises(UnsupportedError, match=message):
-        check_strategy(msgspec.structs.replace(spec, settings=settings))
+        check_strategy(make_spec(kind=kind, count=count, train=train))
 
 
 @pytest.mark.parametrize(
@@ -191,12 +161,10 @@ def test_what_a_device_cannot_do_is_refused(kind, count, train, message):
 )
 def test_limited_gathers_are_a_choice_of_the_first_fsdp(monkeypatch, limit, version, limits):
     monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")  # accelerate sets it
-    spec = make_spec(kind="cuda", count=8)
-    train = TrainSettings(strategy="fsdp", limit_all_gathers=limit)
-    settings = msgspec.structs.replace(spec.settings, train=train)
-    plugin = sharding(msgspec.structs.replace(spec, settings=settings), (FlavaLayer,))
+    train = {"strategy": "fsdp", "limit_all_gathers": limit}
+    plugin = sharding(make_spec(kind="cuda", count=8, train=train), (FlavaLayer,))
     assert (plugin.fsdp_version, plugin.limit_all_gathers) == (version, limits)
     # The second FSDP always gathers the next weights while it computes; the source's first one too.
     assert plugin.backward_prefetch == (BackwardPrefetch.BACKWARD_PRE if version == 1 else None)
     assert plugin.transformer_cls_names_to_wrap == ["FlavaLayer"]
-    assert sharding(spec, (FlavaLayer,)) is None  # ddp shards nothing
+    assert sharding(make_spec(kind="cuda", count=8), (FlavaLayer,)) is None  # ddp shards nothing

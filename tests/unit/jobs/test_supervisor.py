@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -135,20 +136,13 @@ def test_a_killed_loader_worker_is_a_failed_cell_with_its_cause(start):
     job.until_steps(1)
     (rank,) = ranks(job)
     for pid in processes_below(rank):
-        with_suppress_kill(pid)
+        with suppress(ProcessLookupError):  # it may have ended with its epoch
+            os.kill(pid, signal.SIGKILL)
     exit_code, stderr = job.wait()
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "failed"
     assert "a loader worker was killed" in outcome(job)["cause"]
     assert "failed: " in stderr
-
-
-def with_suppress_kill(pid):
-    """Kill a process that may have ended with its epoch."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 @pytest.mark.parametrize(
@@ -226,23 +220,13 @@ def test_a_rank_killed_under_torchrun_takes_the_others_with_it(start):
 
 def test_want_of_memory_is_a_result(tiny_prepared, tmp_path):
     """The CPU allocator's own error, under a bound on the address space."""
-    spec = make_spec(batch_size=24)
-    long = msgspec.structs.replace(spec.settings.loader, max_tokens=500)
-    spec = msgspec.structs.replace(
-        spec, settings=msgspec.structs.replace(spec.settings, loader=long)
-    )
+    spec = make_spec(batch_size=24, loader={"max_tokens": 500})
     run = write_spec(tmp_path / "run", spec)
-    ended = subprocess.run(
-        [
-            *(sys.executable, str(Path(__file__).with_name("out_of_memory.py"))),
-            *("--run", str(run), "--data", str(tiny_prepared)),
-        ],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 1
+    script = Path(__file__).with_name("out_of_memory.py")
+    words = [sys.executable, script, "--run", run, "--data", tiny_prepared]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    end = subprocess.run(map(str, words), env=environment, timeout=120, check=False)
+    assert end.returncode == 1
     result = classify_exit(spec, run, ProcessExit(exit_code=1))
     assert result.status == fault("out of memory", "job").status
     assert "can't allocate memory" in result.cause
@@ -283,63 +267,49 @@ def changed(tiny_prepared, tmp_path):
     return copy
 
 
-def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
-    out = tmp_path / "out"
-    arguments = ["--data", str(changed / "manifest.json"), "--out", str(out)]
-    ended = jobs.run("train", ["--spec", msgspec.json.encode(make_spec()).decode(), *arguments])
-    assert ended == fault("damaged data", "job").exit_code
-    stderr = capsys.readouterr().err
-    assert stderr.count("\n") == 1
-    assert ".jpg does not match its recorded checksum" in stderr
-    assert not out.exists()
-
-
-def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
-    spec = msgspec.to_builtins(make_spec())
-    spec["settings"]["loader"] |= {"decode": "cache", "max_tokens": 7}
-    arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
-    arguments += ["--store", str(tmp_path / "store/index.json")]
-    assert jobs.run("train", ["--spec", json.dumps(spec), *arguments]) == 1
-    stderr = capsys.readouterr().err
-    assert stderr.count("\n") == 1
-    assert "index.json: no such file; decode: cache needs the store" in stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_fetched_weights_that_were_changed_are_no_outcome(
-    tiny_prepared, tmp_path, capsys, monkeypatch
-):
+@pytest.fixture
+def refusal(tmp_path, capsys, monkeypatch):
+    """The line that a job prints whose inputs are not as they should be; it leaves no outcome."""
     monkeypatch.chdir(tmp_path)
-    spec = msgspec.to_builtins(make_spec())
-    spec["settings"]["model"] |= {"checkpoint": "someone/bridge", "revision": "v1"}
+
+    def _refusal(spec, prepared, *options):
+        text = spec if isinstance(spec, str) else msgspec.json.encode(spec).decode()
+        words = ["--spec", text, "--data", str(prepared / "manifest.json"), "--out", "out"]
+        assert jobs.run("train", [*words, *options]) == fault("damaged data", "job").exit_code
+        assert not Path("out").exists()
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    return _refusal
+
+
+def test_data_that_is_not_as_prepared_is_no_outcome(refusal, changed):
+    assert ".jpg does not match its recorded checksum" in refusal(make_spec(), changed)
+
+
+def test_a_store_that_is_missing_is_no_outcome(refusal, tiny_prepared):
+    spec = make_spec(loader={"decode": "cache"})
+    line = refusal(spec, tiny_prepared, "--store", "store/index.json")
+    assert "index.json: no such file; decode: cache needs the store" in line
+
+
+def test_fetched_weights_that_were_changed_are_no_outcome(refusal, tiny_prepared):
     weights = Path("resources/checkpoints/someone--bridge@v1/model.safetensors")
     weights.parent.mkdir(parents=True)
     weights.write_text("fetched")
     recorded = {"sha256": {weights.name: digest_file(weights)}}
     (weights.parent / "fetched.json").write_text(json.dumps(recorded))
     weights.write_text("changed")
-    arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert jobs.run("train", ["--spec", json.dumps(spec), *arguments]) == 1
-    stderr = capsys.readouterr().err
-    assert stderr.count("\n") == 1
-    assert f"{weights} does not match its recorded checksum: delete the folder" in stderr
-    assert not (tmp_path / "out").exists()
+    spec = make_spec(model={"checkpoint": "someone/bridge", "revision": "v1"})
+    line = refusal(spec, tiny_prepared)
+    assert f"{weights} does not match its recorded checksum: delete the folder" in line
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("no mapping", "not JSON"),
-        ("{'study': 'x' * 5}", "not JSON"),
-        ("{'study': 'x'}", "--spec"),
-    ],
+    ("text", "message"), [("no mapping", "not JSON"), ('{"study": "x"}', "--spec")]
 )
-def test_a_wrong_spec_is_told_in_sentences(text, told, tmp_path, capsys):
-    arguments = ["--data", str(tmp_path / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert jobs.run("train", ["--spec", text, *arguments]) == 1
-    stderr = capsys.readouterr().err
-    assert told in stderr
-    assert "Traceback" not in stderr
+def test_a_wrong_spec_is_refused_in_a_sentence(refusal, text, message, tmp_path):
+    assert message in refusal(text, tmp_path)
 
 
 def test_the_supervisor_needs_no_heavy_library():
@@ -348,19 +318,14 @@ def test_the_supervisor_needs_no_heavy_library():
         "print([m for m in ('torch', 'numpy', 'transformers', 'pandas', 'pyarrow', 'PIL') "
         "if m in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
 
 def test_no_token_reaches_the_log(start, tiny_prepared, tmp_path):
     """The token stands in a path that a failing job prints."""
     prepared = tmp_path / f"data-{TOKEN}"
     shutil.copytree(tiny_prepared, prepared)
-    spec = make_spec()
-    model = msgspec.structs.replace(spec.settings.model, checkpoint=f"./{TOKEN}")
-    spec = msgspec.structs.replace(
-        spec, settings=msgspec.structs.replace(spec.settings, model=model)
-    )
+    spec = make_spec(model={"checkpoint": f"./{TOKEN}"})
     job = start(spec, prepared=prepared, HF_TOKEN=TOKEN)
     exit_code, stderr = job.wait()
     assert exit_code == 0

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
 from training_jobs import make_spec, named, read_events
 
-from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
 from feedrate.devices.base import adapter
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import make_dataset
@@ -19,16 +17,8 @@ from feedrate.models.layers import cast
 
 def spec_with(model=None, loader=None, kind="cpu", **train):
     """A spec of the tiny model with other settings."""
-    spec = make_spec(kind=kind)
-    known = spec.settings
-    options = {"batch_size": 4, "precision": "fp32", "learning_rate": 1e-3, **train}
-    settings = msgspec.structs.replace(
-        known,
-        model=ModelSettings(**{"name": "bridgetower", "size": "tiny", **(model or {})}),
-        loader=LoaderSettings(**{"max_tokens": 8, **(loader or {})}),
-        train=TrainSettings(**options),
-    )
-    return msgspec.structs.replace(spec, settings=settings)
+    train = {"learning_rate": 1e-3, **train}
+    return make_spec(kind=kind, model=model, loader=loader, train=train)
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,21 @@
 """The metered Trainer against a stopwatch, and what a training run must be able to do."""
 
-import json
 import time
 
 import pytest
 import torch
 from one_weight import OneWeight, Rows
 from stopwatch import Stopwatch
-from training_jobs import make_spec, named, read_events, write_spec
+from training_jobs import make_spec, named, read_events, train_here
 
 from feedrate.config.errors import ConfigError
 from feedrate.devices.base import Deferred, UnsupportedError, adapter
 from feedrate.devices.kinds import cpu
-from feedrate.devices.placement import Placement
 from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import check_rows, make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import make_trainer
-from feedrate.jobs.worker import Options
 from feedrate.models.build import build
 
 pytestmark = pytest.mark.usefixtures("counted_once")
@@ -142,10 +138,8 @@ def job(tiny_prepared, tmp_path, monkeypatch):
     monkeypatch.setattr("feedrate.jobs.rounds.needs_more", lambda *_: False)
 
     def _run(name="run", **values):
-        spec = make_spec(**values)
-        run = write_spec(tmp_path / name, spec)
-        run_job(spec, tiny_prepared, run, EventLog(run, 0), Placement(1, [0]), Options())
-        return run, read_events(run / "events.jsonl")
+        run = tmp_path / name
+        return run, train_here(tiny_prepared, run, make_spec(**values))
 
     return _run
 
@@ -228,13 +222,6 @@ def test_batches_without_end_take_every_row_once_before_any_twice():
     second = [next(batches) for _ in range(3)]
     assert len({row for batch in second for row in batch}) == 9
     assert first != second
-
-
-def test_the_model_is_evaluated_twice_and_the_trainer_leaves_its_files(job):
-    run, events = job(evaluate=True)
-    assert [e["moment"] for e in named(events, "evaluation")] == ["before", "after"]
-    for file in ("trainer_state", "train_results", "all_results", "validation_results"):
-        assert json.loads((run / f"trainer/{file}.json").read_text())
 
 
 def test_training_again_is_the_same_training(job):

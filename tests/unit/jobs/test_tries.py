@@ -59,28 +59,25 @@ def test_want_of_host_memory_is_a_result(jobs, run, result_of):
     assert result.cause.endswith(f"call again with --forcerun {run}/outcome.json")
 
 
-def test_a_time_limit_is_tried_again_where_the_next_is_longer(jobs, result_of):
-    jobs("12", "TIMEOUT", limit_min=30)
-    jobs("99", "RUNNING", limit_min=60)
-    assert result_of("slurm-12") is None
-
-
-@pytest.mark.parametrize("between", [(), ("slurm-20",)])
-def test_the_longest_time_limit_is_a_result(jobs, result_of, between):
+@pytest.mark.parametrize(
+    ("tries", "limit_min", "listed"),
+    [
+        (["slurm-12"], 60, None),  # this try has a longer limit
+        (["slurm-12", "slurm-13"], 60, "30 min and then 60 min"),
+        (["slurm-12", "slurm-20", "slurm-13"], 60, "30 min and then 60 min"),
+        (["slurm-20", "slurm-13"], 60, "60 min"),  # a lost node used up the shorter one
+    ],
+)
+def test_the_longest_time_limit_is_a_result(jobs, result_of, tries, limit_min, listed):
     jobs("12", "TIMEOUT", limit_min=30)
     jobs("20", "NODE_FAIL")
     jobs("13", "TIMEOUT", limit_min=60)
-    jobs("99", "RUNNING", limit_min=60)
-    result = result_of("slurm-12", *between, "slurm-13")
-    assert result.status == "failed"
-    assert "time limit, 30 min and then 60 min: raise protocol.timeout_min" in result.cause
-
-
-def test_a_lost_node_uses_up_the_longer_limit_too(jobs, result_of):
-    jobs("12", "NODE_FAIL")
-    jobs("13", "TIMEOUT", limit_min=60)
-    jobs("99", "RUNNING", limit_min=60)
-    assert "time limit, 60 min: " in result_of("slurm-12", "slurm-13").cause
+    jobs("99", "RUNNING", limit_min=limit_min)
+    result = result_of(*tries)
+    assert (result is None) == (listed is None)
+    if result:
+        assert result.status == "failed"
+        assert f"time limit, {listed}: raise protocol.timeout_min" in result.cause
 
 
 @pytest.mark.parametrize(
@@ -112,21 +109,12 @@ def test_a_cell_that_ran_out_of_memory_decides_for_one_that_needs_more(tmp_path)
     ran_out = ended(tmp_path / "batch=16", 2, "out_of_memory")
     assert smaller_out_of_memory([*fits, missing, ran_out]) == ran_out
     assert smaller_out_of_memory([*fits, missing]) is None
-
-
-@pytest.mark.parametrize("status", ["ok", "failed"])
-def test_only_running_out_of_memory_decides(tmp_path, status):
-    assert smaller_out_of_memory([ended(tmp_path / "cell", 1, status)]) is None
-
-
-def test_a_cell_that_fits_in_one_repeat_decides_nothing(tmp_path):
-    runs = [ended(tmp_path / "cell", 1, "out_of_memory"), ended(tmp_path / "cell", 2, "ok")]
-    assert smaller_out_of_memory(runs) is None
-
-
-def test_a_cell_that_was_not_tried_itself_decides_nothing(tmp_path):
-    not_run = ended(tmp_path / "cell", 1, "out_of_memory", smaller="batch=8/rep1-0123abcd")
-    assert smaller_out_of_memory([not_run]) is None
+    failed = ended(tmp_path / "batch=16", 3, "failed")
+    assert smaller_out_of_memory([failed]) is None
+    fits_too = ended(tmp_path / "batch=16", 4, "ok")
+    assert smaller_out_of_memory([ran_out, fits_too]) is None, "it fits in one repeat"
+    not_tried = ended(tmp_path / "batch=32", 1, "out_of_memory", smaller=str(ran_out))
+    assert smaller_out_of_memory([not_tried]) is None
 
 
 def test_a_job_that_is_not_tried_ends_in_an_outcome_that_says_why(start, tmp_path):

@@ -1,38 +1,22 @@
 """Two processes on gloo: synchronised gradients, and a meter that agrees with a stopwatch."""
 
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from training_jobs import make_spec, named, of_a_script, read_events
+from training_jobs import make_spec, named, read_events, run_ranks
 from transformers import set_seed
 
-import warm
-from feedrate.devices.launch import launch_command
 from feedrate.models.build import build
-
-SCRIPT = Path(__file__).with_name("two_ranks.py")
 
 
 def run(prepared, out, *, ranks, accumulation):
-    out.mkdir()
-    command = launch_command(make_spec(count=ranks), [])
-    _, *words = (part for part in command if part not in ("--module", "-m", "--"))
-    if ranks > 1:
-        words.insert(0, "-m")
-    ended = subprocess.run(
-        [warm.python(), *words, str(SCRIPT), str(prepared), str(out), str(accumulation)],
-        env=of_a_script(),
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return [load_file(out / f"weights.{rank}.safetensors") for rank in range(ranks)]
+    words = ("two_ranks.py", prepared, out, ranks, accumulation)
+    errors = run_ranks(*words, ranks=ranks, timeout=170)
+    weights = [out / f"weights.{rank}.safetensors" for rank in range(ranks)]
+    assert weights[-1].is_file(), errors[-2000:]
+    return [load_file(file) for file in weights]
 
 
 @pytest.fixture(scope="module")

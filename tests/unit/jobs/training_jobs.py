@@ -1,4 +1,4 @@
-"""Specs and runs of training jobs, for the tests of this folder."""
+"""Specs and runs of jobs, for the tests of this folder."""
 
 import json
 import os
@@ -12,8 +12,11 @@ import msgspec
 import warm
 from feedrate.config.spec import RunSpec
 from feedrate.devices.launch import launch_command
-from feedrate.jobs.events import Window
+from feedrate.jobs.events import EventLog, Window
 from tiny_spec import tiny_spec
+
+PASSES, FIRST_PASSES = 5, 2
+"""Passes of a run of inference, and those before its window."""
 
 
 def make_spec(
@@ -24,9 +27,12 @@ def make_spec(
     accumulation=1,
     count=1,
     kind="cpu",
+    model=None,
+    loader=None,
+    train=None,
     **protocol,
 ) -> RunSpec:
-    """A spec of the tiny model on the tiny dataset."""
+    """A spec of the tiny model on the tiny dataset; `model`, `loader`, `train`: more settings."""
     return tiny_spec(
         device=kind,
         kind=kind,
@@ -35,9 +41,27 @@ def make_spec(
         cell=f"workers={workers}",
         levels={"workers": workers},
         # As many tokens as the texts have: other FLOPs are not counted apart, which takes a second.
-        loader={"workers": workers, "oversubscribe": oversubscribe, "max_tokens": 6},
-        train={"batch_size": batch_size, "gradient_accumulation": accumulation},
+        loader={"workers": workers, "oversubscribe": oversubscribe, "max_tokens": 6}
+        | (loader or {}),
+        model=model,
+        train={"batch_size": batch_size, "gradient_accumulation": accumulation} | (train or {}),
         protocol={"ceiling_s": 0.0, **protocol},
+    )
+
+
+def inference_spec(*, model="bridgetower", head="contrastive", preprocessing="out", seed=7,
+                   loader=None, protocol=None, **train) -> RunSpec:  # fmt: skip
+    """An inference run of a tiny model: 5 passes of 2 pairs, the first 2 left out."""
+    return tiny_spec(
+        task="inference",
+        cell="batch=2",
+        levels={"batch": 2},
+        seed=seed,
+        model={"name": model},
+        loader={"decode": "host", "max_tokens": 6, **(loader or {})},
+        train={"batch_size": 2, **train},
+        inference={"head": head, "preprocessing": preprocessing},
+        protocol={"steps": PASSES, "warmup_steps": FIRST_PASSES, **(protocol or {})},
     )
 
 
@@ -48,12 +72,14 @@ def of_a_script() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
 
 
-def run_two_ranks(script: Path, *arguments: object, timeout: float) -> str:
-    """Run a script beside this file as two processes under torchrun; return its error output."""
-    spec = msgspec.structs.replace(make_spec(count=2), launcher="torchrun")
-    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
+def run_ranks(script: str, *arguments: object, timeout: float, ranks: int = 2) -> str:
+    """Run a script beside this file, under torchrun if it has several ranks; its error output."""
+    command = launch_command(make_spec(count=ranks), [])
+    _, *words = (part for part in command if part not in ("--module", "-m", "--"))
+    words = ["-m", *words] if ranks > 1 else []
+    place = Path(__file__).with_name(script)
     return subprocess.run(
-        [warm.python(), "-m", *words, str(script), *map(str, arguments)],
+        [warm.python(), *words, str(place), *map(str, arguments)],
         env=of_a_script(),
         capture_output=True,
         text=True,
@@ -74,6 +100,17 @@ def window(rank: int = 0) -> Window:
     return Window(rank=rank, first_step=2, last_step=3, steps=2, samples=8, wall_s=1.0)
 
 
+def train_here(prepared: Path, run: Path, spec: RunSpec, options=None) -> list[dict]:
+    """Run the only rank of a training job in this process; its events."""
+    from feedrate.devices.placement import Placement
+    from feedrate.jobs.train import run_job
+    from feedrate.jobs.worker import Options
+
+    write_spec(run, spec)
+    run_job(spec, prepared, run, EventLog(run, 0), Placement(1, [0]), options or Options())
+    return read_events(run / "events.jsonl")
+
+
 def read_events(path: Path) -> list[dict]:
     """Events of a file that may not be there yet."""
     if not path.exists():
@@ -83,6 +120,12 @@ def read_events(path: Path) -> list[dict]:
 
 def named(events: list[dict], name: str) -> list[dict]:
     return [event for event in events if event["event"] == name]
+
+
+def one(events: list[dict], name: str) -> dict:
+    """The only event of a name."""
+    (event,) = named(events, name)
+    return event
 
 
 def in_warm_processes(spec: RunSpec) -> RunSpec:
@@ -111,16 +154,9 @@ class Job:
         spec = spec if cold else in_warm_processes(spec)
         self.process = subprocess.Popen(
             [
-                *(
-                    sys.executable,
-                    "-m",
-                    "feedrate",
-                    "train",
-                    "--spec",
-                    msgspec.json.encode(spec).decode(),
-                ),
-                *("--data", str(prepared / "manifest.json"), "--out", str(out)),
-                *("--source-digest", "abc", *options),
+                *(sys.executable, "-m", "feedrate", "train", "--out", str(out)),
+                *("--spec", msgspec.json.encode(spec).decode()),
+                *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
             ],
             cwd=project,
             env={**os.environ, **environment},
@@ -164,10 +200,10 @@ def processes_below(root: int) -> list[int]:
             except OSError:
                 continue
             parents[int(folder.name)] = int(fields[1])
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {root})
+    below = {root}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sorted(below - {root})
 
 
 def survivors(pids: list[int], within_s: float = 15.0) -> list[int]:

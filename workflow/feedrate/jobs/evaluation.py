@@ -58,7 +58,7 @@ def evaluate(
     scores: list[Score] = []
     answers = partial(read_answers, trainer, list(built.other_outputs))
     datasets = {name: make_dataset(spec, prepared, built, name, options.store) for name in SPLITS}
-    winoground = options.winoground
+    winoground = Path(options.winoground) if options.winoground else None
     with evaluating(trainer.model, trainer.args.device if moment == "before" else None):
         for dataset in datasets.values():
             scores += scores_of_split(answers, dataset, built)

@@ -296,30 +296,26 @@ class RankEvents(msgspec.Struct, kw_only=True):
 
 def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
     """The events of all ranks of a run, by rank. Raises LogError."""
-    first = run_dir / events_name(0)
-    files = {0: first} if first.is_file() else {}
-    for path in run_dir.glob(f"{first.stem}.rank*{first.suffix}"):
-        if match := re.fullmatch(r".*\.rank(\d{1,6})\.[a-z]+", path.name):
-            files[int(match[1])] = path
-    return {rank: read_events(path, rank) for rank, path in sorted(files.items())}
+    ranks = {}
+    for path in run_dir.glob("events*.jsonl"):
+        if match := re.fullmatch(r"events(?:\.rank(\d{1,6}))?\.jsonl", path.name):
+            rank = int(match[1] or 0)
+            ranks[rank] = read_events(path, rank)
+    return dict(sorted(ranks.items()))
 
 
 def read_events(path: Path, rank: int) -> RankEvents:
     """One rank's events. Raises LogError, but not for a last line that is cut off."""
     events = RankEvents()
-    *lines, tail = path.read_bytes().decode("utf-8", errors="replace").split("\n")
-    for number, line in enumerate([*lines, tail], start=1):
-        if not line.strip():
-            continue
+    lines = path.read_bytes().decode("utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines[:-1], start=1):
         try:
-            event = decode(line)
+            event = decode(line) if line.strip() else None
         except (ValueError, RecursionError) as error:
-            if number > len(lines):
-                break
             raise LogError(f"{path}, line {number}: not an event: {error}") from None
-        if event is not None and event.rank != rank:
+        if event and event.rank != rank:
             raise LogError(f"{path}, line {number}: rank {event.rank} in the file of rank {rank}")
-        if event is not None:
+        if event:
             events.add(event)
     return events
 

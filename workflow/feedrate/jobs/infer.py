@@ -94,8 +94,8 @@ def write_computation(log: EventLog, spec: RunSpec, device: Adapter, model: Any)
         if torch.is_autocast_enabled(kind):
             mixed = "bf16" if torch.get_autocast_dtype(kind) == torch.bfloat16 else "fp16"
     log.write(events.Strategy(rank=log.rank, name="none", fp32=fp32))
-    precision = job_setup.running_precision(model, mixed, fp32)
-    log.write(events.Computation(rank=log.rank, precision=precision, **job_setup.running_graphs()))
+    facts = job_setup.describe_computation(model, mixed, fp32)
+    log.write(events.Computation(rank=log.rank, **facts))
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:

@@ -28,6 +28,7 @@ from feedrate.models.layers import running_attention
 RECORDED_INPUTS = "cudagraph_recorded_non_static_inputs"
 """torch's counter, which exists once a CUDA graph was recorded. That of skipped graphs misses some:
 where a forward pass is skipped, so is its backward pass, uncounted."""
+HALVES = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
 
 
 def open_device(
@@ -93,7 +94,7 @@ def limit_memory(spec: RunSpec) -> None:
 
 
 def make_dataset(
-    spec: RunSpec, prepared: Path, built: Built, split: str, store: Path | None = None
+    spec: RunSpec, prepared: Path, built: Built, split: str, store: Path | str = ""
 ) -> PairDataset:
     """One split as the model takes it; `store`: the folder of the prepared pictures."""
     return PairDataset(
@@ -105,7 +106,7 @@ def make_dataset(
         std=built.std,
         loader=spec.settings.loader,
         column=built.column,
-        store=store,
+        store=Path(store) if store else None,
     )
 
 
@@ -146,22 +147,20 @@ def write_data(
     log.write(event)
 
 
-def running_graphs() -> dict[str, Any]:
-    """The keys of the `computation` event that torch.compile's counters of this process give."""
-    counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    return {
-        "compiled_graphs": counted["stats"]["unique_graphs"] if counted else 0,
-        "recorded_graphs": RECORDED_INPUTS in counted["inductor"] if counted else None,
-    }
-
-
-def running_precision(model: torch.nn.Module, mixed: str, fp32: str | None) -> str:
-    """The precision in the words of `train.precision`; `mixed`: "bf16", "fp16" or "fp8" where
+def describe_computation(model: torch.nn.Module, mixed: str, fp32: str | None) -> dict[str, Any]:
+    """The keys of the `computation` event of every task; `mixed`: "bf16", "fp16" or "fp8" where
     operations run in it by autocast, else "no"; `fp32`: how the device computes fp32."""
-    float8 = any(type(module).__name__ == "Float8Linear" for module in model.modules())
-    if float8 or mixed == "fp8":
-        return "fp8"
     weights = next(p.dtype for p in model.parameters() if p.is_floating_point())
-    halves = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
-    unmixed = "tf32" if fp32 == "tf32" else "fp32"
-    return halves.get(weights) or (unmixed if mixed == "no" else mixed)
+    precision = "tf32" if fp32 == "tf32" else "fp32"
+    if mixed == "fp8" or any(type(m).__name__ == "Float8Linear" for m in model.modules()):
+        precision = "fp8"
+    elif weights in HALVES:
+        precision = HALVES[weights]
+    elif mixed != "no":
+        precision = mixed
+    counts = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})  # of torch.compile
+    return {
+        "precision": precision,
+        "compiled_graphs": counts["stats"]["unique_graphs"] if counts else 0,
+        "recorded_graphs": RECORDED_INPUTS in counts["inductor"] if counts else None,
+    }

@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ from feedrate.jobs import workplace
 from feedrate.jobs.events import NOT_TRIED, Result
 from feedrate.jobs.outcome import MachineFault, classify_exit
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
+from feedrate.jobs.worker import Options
 from feedrate.models.build import fetched_index
 
 SCHEMA = 2  # version of outcome.json
@@ -94,14 +95,13 @@ def train(
             cause = f"{NOT_TRIED}{name} ran out of memory, and this cell needs at least as much."
             job.publish(Result("out_of_memory", cause), smaller=str(run))
         else:
-            pushes = spec.repeat == 1 and spec.task == "training"
-            options = {
-                "store": store,
-                "winoground": winoground,
-                "push-to": push_to if pushes else "",
-                "report-to": report_to,
-                "model-pattern": model_pattern,
-            }
+            options = Options(
+                store=str(store.parent) if store else "",
+                winoground=str(winoground or ""),
+                push_to=push_to if spec.repeat == 1 and spec.task == "training" else "",
+                report_to=tuple(filter(None, report_to.split(","))),
+                model_pattern=model_pattern,
+            )
             with host_lock(progress.report, requests.check) as locks:
                 if workplace.is_complete(out):
                     progress.report(f"another job has published {out}: its result counts")
@@ -137,7 +137,7 @@ class Job:
 
     def measure(
         self,
-        options: Mapping[str, Path | str | None],
+        options: Options,
         timeout_min: float,
         locks: Sequence[int],
         requests: StopRequests,
@@ -147,12 +147,10 @@ class Job:
         (self.place / TRAINER_NAME).mkdir(parents=True)
         write_json(self.place / SPEC_NAME, msgspec.to_builtins(self.spec))
         module = ["feedrate", "worker", "--run", str(self.place), "--data", str(self.data.parent)]
+        module += ["--options", msgspec.json.encode(options).decode()]
         folders = [self.place, self.data.parent]
-        for name, value in options.items():
-            if value is not None:
-                module.append(f"--{name}={value}")
-            if isinstance(value, Path):
-                folders.append(value.parent)
+        folders += [Path(options.store)] if options.store else []
+        folders += [Path(options.winoground).parent] if options.winoground else []
         launch = prepare(self.spec, module, folders, os.environ)
         machine, commit = machine_state(), read_commit()
         started, start_s = datetime.now(UTC), time.monotonic()
@@ -242,16 +240,15 @@ def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | No
     if last is None or last.state != slurm.TIMEOUT:
         return None
     limits = [end.limit_min for end in ends if end.state == slurm.TIMEOUT and end.limit_min]
-    if this := slurm.find(mine.job):
-        has_longer = this.limit_min is None or this.limit_min > max(limits, default=0.0)
-    else:
-        has_longer = len(limits) < 2  # by the rule, the second try has a longer limit
+    this = slurm.find(mine.job)
+    if this is None or this.limit_min is None or this.limit_min > max(limits, default=0.0):
+        return None
     listed = " and then ".join(f"{limit:g} min" for limit in limits)
-    cause = (
+    return Result(
+        "failed",
         f"Slurm stopped the job at its time limit, {listed}: raise protocol.timeout_min, or the "
-        "rule's runtime in the profile"
+        "rule's runtime in the profile",
     )
-    return None if has_longer else Result("failed", cause)
 
 
 def smaller_out_of_memory(runs: Iterable[Path]) -> Path | None:

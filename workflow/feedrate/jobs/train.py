@@ -98,9 +98,17 @@ def write_strategy(
     fp32 = device.fp32()
     strategy = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=fp32, **strategy))
-    computation = describe_computation(trainer, fp32, whole=strategy["name"] != "fsdp")
-    computation |= device.replays(trainer)
-    log.write(events.Computation(rank=log.rank, **computation))
+    accelerator = trainer.accelerator
+    is_fp8 = getattr(accelerator, "fp8_enabled", False)
+    mixed = "fp8" if is_fp8 else str(accelerator.mixed_precision)
+    computation = events.Computation(
+        rank=log.rank,
+        optimizer=running_optimizer(trainer.optimizer),
+        weights="" if strategy["name"] == "fsdp" else digest_weights(trainer.model),
+        **job_setup.describe_computation(trainer.model, mixed, fp32),
+        **device.replays(trainer),
+    )
+    log.write(computation)
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
@@ -135,20 +143,6 @@ def train(trainer: Any, log: EventLog) -> None:
         if any(base.__module__.startswith("optimum.habana") for base in type(trainer).__mro__):
             library = f"optimum-habana {importlib.import_module('optimum.habana').__version__}"
         log.write(events.Trainer(rank=0, library=library, metrics=metrics))
-
-
-def describe_computation(trainer: Any, fp32: str | None, *, whole: bool) -> dict[str, Any]:
-    """Keys of the `computation` event; `fp32`: how the device computes it; `whole`: this rank
-    holds all weights."""
-    accelerator = trainer.accelerator
-    is_fp8 = getattr(accelerator, "fp8_enabled", False)
-    mixed = "fp8" if is_fp8 else str(accelerator.mixed_precision)
-    return {
-        "precision": job_setup.running_precision(trainer.model, mixed, fp32),
-        "optimizer": running_optimizer(trainer.optimizer),
-        **job_setup.running_graphs(),
-        "weights": digest_weights(trainer.model) if whole else "",
-    }
 
 
 def running_optimizer(optimizer: Any) -> str:

@@ -12,7 +12,8 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import convert
@@ -76,41 +77,24 @@ _LOADER_MESSAGES = {
 _LONGEST = 400
 
 
-class Options(NamedTuple):
-    """Choices beyond the spec, as `run_rank` takes them; none is part of the run's identity."""
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Choices beyond the spec, none of which is part of the run's identity (see `train`)."""
 
-    store: Path | None = None  # the folder of the prepared pictures
-    winoground: Path | None = None
+    store: str = ""  # the folder of the prepared pictures
+    winoground: str = ""  # examples.json
     push_to: str = ""
     report_to: tuple[str, ...] = ()
     model_pattern: str = ""
 
 
-def run_rank(
-    run: Path,
-    data: Path,
-    *,
-    store: Path | None = None,
-    winoground: Path | None = None,
-    push_to: str = "",
-    report_to: str = "",
-    model_pattern: str = "",
-) -> int:
+def run_rank(run: Path, data: Path, options: Options | None = None) -> int:
     """Run one rank of a job. If it fails, its events say why and its process ends with 1, at once:
     the launcher then stops the other ranks, which wait for this one.
 
     --run    folder with spec.json, for events and the Trainer's files
     --data   folder of the prepared dataset
-    The other options are those of `train`.
     """
     log = EventLog(run, rank_from_environment()[0])
-    options = Options(
-        store=store.parent if store else None,
-        winoground=winoground,
-        push_to=push_to,
-        report_to=tuple(filter(None, report_to.split(","))),
-        model_pattern=model_pattern,
-    )
     try:
         spec, placement = bind_process(run)
         from feedrate.loading.workers import end_process_on_hang  # it imports torch
@@ -119,7 +103,7 @@ def run_rank(
         gc.disable()  # modules stay: the collector finds next to nothing, in a fifth of the time
         job = importlib.import_module(JOBS[spec.task])
         gc.enable()
-        job.run_job(spec, data, run, log, placement, options)
+        job.run_job(spec, data, run, log, placement, options or Options())
         log.write(End(rank=log.rank, ok=True))
     except Exception as error:
         # For each further loader worker that dies, torch would raise an error in the lines below.
@@ -207,11 +191,11 @@ def first_sentence(text: str) -> str:
     """The line of a message that says what happened, without secrets, cut to a readable length; the
     last one of a data-loader worker's traceback."""
     for pattern, sentence in _LOADER_MESSAGES.items():
-        if found := re.match(pattern, text):
-            return sentence.format(found[1])
+        if match := re.match(pattern, text):
+            return sentence.format(match[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
-    if in_worker := _WORKER_TRACEBACK.match(lines[0]):
-        line = re.sub(rf"^[\w.]*\b{in_worker[1]}: ", "", lines[-1])
+    if match := _WORKER_TRACEBACK.match(lines[0]):
+        line = re.sub(rf"^[\w.]*\b{match[1]}: ", "", lines[-1])
     else:
         line = _ALLOCATOR.sub("", lines[0])
     line = Masker()(line)  # before the cut, which would leave a part of a secret

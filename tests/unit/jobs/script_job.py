@@ -1,0 +1,53 @@
+"""The Trainer of one rank, as a job makes it, in a script that torchrun starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import set_seed
+
+from feedrate.config.spec import RunSpec
+from feedrate.devices.base import Adapter, adapter
+from feedrate.devices.launch import rank_from_environment
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.job_setup import make_dataset
+from feedrate.jobs.meter import Meter
+from feedrate.jobs.strategy import shares_weights
+from feedrate.jobs.train import cast_for_training
+from feedrate.jobs.trainer import make_trainer
+from feedrate.models.build import Built, build
+
+
+def make_rank(
+    spec: RunSpec,
+    prepared: Path,
+    out: Path,
+    *,
+    device: Callable[[int, int], Adapter] | None = None,
+    dropout: bool = True,
+) -> tuple[EventLog, Built, Any]:
+    """This rank's log in `out`, model and Trainer."""
+    rank, _, local_rank, local_ranks = rank_from_environment()
+    torch.set_num_threads(1)
+    out.mkdir(parents=True, exist_ok=True)
+    set_seed(spec.seed)
+    settings, log = spec.settings, EventLog(out, rank)
+    here = device(local_rank, local_ranks) if device else adapter("cpu", local_rank, local_ranks)
+    empty = rank > 0 and shares_weights(spec)
+    built = build(settings.model, settings.loader, prepared, empty=empty)
+    cast_for_training(built.model, spec, built.layers)
+    for module in built.model.modules():
+        if isinstance(module, torch.nn.Dropout) and not dropout:
+            module.p = 0.0
+    trainer = make_trainer(
+        spec,
+        here,
+        out / "trainer",
+        Meter(here, log, spec.protocol.steps, spec.protocol.warmup_steps),
+        model=built.model,
+        dataset=make_dataset(spec, prepared, built, "train"),
+        layers=built.layers,
+        encoders=built.encoders,
+    )
+    return log, built, trainer
