@@ -41,6 +41,7 @@ TOGETHER = (
     "unit/jobs/test_trainer.py",
     "extras/loaders/tests/test_libraries_train.py",
     "extras/loaders/tests/test_loaders_study.py",
+    "unit/cli/test_commands.py",
     "unit/cli/test_archive.py",
     "unit/results/test_golden.py",
     "unit/project/test_goldens.py",

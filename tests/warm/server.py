@@ -39,7 +39,8 @@ READ_LATER = (
     *("HF_TOKEN", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     *("HF_ENDPOINT", "HF_HUB_DISABLE_TELEMETRY"),  # with the first, they are read again
     "TORCHINDUCTOR_CACHE_DIR",  # torch sets it
-    *("FEEDRATE_STANDIN_MODEL", "FEEDRATE_STANDIN_HPUS", "ACCELERATE_USE_CPU"),
+    *("FEEDRATE_STANDIN_MODEL", "FEEDRATE_STANDIN_HPUS", "FEEDRATE_STANDIN_GRAPHS"),
+    "ACCELERATE_USE_CPU",
     "MALLOC_ARENA_MAX",  # the server has the value that jobs with limited memory need
 )
 """Variables with such a prefix that are read later, or need not be the same."""

@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 import yaml
 from mini_project import ROOT, Project, make_project
-from snakemake_executor_plugin_slurm.submit_string import get_submit_command
-from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from feedrate.cli.snakemake import layers_of
 from feedrate.config.values import merged
@@ -93,6 +91,10 @@ class Plan:
 
     def sbatch(self, rule: str) -> list[str]:
         """The words of the command by which the executor would send a job of a rule."""
+        # They take seconds: not for all workers.
+        from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+        from snakemake_executor_plugin_slurm.utils import set_gres_string
+
         job = self.of_rule(rule)[0]
         resources = Resources({k: v for k, v in job.resources.items() if v is not None})
         sent = SimpleNamespace(resources=resources, threads=job.threads)

@@ -9,7 +9,6 @@ import sys
 
 import msgspec
 import pytest
-from snakemake.cli import parse_args
 
 from feedrate import __main__ as entry
 from feedrate.cli import run
@@ -74,6 +73,8 @@ def test_outside_the_project_it_is_told(tmp_path, monkeypatch, capsys):
 
 def parsed(arguments):
     """What Snakemake reads in its arguments, the profile left out."""
+    from snakemake.cli import parse_args  # it takes seconds: not for all workers
+
     assert arguments[0] == "--profile"
     return parse_args(arguments[2:])[1]
 
