@@ -1,18 +1,8 @@
-"""A warm interpreter: it has imported the heavy libraries and forks a process for each program.
-
-`python()` returns the path of an executable that behaves like this environment's Python for `-m`,
-`-c` and scripts: arguments, variables, folder, open files, signals, exit code. Each process saves
-the seconds that importing torch, transformers and Snakemake takes. Programs import the package
-itself. Other options, and variables that libraries read at import, lead to a new interpreter. So
-does a command line in which COLD, a regular expression in the environment, is found; every program
-below is then new too.
-
-Three things differ. The program is not a descendant of the process that started it, although it
-never outlives it. All its threads share one heap, as in jobs with limited memory. And torch has one
-thread, whatever OMP_NUM_THREADS says: on the cores that test workers share, two threads wait for
-each other and train no faster. Tests of process trees, memory, threads or imports must use
-`sys.executable`.
-"""
+"""A warm interpreter: a server has imported the heavy libraries and forks a process per program.
+`python()` is an executable that behaves like this environment's Python for `-m`, `-c` and scripts.
+A program is no descendant of its parent and has one thread for torch: tests of process trees,
+memory, threads or imports use `sys.executable`. Variables that libraries read at import, other
+options, and COLD (a regular expression that matches the command line) lead to a new interpreter."""
 
 import atexit
 import functools

@@ -53,12 +53,6 @@ def test_empty_lines_and_marks_of_spreadsheets_are_passed_over(read):
     assert len(read(HEAD, "", ROW, "", encoding="utf-8-sig")) == 1
 
 
-def test_line_numbers_count_lines_of_quoted_texts(read):
-    long = ROW.replace('"a, b"', '"a\nb"')
-    with pytest.raises(ConfigError, match=r"numbers\.csv, line 4: value: 'x' is not allowed"):
-        read(HEAD, long, ROW.replace("a,h", "b,h", 1).replace("602.1", "x"))
-
-
 @given(st.dictionaries(names, values, max_size=4))
 def test_levels_are_read_as_they_are_written(levels):
     text = " ; ".join(f"{name} = {level_text(level)}" for name, level in levels.items())

@@ -83,13 +83,6 @@ def test_half_precision_in_full_is_in_weights_gradients_and_states(trained, prec
     assert losses == pytest.approx(expected, rel=0.1)
 
 
-def test_checkpointing_and_fused_attention_train_alike(trained, plain):
-    _, checkpointed = trained(model={"checkpointing": True})
-    assert checkpointed == plain
-    _, fused = trained(model={"attention": "sdpa"})
-    assert fused == pytest.approx(plain, rel=0.05)  # dropout draws otherwise
-
-
 def test_the_steps_of_a_recipe_reach_the_trainer(tiny_prepared, tmp_path):
     """Persistent workers, copies that do not block, the fused optimizer, views of buckets."""
     spec = spec_with(
