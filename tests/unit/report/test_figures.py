@@ -50,10 +50,10 @@ def make(tmp_path, monkeypatch):
     return study
 
 
-def test_there_are_nine_figures_and_the_first_screen_has_what_a_study_asks():
+def test_there_are_eight_figures_and_the_first_screen_has_what_a_study_asks():
     assert list(FIGURES) == [
         *("answer", "gain", "latency", "reach", "ladder"),
-        *("step_time", "stages", "loss", "steps"),
+        *("step_time", "loss", "steps"),
     ]
     assert [name for name, one in FIGURES.items() if one.part == "answer"] == list(FIGURES)[:4]
 
@@ -171,17 +171,6 @@ def test_a_step_is_divided_into_waiting_and_the_rest(make):
     assert [mark[1] for mark in parts["the rest"]] == pytest.approx(step_ms)
     assert parts["waiting for data"][0][1] == pytest.approx(0.24 * step_ms[0])
     assert shown.rows[0].words == f"{text.seconds(step_ms[0] / 1000)}, 24%"
-
-
-def test_stages_that_are_hardly_visible_are_together(make):
-    study = make()
-    assert picture("stages", study) is None
-    times = {"stage_read_s": 0.001, "stage_decode_s": 0.06, "stage_copy_s": 0.04}
-    shown = panel("stages", changed(study, lambda _: {**times, "stage_not_split": "resize"}))
-    assert [one.name for one in shown.series] == ["decode", "copy", "other"]
-    ends = [one.marks[0].value for one in shown.series]
-    assert ends == pytest.approx([60, 100, 101])
-    assert "resize" in shown.rows[0].words
 
 
 def test_losses_are_drawn_where_they_depart_from_the_baseline_s(make):

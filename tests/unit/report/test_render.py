@@ -18,7 +18,7 @@ from feedrate.report import figures as package
 from feedrate.report.chart import all_figures
 
 RUNS = {"step_time", "steps"}
-LOADED = RUNS | {"stages"}
+LOADED = RUNS | {}
 DRAWN = {
     ("", "bridgetower-dataloading"): RUNS | {"answer"},
     ("", "bridgetower-learning"): RUNS,

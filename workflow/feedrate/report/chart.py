@@ -46,14 +46,6 @@ CHOSEN: Look = {"facecolor": SKY, "edgecolor": BLUE, "linewidth": 1.2}
 PLAIN: Look = {"facecolor": LIGHT, "edgecolor": GREY, "linewidth": 0.6}
 PROVISIONAL: Look = {"facecolor": "white", "edgecolor": GREY, "hatch": "////", "linewidth": 0.6}
 WAITING: Look = {"facecolor": ORANGE, "edgecolor": BLACK, "hatch": "////", "linewidth": 0.4}
-PARTS: tuple[Look, ...] = tuple(
-    {"facecolor": color, "hatch": hatch, "edgecolor": BLACK, "linewidth": 0.5}
-    for color, hatch in (
-        *((GREEN, ""), (PURPLE, "xx"), (SKY, ""), (ORANGE, "////"), (RED, "")),
-        *(("white", "...."), (GREY, ""), (BLUE, "\\\\\\\\"), (LIGHT, "")),
-    )
-)
-"""Parts of a bar."""
 TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 12, "mew": 2}
 """A mark across a bar or a row."""
 CROSS: Look = {"marker": "x", "linestyle": "", "color": RED, "markersize": 7, "mew": 2}

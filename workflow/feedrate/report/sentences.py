@@ -191,7 +191,7 @@ def _learning(study: StudyResults, cells: Sequence[CellRow]) -> Statement | None
             name = metric.removesuffix("_score")
             poor.append(f"{name} {text.share(other.after)} (chance {text.share(other.chance)})")
     if poor:
-        parts.append(sentence("winoground", scores=poor))
+        parts.append(sentence("winoground", name=study.winoground, scores=poor))
     parts.append(sentence("loader_gain", low=cell.gain_low, high=cell.gain_high))
     return Statement(" ".join(filter(None, parts)), [cell])
 

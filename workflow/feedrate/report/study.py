@@ -14,6 +14,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.plan import study_settings
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text, subset
+from feedrate.config.workflow import GeneratedExamples, LocalExamples
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
@@ -294,6 +295,16 @@ class StudyResults:
     def memory_limit_gib(self, device: str) -> float | None:
         """The study's memory limit for a process, GiB; None where it sets none."""
         return study_settings(self.plan.project, self.name, device).train.memory_gib
+
+    @property
+    def winoground(self) -> str:
+        """Winoground, or what stands for it here."""
+        config = self.plan.project.config
+        names = {
+            GeneratedExamples: "Drawn stand-in for Winoground",
+            LocalExamples: "Own Winoground",
+        }
+        return names.get(type(config.winoground_sets.get(config.winoground or "")), "Winoground")
 
     @cached_property
     def workers_factor(self) -> str | None:

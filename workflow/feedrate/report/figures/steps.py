@@ -1,105 +1,51 @@
 """The steps of runs: where their time goes, and their losses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import NamedTuple
 
 from feedrate.report import chart, text
-from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Row, Series
+from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
 from feedrate.report.rows import CellRow, RunRow
 from feedrate.report.study import StudyResults, Trace
-from feedrate.results.schema import FEEDING
-
-VISIBLE = 0.02
-"""The share of the longest bar from which a stage has a part of its own."""
-OTHER = "other"
-STAGES = dict(zip((*FEEDING, OTHER), chart.PARTS, strict=True))
 
 
 def step_time(study: StudyResults) -> Picture | None:
     """The mean time of a step, divided into waiting for data and the rest, and the 95th percentile:
     a bar for each cell of the first screen."""
     panels = []
-    for device in study.devices:
-        bars = {}
-        for cell in study.on_first_screen(device) if study.study.task == "training" else ():
+    for device in study.devices if study.study.task == "training" else ():
+        means_s = {}
+        for cell in study.on_first_screen(device):
             runs = [run for run in study.runs_of(cell) if run.status == "ok" and run.wall_s]
             if runs and cell.data_wait_share is not None:
-                step_s = median(run.wall_s / run.steps for run in runs)
-                wait_s = step_s * cell.data_wait_share
-                parts = {"waiting for data": wait_s, "the rest": step_s - wait_s}
-                words = f"{text.seconds(step_s)}, {text.share(cell.data_wait_share)}"
-                bars[cell] = Bar(parts, words, cell.step_time_p95_s)
-        if bars:
-            looks = {"waiting for data": chart.WAITING, "the rest": chart.PLAIN}
-            panels.append(_stacked(study, bars, looks, "mean, waiting", "a step"))
+                means_s[cell.key] = cell, median(run.wall_s / run.steps for run in runs)
+        if means_s:
+            panels.append(_step_times(study, [*means_s.values()]))
     return Picture(panels) if panels else None
 
 
-def stages(study: StudyResults) -> Picture | None:
-    """The time of a step's samples from the files to the device, by stage, in all processes of a
-    rank: a bar for each cell of the first screen."""
-    panels = []
-    for device in study.devices:
-        times: dict[CellRow, dict[str, float]] = {
-            cell: {stage: getattr(cell, f"stage_{stage}_s") or 0.0 for stage in FEEDING}
-            for cell in study.on_first_screen(device)
-        }
-        times = {cell: parts for cell, parts in times.items() if any(parts.values())}
-        longest = max((sum(parts.values()) for parts in times.values()), default=0.0)
-        seen = {s for parts in times.values() for s in parts if parts[s] >= VISIBLE * longest}
-        bars = {}
-        for cell, parts in times.items():
-            shown = {stage: parts[stage] for stage in parts if stage in seen}
-            shown[OTHER] = sum(parts.values()) - sum(shown.values())
-            words = f"{text.seconds(sum(parts.values()))}, {text.seconds(cell.step_time_median_s)}"
-            lost = [stage for stage in cell.stage_not_split.split(";") if stage]
-            bars[cell] = Bar(shown, words + (f"\nnot split: {', '.join(lost)}" if lost else ""))
-        used = {stage for bar in bars.values() for stage, s in bar.parts.items() if s > 1e-9}
-        if looks := {stage: look for stage, look in STAGES.items() if stage in used}:
-            heads = "stages, whole step", "the samples of a step"
-            panels.append(_stacked(study, bars, looks, *heads))
-    return Picture(panels, key_columns=4) if panels else None
-
-
-class Bar(NamedTuple):
-    """The seconds of a cell: of stacked parts, and of a mark; and the words beside the bar."""
-
-    parts: Mapping[str, float]
-    words: str
-    mark_s: float | None = None
-
-
-def _stacked(
-    study: StudyResults, bars: Mapping[CellRow, Bar], looks: Mapping[str, Look], head: str, of: str
-) -> Panel:
-    """A panel with a bar for each cell, made of parts in these looks."""
-    cells = [*bars]
+def _step_times(study: StudyResults, means_s: Sequence[tuple[CellRow, float]]) -> Panel:
+    cells = [cell for cell, _ in means_s]
     heading, names = chart.names(study, cells)
-    longest = max(sum(bar.parts.values()) for bar in bars.values())
-    scale, unit = (1000, "ms") if longest < 2 else (1, "s")
-    starts, series = [0.0] * len(cells), list[Series]()
-    for part, look in looks.items():
-        ends = [
-            start + scale * bar.parts.get(part, 0.0)
-            for start, bar in zip(starts, bars.values(), strict=True)
-        ]
-        marks = [Mark(n, end, start=starts[n]) for n, end in enumerate(ends)]
-        series.append(Series(marks, look, part.replace("_", " "), bars=True))
-        starts = ends
-    slow = [(n, bar.mark_s) for n, bar in enumerate(bars.values()) if bar.mark_s]
-    if slow:
-        ticks = [Mark(place, scale * seconds) for place, seconds in slow]
-        series.append(Series(ticks, chart.TICK, "95th percentile"))
+    scale, unit = (1000, "ms") if max(step_s for _, step_s in means_s) < 2 else (1, "s")
+    waits, rests, slow, rows = list[Mark](), list[Mark](), list[Mark](), list[Row]()
+    for place, (cell, step_s) in enumerate(means_s):
+        wait = scale * step_s * cell.data_wait_share
+        waits.append(Mark(place, wait))
+        rests.append(Mark(place, scale * step_s, start=wait))
+        slow.append(Mark(place, cell.step_time_p95_s and scale * cell.step_time_p95_s))
+        words = f"{text.seconds(step_s)}, {text.share(cell.data_wait_share)}"
+        rows.append(Row(names[place], words, strong=cell.use))
     return Panel(
-        series,
-        title=chart.title(study, cells[0].device),
-        rows=[
-            Row(name, bar.words, strong=cell.use)
-            for name, (cell, bar) in zip(names, bars.items(), strict=True)
+        [
+            Series(waits, chart.WAITING, "waiting for data", bars=True),
+            Series(rests, chart.PLAIN, "the rest", bars=True),
+            Series(slow, chart.TICK, "95th percentile"),
         ],
-        heads=(heading, head),
-        x_label=f"time of {of} ({unit})",
+        title=chart.title(study, cells[0].device),
+        rows=rows,
+        heads=(heading, "mean, waiting"),
+        x_label=f"time of a step ({unit})",
         x_limits=(0, None),
     )
 
@@ -172,7 +118,6 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
 
 FIGURES = (
     Figure("step_time", "Where the time of a step goes", "why", 60, step_time),
-    Figure("stages", "From the file to the device, by stage", "why", 70, stages),
     Figure("loss", "Loss by step", "runs", 80, loss),
     Figure("steps", "Every step", "runs", 90, steps),
 )

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 from feedrate.config.values import level_text
-from feedrate.config.workflow import GeneratedExamples, LocalExamples
 from feedrate.report import text
 from feedrate.report.rows import CellOf, CellRow
 from feedrate.report.study import Line, StudyResults, without
@@ -129,15 +128,8 @@ def _score_columns(study: StudyResults) -> list[Column]:
     those of Winoground; each names the score of a guess."""
     known = {(row.score.on, row.score.metric): row.score for row in study.scores}
     split = "test" if any(on == "test" for on, _ in known) else "validation"
-    config = study.plan.project.config
-    copy = "Winoground"
-    match config.winoground_sets.get(config.winoground or ""):
-        case GeneratedExamples():
-            copy = "Drawn stand-in for Winoground"
-        case LocalExamples():
-            copy = "Own Winoground"
     names = {(split, metric): name for metric, name in METRICS.items()}
-    names |= {("winoground", f"{part}_score"): f"{copy}, {part}" for part in WINOGROUND}
+    names |= {("winoground", f"{part}_score"): f"{study.winoground}, {part}" for part in WINOGROUND}
     columns = [Column("Setting", lambda row: text.values_text(row.levels))]
     for key, name in names.items():
         if score := known.get(key):
