@@ -284,10 +284,10 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
                 yield Statement(label + _speed(study, answer).text, [answer])
         good = [c for c in study.tried if c.device == device and c.limit]
         groups = text.grouped(good, lambda cell: cell.limit)
-        words = [(limit, names(study, cells)) for limit, cells in groups.items()]
-        if words:
+        limits = [(limit, names(study, cells)) for limit, cells in groups.items()]
+        if limits:
             label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
-            yield Statement(label + sentence("limits", groups=words), good)
+            yield Statement(label + sentence("limits", groups=limits), good)
     own = [cell for cell in study.tried if cell.loss_shift is not None]
     equal = [cell for cell in own if cell.loss_identical]
     differing = [cell for cell in own if cell.loss_departs]

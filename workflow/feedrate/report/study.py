@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -159,7 +159,9 @@ class StudyResults:
         if not scores:
             return None
         values: dict[str, Any] = {}
-        ends = {"before": fmean, "after": fmean, "gain_low": min, "gain_high": max}
+        ends: dict[str, Callable[[list[float]], float]] = {
+            "before": fmean, "after": fmean, "gain_low": min, "gain_high": max,
+        }  # fmt: skip
         for name, combine in ends.items():
             known = [v for score in scores if (v := getattr(score, name)) is not None]
             values[name] = combine(known) if known else None
@@ -300,11 +302,10 @@ class StudyResults:
     def winoground(self) -> str:
         """Winoground, or what stands for it here."""
         config = self.plan.project.config
-        names = {
-            GeneratedExamples: "Drawn stand-in for Winoground",
-            LocalExamples: "Own Winoground",
-        }
-        return names.get(type(config.winoground_sets.get(config.winoground or "")), "Winoground")
+        copy = config.winoground_sets.get(config.winoground or "")
+        if isinstance(copy, GeneratedExamples):
+            return "Drawn stand-in for Winoground"
+        return "Own Winoground" if isinstance(copy, LocalExamples) else "Winoground"
 
     @cached_property
     def workers_factor(self) -> str | None:
