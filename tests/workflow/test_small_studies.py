@@ -41,7 +41,8 @@ STUDIES = {
     "vit-profile": Cut(
         kept={"precision": ("fp32", "fp16")},
         cells={"precision=fp32": "ok", "precision=fp16": "unsupported"},
-        shown=("tables/cells.html", "figures/step_time.svg"),
+        shown=("tables/cells.html", "tables/stages.html"),
+        ceiling_s=0.02,
     ),
     "flava-scaling": Cut(
         kept={"size": ("tiny", "10B"), "strategy": ("ddp", "fsdp", "ac-offload")},

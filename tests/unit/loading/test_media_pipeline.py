@@ -173,10 +173,6 @@ def test_odd_sizes_are_refused_before_anything_starts(on_device, make_pairs, med
     assert not media.MADE
 
 
-def fail(*_args):
-    raise RuntimeError("synStatus 26 device not found")
-
-
 def test_a_device_that_is_busy_at_the_start_is_the_machines_fault(
     on_device, make_pairs, media, monkeypatch
 ):
