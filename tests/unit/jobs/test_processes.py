@@ -40,9 +40,9 @@ def pump(tmp_path, text, mask=None, path=None):
     os.close(sink)
     with os.fdopen(source, "rb") as stream:
         log = (path or tmp_path / "log").open("wb", buffering=0)
-        made = LogPump(stream, log, mask or Masker({}))
-        made.finish()
-    return made
+        copied = LogPump(stream, log, mask or Masker({}))
+        copied.join(5)
+    return copied
 
 
 def test_output_is_copied_without_secrets(tmp_path):
@@ -58,10 +58,10 @@ def test_secrets_that_only_the_jobs_environment_has_are_hidden(tmp_path, monkeyp
     environment = {**os.environ, "X_TOKEN": "abcdefgh"}
     launch = Launch(command=[sys.executable, "-c", code], environment=environment)
     with Path(os.devnull).open() as lock:
-        process, made = processes._start(launch, [lock.fileno()], tmp_path / "log")
+        process, output = processes._start(launch, [lock.fileno()], tmp_path / "log")
         process.wait(30)
-        made.finish()
-    assert list(made.tail) == ["***"]
+        output.join(5)
+    assert list(output.tail) == ["***"]
 
 
 def test_a_full_disk_stops_no_reading(tmp_path):

@@ -3,14 +3,12 @@ stand still; a trace of steps, which ui.perfetto.dev opens."""
 
 import math
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import stdev
-from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -19,7 +17,6 @@ import torch
 from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
-from feedrate.core.files import atomic_path
 from feedrate.core.paths import TRACE_NAME
 from feedrate.devices.base import Adapter
 from feedrate.jobs.events import EventLog, Note
@@ -155,8 +152,8 @@ def write_trace(
 ) -> None:
     """Write rank 0's trace of so many calls of `step` to `folder`, and a note that says what it
     lacks. The other ranks only keep step. A profiler slows the steps: they come last of all."""
-    named = {"CPU", adapter.profiled_as}
-    watched = profile(activities=[one for one in supported_activities() if one.name in named])
+    kinds = {"CPU", adapter.profiled_as}
+    watched = profile(activities=[kind for kind in supported_activities() if kind.name in kinds])
     with watched if log.rank == 0 else nullcontext():
         for number in range(1, steps + 1):
             with marked(f"ProfilerStep#{number}"):  # PyTorch's own tools look for this name
@@ -164,10 +161,12 @@ def write_trace(
         adapter.synchronize()
     if log.rank != 0:
         return
-    with TemporaryDirectory(prefix="feedrate-") as made, atomic_path(folder / TRACE_NAME) as part:
-        packed = Path(made, TRACE_NAME)  # by its suffix, which `part` lacks
-        watched.export_chrome_trace(str(packed))
-        shutil.copyfile(packed, part)
+    part = folder / f"part.{TRACE_NAME}"  # the profiler packs it, by its suffix
+    try:
+        watched.export_chrome_trace(str(part))
+        part.rename(folder / TRACE_NAME)
+    finally:
+        part.unlink(missing_ok=True)
     message, device = TRACE_NAME, adapter.profiled_as
     if device not in {event.device_type.name for event in watched.events()}:
         message += f"; no events of {device}: torch or the driver does not profile it"

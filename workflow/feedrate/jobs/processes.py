@@ -38,6 +38,7 @@ SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
 """Share of one core that sampling memory may use; expensive samples are taken less often."""
 TAIL_LINES = 400
+OUTPUT_S = 5.0  # time in which the last output is copied, unless something else holds the pipe
 
 
 class Interrupted(ExpectedError):
@@ -93,7 +94,16 @@ class ProgressLine:
     def update(self, events: Iterable[Event]) -> None:
         """Take in rank 0's new events, and print a line if one is due and its rate is known."""
         for event in events:
-            self._take(event)
+            if isinstance(event, Step) and not event.warmup:
+                self._step = event.step
+                self._samples += (event.samples or 0) * self._spec.count
+                self._time_s += event.step_s
+            elif isinstance(event, Evaluation):  # the second one takes as long as the first
+                self._scoring_s = (event.seconds or 0.0) if event.moment == "before" else 0.0
+            elif isinstance(event, Ceiling):
+                self._rounds_s = max(0.0, self._rounds_s - event.wall_s)
+            elif isinstance(event, Stages):  # after the last round
+                self._rounds_s = 0.0
         now_s = time.monotonic()
         if now_s < self._due_s or not self._time_s:
             return
@@ -111,18 +121,6 @@ class ProgressLine:
         """Print a line about this job."""
         if not self._quiet:
             print_error(f"{self._label}: {text}")
-
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Step) and not event.warmup:
-            self._step = event.step
-            self._samples += (event.samples or 0) * self._spec.count
-            self._time_s += event.step_s
-        elif isinstance(event, Evaluation):  # the second one takes as long as the first
-            self._scoring_s = (event.seconds or 0.0) if event.moment == "before" else 0.0
-        elif isinstance(event, Ceiling):
-            self._rounds_s = max(0.0, self._rounds_s - event.wall_s)
-        elif isinstance(event, Stages):  # after the last round
-            self._rounds_s = 0.0
 
 
 def run_processes(
@@ -152,7 +150,7 @@ def run_processes(
     finally:
         stop_descendants()
         exit_code = process.wait()
-        pump.finish()
+        pump.join(OUTPUT_S)
         with suppress(ChildProcessError):  # of orphans that were adopted
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -237,23 +235,20 @@ def memory_gib(process: psutil.Process) -> float | None:
     return None
 
 
-class LogPump:
-    """Copies a pipe into a file, line by line and without secrets, in a thread of its own. A full
-    disk does not stop the reading: the job would hang on its output."""
+class LogPump(threading.Thread):
+    """Copies a pipe into a file, line by line and without secrets. A full disk does not stop the
+    reading: the job would hang on its output."""
 
     def __init__(self, source: IO[bytes], log: IO[bytes], mask: Masker) -> None:
         """Start to copy `source` to `log`, which is closed at the end."""
+        super().__init__(daemon=True)
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.disk_full = False
         self._source, self._log, self._mask = source, log, mask
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self.start()
 
-    def finish(self, timeout_s: float = 5.0) -> None:
-        """Wait until all output has been copied."""
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Copy all output."""
         with self._log as log:
             for raw in self._source:
                 line = self._mask(raw.decode(errors="replace"))

@@ -113,8 +113,8 @@ class Session:
                     continue
                 if wall_s := self._attempt(kind, partial(self._block, kind, number)):
                     walls_s[kind][number] = wall_s
-            known = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
-            if not self._largest(needs_more(known, self._spec.protocol.ceiling_s)):
+            known_s = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
+            if not self._largest(needs_more(known_s, self._spec.protocol.ceiling_s)):
                 break
         if "live" not in self._failed:
             self._attempt("stages", self._stages)

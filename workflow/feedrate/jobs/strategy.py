@@ -117,11 +117,11 @@ def describe_strategy(
 def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
     """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
     first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
-    found = set()
+    dtypes = set() if sharded else {first}
     for m in sharded:
         by = m._get_fsdp_state()._mp_policy if isinstance(m, fsdp.FSDPModule) else m.mixed_precision
-        found.add(by.reduce_dtype or by.param_dtype or first)
-    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found or {first}))
+        dtypes.add(by.reduce_dtype or by.param_dtype or first)
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:

@@ -113,12 +113,10 @@ def write_strategy(
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     """Raise DoesNotFitError if the model, unless it is a checkpoint, fits with no batch size."""
-    settings = spec.settings
+    settings, capacity_gib = spec.settings, device.capacity_gib()
     if settings.train.cpu_offload:
-        present_gib: float | None = memory_gib() / device.local_ranks
-    else:
-        present_gib = device.capacity_gib()
-    capacity_gib = settings.train.memory_gib or present_gib
+        capacity_gib = memory_gib() / device.local_ranks
+    capacity_gib = settings.train.memory_gib or capacity_gib
     if capacity_gib is not None and settings.model.checkpoint is None:
         model = build_bare(settings.model, settings.loader, prepared).model
         check_fits(model, settings.train, spec.count, capacity_gib)

@@ -55,8 +55,8 @@ class Workplace(NamedTuple):
 
 def parts_of(run: Path) -> tuple[str, int]:
     """The identity in a run's name, if it has one, and the number of the attempt."""
-    found = _RUN.fullmatch(run.name)
-    return (found["identity"], int(found["attempt"] or 1)) if found else ("", 1)
+    name = _RUN.fullmatch(run.name)
+    return (name["identity"], int(name["attempt"] or 1)) if name else ("", 1)
 
 
 def is_complete(run: Path) -> bool:
