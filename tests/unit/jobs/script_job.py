@@ -1,4 +1,4 @@
-"""The Trainer of one rank, as a job makes it, in a script that torchrun starts."""
+"""The Trainer of one rank, as a job makes it: alone, or in a script that torchrun starts."""
 
 from collections.abc import Callable
 from pathlib import Path

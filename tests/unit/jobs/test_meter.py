@@ -157,14 +157,7 @@ def test_events_wait_for_losses_that_are_not_there_yet_and_keep_their_order(cloc
         seen.append(len(log.named("step")))
 
     log = Log()
-    meter = Meter(device, log, 8, 1)
-    meter.begin()
-    for step in range(1, 9):
-        meter.begin_fetch()
-        meter.end_fetch([{"x": torch.zeros(2, 1)}])
-        meter.add_loss(torch.tensor(float(step)))
-        meter.end_step(step)
-        look(step, meter)
+    drive(clock, log, device, steps=8, warmup=1, loss=float, between=look)
     assert seen[:5] == [1, 1, 1, 1, 3]  # step 1 closes the warm-up, which waits
     assert [e["loss"] for e in log.named("step")] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [e["event"] for e in log.events[-2:]] == ["window", "machine"]
@@ -199,21 +192,16 @@ def test_micro_steps_make_one_step(clock):
     assert [(e["samples"], e["loss"]) for e in log.named("step")] == [(8, 0.75)] * 3
 
 
-def test_the_machine_is_read_at_both_ends_of_the_window_and_outside_of_it(monkeypatch):
+def test_the_machine_is_read_at_both_ends_of_the_window_and_outside_of_it(clock):
     """Reading takes a second here, which belongs to no step of the window."""
-    clock, log, device = Clock(), Log(), Device()
-    monkeypatch.setattr(meter_module, "perf_counter", clock)
+    device = Device()
 
     def read():
         clock.now_s += 1.0
         return {"clock_mhz": 1980}
 
     device.condition = read
-    meter = Meter(device, log, steps=4, warmup_steps=2)
-    meter.begin()
-    for step in range(1, 5):
-        clock.now_s += 0.5
-        meter.end_step(step)
+    log = run(clock, device=device, steps=4, warmup=2, step_s=lambda _: 0.5)
     (window,) = log.named("window")
     assert window["wall_s"] == pytest.approx(1.0)
     start, end = log.named("machine")

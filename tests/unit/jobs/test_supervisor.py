@@ -18,7 +18,6 @@ from training_jobs import (
     processes_below,
     read_events,
     survivors,
-    write_spec,
 )
 
 from faults import fault
@@ -27,7 +26,6 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.variables import DriverCall
-from feedrate.jobs.outcome import ProcessExit, classify_exit
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
 TOKEN = "hf_not_to_be_seen"
@@ -218,18 +216,13 @@ def test_a_rank_killed_under_torchrun_takes_the_others_with_it(start):
     assert outcome(job)["cause"].startswith("rank 1 was killed by signal 9")
 
 
-def test_want_of_memory_is_a_result(tiny_prepared, tmp_path):
+def test_want_of_memory_is_a_result(start):
     """The CPU allocator's own error, under a bound on the address space."""
-    spec = make_spec(batch_size=24, loader={"max_tokens": 500})
-    run = write_spec(tmp_path / "run", spec)
-    script = Path(__file__).with_name("out_of_memory.py")
-    words = [sys.executable, script, "--run", run, "--data", tiny_prepared]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    end = subprocess.run(map(str, words), env=environment, timeout=120, check=False)
-    assert end.returncode == 1
-    result = classify_exit(spec, run, ProcessExit(exit_code=1))
-    assert result.status == fault("out of memory", "job").status
-    assert "can't allocate memory" in result.cause
+    spec = make_spec(batch_size=24, loader={"max_tokens": 500}, train={"memory_gib": 1.0})
+    job = start(spec)
+    exit_code, stderr = job.wait()
+    assert (exit_code, outcome(job)["status"]) == (0, fault("out of memory", "job").status), stderr
+    assert "can't allocate memory" in outcome(job)["cause"]
 
 
 def test_a_device_that_is_not_there_is_no_outcome(start):

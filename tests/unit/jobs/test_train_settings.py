@@ -4,15 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from script_job import make_rank
 from training_jobs import make_spec, named, read_events
 
-from feedrate.devices.base import adapter
-from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import make_dataset
-from feedrate.jobs.meter import Meter
-from feedrate.jobs.trainer import make_trainer, shared_arguments
-from feedrate.models.build import build
-from feedrate.models.layers import cast
+from feedrate.jobs.trainer import shared_arguments
 
 
 def spec_with(model=None, loader=None, kind="cpu", **train):
@@ -26,21 +21,8 @@ def trained(tiny_prepared, tmp_path_factory):
     """Train with settings; the Trainer, and the losses of its steps."""
 
     def trained(**options):
-        spec = spec_with(**options)
-        torch.manual_seed(spec.seed)
         folder = tmp_path_factory.mktemp("trained")
-        built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
-        cast(built.model, spec.settings.train)
-        log = EventLog(folder, 0)
-        device = adapter("cpu")
-        trainer = make_trainer(
-            spec,
-            device,
-            folder / "trainer",
-            Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps),
-            model=built.model,
-            dataset=make_dataset(spec, tiny_prepared, built, "train"),
-        )
+        _, _, trainer = make_rank(spec_with(**options), tiny_prepared, folder)
         trainer.train()
         steps = named(read_events(folder / "events.jsonl"), "step")
         return trainer, [step["loss"] for step in steps]
@@ -90,9 +72,7 @@ def test_the_steps_of_a_recipe_reach_the_trainer(tiny_prepared, tmp_path):
         optimizer="adamw_torch_fused",
         ddp_bucket_view=True,
     )
-    built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
-    dataset = make_dataset(spec, tiny_prepared, built, "train")
-    trainer = make_trainer(spec, adapter("cpu"), tmp_path, None, built.model, dataset)
+    _, _, trainer = make_rank(spec, tiny_prepared, tmp_path)
     loader = trainer.get_train_dataloader()
     assert loader.persistent_workers
     assert loader.num_workers == 4

@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 from one_weight import OneWeight, Rows
+from script_job import make_rank
 from stopwatch import Stopwatch
 from training_jobs import make_spec, named, read_events, train_here
 
@@ -13,10 +14,9 @@ from feedrate.devices.base import Deferred, UnsupportedError, adapter
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.blocks import EndlessBatches
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import check_rows, make_dataset
+from feedrate.jobs.job_setup import check_rows
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.trainer import make_trainer
-from feedrate.models.build import build
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
@@ -61,13 +61,10 @@ def sleeping_trainer(folder, *, metered=True, **protocol):
 
 def test_what_workers_are_sent_stays_on_the_host(tiny_prepared, tmp_path):
     """A worker that is not forked gets a copy of the dataset, without tensors on a GPU."""
-    spec = make_spec()
-    built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
-    dataset = make_dataset(spec, tiny_prepared, built, "train")
-    trainer = make_trainer(spec, adapter("cpu"), tmp_path, None, model=built.model, dataset=dataset)
+    _, _, trainer = make_rank(make_spec(), tiny_prepared, tmp_path)
     batch = {"pixel_values": torch.zeros(1, 3, 2, 2, dtype=torch.uint8, device="meta")}
     assert trainer.finish(batch)["pixel_values"].device.type == "meta"
-    held = [value.device.type for value in vars(dataset.finish).values()]
+    held = [value.device.type for value in vars(trainer.train_dataset.finish).values()]
     assert set(held) == {"cpu"}
 
 

@@ -41,12 +41,9 @@ class Finding(msgspec.Struct, frozen=True):
 
     outlook: Outlook
     subject: str
-    text: str
-    """One sentence without a full stop."""
-    remedy: str = ""
-    """What to do; shown unless it is fine."""
-    studies: list[str] = []
-    """The studies that it concerns; empty: all."""
+    text: str  # one sentence without a full stop
+    remedy: str = ""  # what to do; shown unless it is fine
+    studies: list[str] = []  # the studies that it concerns; empty: all
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.text}: {self.remedy}"
@@ -59,8 +56,7 @@ class Check(NamedTuple):
     subject: str
     code: str
     remedy: str
-    outlook: Outlook = FAILS
-    """What follows if the code fails."""
+    outlook: Outlook = FAILS  # what follows if the code fails
     needs: Mapping[str, Sequence[str]] = {}
     """The settings with those values that need it; empty: all runs need it."""
 

@@ -129,8 +129,8 @@ def is_of_this_job(number: int) -> bool:
 
 def oom_kills() -> int:
     """Processes that the kernel has killed for lack of memory since it started."""
-    found = re.search(r"^oom_kill (\d+)", kernel_text(PROC / "vmstat"), re.M)
-    return int(found[1]) if found else 0
+    kills = re.search(r"^oom_kill (\d+)", kernel_text(PROC / "vmstat"), re.M)
+    return int(kills[1]) if kills else 0
 
 
 def core_wait_s() -> float | None:
@@ -176,8 +176,7 @@ def cpu_by_process(root: int) -> dict[int, Use]:
 
 
 NAMED = 3  # programs that are named
-LEAST_SHARE = 0.02
-"""Share of the busiest program's CPU time below which a program is not named."""
+LEAST_SHARE = 0.02  # share of the busiest program's CPU time below which a program is not named
 
 
 def busiest(before: Mapping[int, Use], after: Mapping[int, Use]) -> list[tuple[str, int, float]]:
@@ -197,8 +196,7 @@ def busiest(before: Mapping[int, Use], after: Mapping[int, Use]) -> list[tuple[s
 
 
 WATCHED_S = 1.0
-BUSY = 0.25
-"""Share of its cores' time from which other programs may disturb a job."""
+BUSY = 0.25  # share of its cores' time from which other programs may disturb a job
 
 
 class Watch:
@@ -211,14 +209,12 @@ class Watch:
     def busy(self) -> str:
         """A sentence without a full stop if they use much of the cores; else empty. This waits
         until they were watched for a second."""
-        if self._load:
-            time.sleep(max(0.0, self._start_s + WATCHED_S - time.monotonic()))
-        now = host_load()
-        passed_s = {name: now[name] - value for name, value in self._load.items() if name in now}
-        whole_s = passed_s.get("cores_s", 0.0)
-        if not whole_s:
+        if "cores_s" not in self._load:  # the kernel does not count it
             return ""
-        share = (passed_s["cores_busy_s"] - passed_s["job_cpu_s"]) / whole_s
+        time.sleep(max(0.0, self._start_s + WATCHED_S - time.monotonic()))
+        now, names = host_load(), ("cores_s", "cores_busy_s", "job_cpu_s")
+        whole_s, busy_s, own_s = (now[name] - self._load[name] for name in names)
+        share = (busy_s - own_s) / whole_s if whole_s else 0.0
         if share < BUSY:
             return ""
         cores = len(os.sched_getaffinity(0))
@@ -248,7 +244,7 @@ def machine_state() -> dict[str, Any]:
 def host_load() -> dict[str, float]:
     """`host` of the `machine` event (docs/run-files.md), s since the host's start, as far as the
     kernel counts them: proc_stat(5), schedstat and PSI."""
-    found: dict[str, float] = {}
+    load: dict[str, float] = {}
 
     def wanted_s(times_s: list[float]) -> float:
         return sum(times_s) - times_s[3] - times_s[4]  # all but the two idle times
@@ -257,20 +253,20 @@ def host_load() -> dict[str, float]:
     lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", kernel_text(PROC / "stat"), re.M)
     times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
     if whole := times_s.get("cpu"):
-        found = {"cpu_wanted_s": wanted_s(whole), "cpu_stolen_s": whole[-1]}
+        load = {"cpu_wanted_s": wanted_s(whole), "cpu_stolen_s": whole[-1]}
         mine = [times_s[name] for n in os.sched_getaffinity(0) if (name := f"cpu{n}") in times_s]
         ended = os.times()  # workers of earlier epochs have ended
-        found |= {
+        load |= {
             "cores_s": sum(map(sum, mine)),
             "cores_busy_s": sum(wanted_s(core) - core[-1] for core in mine),
             "job_cpu_s": cpu_time_s() + ended.children_user + ended.children_system,
         }
         if (waited_s := core_wait_s()) is not None:
-            found["job_waited_s"] = waited_s
+            load["job_waited_s"] = waited_s
     for what in ("cpu", "memory", "io"):
         if total := re.search(r"^some .*total=(\d+)", kernel_text(PROC / "pressure" / what)):
-            found[f"{what}_waited_s"] = int(total[1]) / 1e6
-    return found
+            load[f"{what}_waited_s"] = int(total[1]) / 1e6
+    return load
 
 
 def host_facts() -> dict[str, Any]:
@@ -296,20 +292,20 @@ def host_facts() -> dict[str, Any]:
 def firmware() -> dict[str, str]:
     """Version by name of the firmware of all processors and cards; where they differ, all. It is in
     a line that begins with its name, or in a file of its name; "?" is one that is not yet known."""
-    found: dict[str, str] = {}
+    versions_of: dict[str, str] = {}
     for places in plugins.declared(KINDS, "FIRMWARE").values():
         for name, place in places.items():
             files = PROC.parent.glob(place)
             text = "\n".join(f"{file.name}:\n{kernel_text(file)}" for file in files)
             versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
             if known := sorted({version for version in versions if "?" not in version}):
-                found[name] = ", ".join(known)
-    return found
+                versions_of[name] = ", ".join(known)
+    return versions_of
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
     """The folders of this process's cgroup and its parents, for one controller (v1 or v2)."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for line in kernel_text(PROC / "self/cgroup").splitlines():
         _, names, inner = line.split(":", 2)
         if names and controller not in names.split(","):
@@ -317,8 +313,8 @@ def _cgroup_folders(controller: str) -> list[Path]:
         root = SYS / "fs/cgroup" / (controller if names else "")
         # In a container the path may be the host's, and only the root can be read.
         parts = Path(inner.lstrip("/")).parts
-        found.extend(root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
-    return found
+        folders.extend(root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
+    return folders
 
 
 def _quota(folder: Path) -> float:
@@ -327,8 +323,8 @@ def _quota(folder: Path) -> float:
     if not text:
         quota, period = folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"
         text = f"{kernel_text(quota)} {kernel_text(period)}"
-    found = re.fullmatch(r"(\d+)\s+(0*[1-9]\d*)", text, re.ASCII)
-    return int(found[1]) / int(found[2]) if found else math.inf  # v1 says -1 for "no quota"
+    match = re.fullmatch(r"(\d+)\s+(0*[1-9]\d*)", text, re.ASCII)
+    return int(match[1]) / int(match[2]) if match else math.inf  # v1 says -1 for "no quota"
 
 
 def machine() -> Machine:
@@ -344,14 +340,16 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
     """Find the accelerators that a process with this environment can use. In a container or a job,
     only accelerators that are open to its processes count."""
     name = platform.node()
-    found = {kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())}
+    cards_of = {
+        kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())
+    }
     nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
-    if not found:
+    if not cards_of:
         return Machine(host=name, remark=_nothing(name))
-    if len(found) > 1:
-        both = " and ".join(nouns[kind] for kind in found)
+    if len(cards_of) > 1:
+        both = " and ".join(nouns[kind] for kind in cards_of)
         return Machine(host=name, remark=f"{name} has both {both}")
-    ((kind, cards),) = found.items()
+    ((kind, cards),) = cards_of.items()
     variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
     wanted = environment.get(variable)
     open_ = cards if wanted is None else adapter_class(kind).visible(cards, wanted)

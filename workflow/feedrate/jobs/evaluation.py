@@ -30,8 +30,7 @@ Numbers = NDArray[np.int64]
 Hits = NDArray[np.bool_]
 Tokens = tuple[torch.Tensor, torch.Tensor]
 """A text for each row of a dataset: ids and mask, each (rows, max_tokens)."""
-Answers = Callable[..., list[list[Floats]]]
-"""`read_answers` for one model."""
+Answers = Callable[..., list[list[Floats]]]  # `read_answers` for one model
 
 SPLITS = {"validation": "eval", "test": "predict"}
 """The splits that are evaluated, and the prefix of the Trainer's metrics."""

@@ -122,8 +122,7 @@ class Program(msgspec.Struct, frozen=True):
     """A program that is no part of the job, with its CPU time in the window."""
 
     name: str
-    pid: int
-    """The number of its process; 0: several."""
+    pid: int  # the number of its process; 0: several
     cpu_s: float
 
 

@@ -29,8 +29,7 @@ ADAM: dict[str, dict[str, bool]] = {
 }
 """Optimizers that the Trainer has no name for: AdamW one tensor at a time, or all at once."""
 FP16_EPSILON = 1e-4  # Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN
-_TRAINER: Any = object
-"""Trainer or GaudiTrainer, with which the mixin is combined."""
+_TRAINER: Any = object  # Trainer or GaudiTrainer, with which the mixin is combined
 
 
 def make_trainer(
