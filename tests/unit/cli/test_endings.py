@@ -16,7 +16,7 @@ PROGRAMS = {
     "check-claims": ("--plan", ABSENT),
     "plot-figures": ("--plan", ABSENT),
     "tabulate-results": ("--plan", ABSENT),
-    "write-report": ("--plans", ABSENT, "--captions", ABSENT),
+    "write-report": ("--plans", ABSENT, "--page", ABSENT),
     "train": ("--spec", "[", "--data", ABSENT),
     "confirm-results": ("--results", ABSENT),
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),

@@ -7,8 +7,8 @@ from feedrate.config.plan import published_settings
 from feedrate.config.study import Published
 from feedrate.config.values import Level
 from feedrate.report import text
-from feedrate.report.rows import ClaimRow
-from feedrate.report.study import StudyResults, level_key
+from feedrate.report.rows import ClaimRow, level_key
+from feedrate.report.study import StudyResults
 from feedrate.results.claims import agrees, published_of, recompute
 from feedrate.results.comparability import stated
 from feedrate.results.expression import CellRef, Ratio, cell_levels, parse

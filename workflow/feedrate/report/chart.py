@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from feedrate.config.values import level_text
 from feedrate.core import plugins
 from feedrate.report import text
-from feedrate.report.rows import CellOf
-from feedrate.report.study import Part, StudyResults, varying_factors
+from feedrate.report.rows import CellOf, varying_factors
+from feedrate.report.study import Part, StudyResults
 
 WIDTH_IN = 5.1
 """The width of every figure: a column of a page, and readable on a phone."""

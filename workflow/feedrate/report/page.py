@@ -76,13 +76,13 @@ def _replace(folder: Path, texts: dict[str, str], suffix: str) -> None:
 def write_report(plans: list[Path], results: Path, page: Path) -> None:
     """Merge the result files of all studies in the folder `results`, and write the page: the
     studies of this call first, then the others that have results."""
-    others = sorted(Path(paths.STUDY_PLAN).parent.glob("*.json"))
-    known = {file.name: file for file in (*plans, *others)}
-    studies = []
-    for file in known.values():
-        folder = results / file.stem
-        if (folder / "answers.csv").is_file():
-            studies.append(StudyResults.read(file, folder))
+    names = {plan.name for plan in plans}
+    others = [
+        file
+        for file in sorted(Path(paths.STUDY_PLAN).parent.glob("*.json"))
+        if file.name not in names and (results / file.stem / "answers.csv").is_file()
+    ]
+    studies = [StudyResults.read(file, results / file.stem) for file in [*plans, *others]]
     merge_results([results / study.name for study in studies], results)
     write_text(page, render(studies))
 

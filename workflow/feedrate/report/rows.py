@@ -1,11 +1,12 @@
 """Rows of result files, with a typed field for each column."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.results import files
 from feedrate.results.claims import NO_DATA
 from feedrate.results.record import Score
@@ -107,3 +108,20 @@ class ScoreRow(CellOf, frozen=True, kw_only=True):
 
     repeat: int
     score: Score
+
+
+def varying_factors(cells: Sequence[CellOf]) -> list[str]:
+    """The factors in which cells differ."""
+    levels = [cell.levels for cell in cells]
+    names = list(dict.fromkeys(itertools.chain(*levels)))
+    return [name for name in names if len({level_text(one.get(name, "")) for one in levels}) > 1]
+
+
+def without(levels: Mapping[str, Level], *factors: str) -> dict[str, Level]:
+    """Levels without those of some factors."""
+    return {name: level for name, level in levels.items() if name not in factors}
+
+
+def level_key(levels: Mapping[str, Level]) -> str:
+    """A cell's levels as a key that ignores the order of the factors."""
+    return ",".join(f"{name}={level_text(levels[name])}" for name in sorted(levels))

@@ -1,8 +1,7 @@
 """A study as the report reads it: its plan, the rows of its result files, and the names of both."""
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +18,19 @@ from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
 from feedrate.report import text
-from feedrate.report.rows import AnswerRow, AnyRow, CellOf, CellRow, ClaimRow, Key, RunRow, ScoreRow
+from feedrate.report.rows import (
+    AnswerRow,
+    AnyRow,
+    CellOf,
+    CellRow,
+    ClaimRow,
+    Key,
+    RunRow,
+    ScoreRow,
+    level_key,
+    varying_factors,
+    without,
+)
 from feedrate.results import files
 from feedrate.results.comparability import WORKERS
 from feedrate.results.files import read_csv
@@ -342,20 +353,3 @@ class StudyResults:
 def workers_text(count: Level) -> str:
     """`no loader worker`, `1 loader worker`, `2 loader workers`."""
     return text.counted(int(count), "loader worker") if count else "no loader worker"
-
-
-def varying_factors(cells: Sequence[CellOf]) -> list[str]:
-    """The factors in which cells differ."""
-    levels = [cell.levels for cell in cells]
-    names = list(dict.fromkeys(itertools.chain(*levels)))
-    return [name for name in names if len({level_text(one.get(name, "")) for one in levels}) > 1]
-
-
-def without(levels: Mapping[str, Level], *factors: str) -> dict[str, Level]:
-    """Levels without those of some factors."""
-    return {name: level for name, level in levels.items() if name not in factors}
-
-
-def level_key(levels: Mapping[str, Level]) -> str:
-    """A cell's levels as a key that ignores the order of the factors."""
-    return ",".join(f"{name}={level_text(levels[name])}" for name in sorted(levels))

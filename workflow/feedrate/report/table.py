@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from feedrate.core import plugins
 from feedrate.report import text
-from feedrate.report.rows import CellOf, CellRow
-from feedrate.report.study import Part, StudyResults, varying_factors
+from feedrate.report.rows import CellOf, CellRow, varying_factors
+from feedrate.report.study import Part, StudyResults
 
 PACKAGE = "feedrate.report.tables"
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.rows import CellOf, CellRow
-from feedrate.report.study import Line, StudyResults, without
+from feedrate.report.rows import CellOf, CellRow, without
+from feedrate.report.study import Line, StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
 
 # Speed

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.audit import RATE, contradictions, published_mfu
-from feedrate.report.study import StudyResults, level_key
+from feedrate.report.rows import level_key
+from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, wide
 
 

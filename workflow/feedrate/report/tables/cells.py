@@ -9,8 +9,8 @@ from feedrate.config.study import SourceProtocol
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
-from feedrate.report.rows import CellRow
-from feedrate.report.study import StudyResults, Trace, level_key
+from feedrate.report.rows import CellRow, level_key
+from feedrate.report.study import StudyResults, Trace
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, setting, wide
 from feedrate.results.schema import VALUES
 
