@@ -1,7 +1,7 @@
 """A study as the report reads it: its plan, the rows of its result files, and the names of both."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -28,7 +28,6 @@ from feedrate.report.rows import (
     RunRow,
     ScoreRow,
     level_key,
-    varying_factors,
     without,
 )
 from feedrate.results import files
@@ -342,12 +341,6 @@ class StudyResults:
             workers_text(level) if name == self.workers_factor else f"{name} = {level_text(level)}"
             for name, level in levels.items()
         )
-
-    def short(self, cell: CellOf, cells: Iterable[CellOf]) -> str:
-        """A cell's name beside `cells`: the levels in which they differ, such as `2, device`."""
-        varying = varying_factors([*cells])
-        levels = [level_text(cell.levels[name]) for name in varying]
-        return ", ".join(levels) or text.levels_text(cell.levels)
 
 
 def workers_text(count: Level) -> str:
