@@ -100,8 +100,8 @@ def data_wait(folder: Path, prepared: Path) -> Figure:
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
     settings = convert(spec, RunSpec, "default study").settings
-    store = ("--store", make_store_for(settings, prepared, folder))
-    steps = run_worker(spec, prepared, folder / "cached", *store)
+    options = json.dumps({"store": make_store_for(settings, prepared, folder)})
+    steps = run_worker(spec, prepared, folder / "cached", "--options", options)
     steps = [step for step in steps if not step["warmup"]]
     waits = median(e["data_wait_s"] / e["step_s"] for e in steps)
     note = f"of {median(e['step_s'] for e in steps) * 1e3:.0f} ms a step"
@@ -110,7 +110,7 @@ def data_wait(folder: Path, prepared: Path) -> Figure:
 
 def make_store_for(settings: Any, prepared: Path, folder: Path) -> str:
     """Make the store of decoded pictures that these settings need, with its rule's command; return
-    its index."""
+    its folder."""
     import msgspec
 
     from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
@@ -122,7 +122,7 @@ def make_store_for(settings: Any, prepared: Path, folder: Path) -> str:
     command = [*FEEDRATE, "store-dataset", "--data", str(prepared / "manifest.json")]
     command += ["--settings", spec, "--out", index]
     run(command, folder, job_environment())
-    return index
+    return str(store)
 
 
 def drain_all(prepared: Path) -> None:

@@ -25,20 +25,20 @@ from fault_workflow import (
     node_of,
     wait_for,
 )
-from mini_project import ROOT
 
 from faults import fault
 from feedrate.core import slurm
 
-BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 HUNGRY = (
     f"exec {sys.executable} -c \"import time; held = bytearray(b'x') * (600 << 20); "
     'time.sleep(3600)"'
 )
 """A process that takes 600 MiB of its own. Slurm counts shared pages proportionally (PSS), so
 libraries may stay below any limit while other tests have loaded them too."""
-LITTLE_MEMORY = f'shift 3; exec {{python}} {BOUNDED} "$@"'
-MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
+MORE_THAN_THERE_IS = {
+    "train": {"batch_size": 24, "memory_gib": 1.0},
+    "loader": {"max_tokens": 500},
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,7 @@ def struck(cluster: Cluster, make_workflow) -> Workflow:
             "gaudi2": {"rule": ONE_NODE | {"slurm_partition": "gaudi2"}, "start": HOLD},
             "h100": {"rule": ONE_NODE | {"slurm_partition": "h100"}, "start": LOSE, "two": True},
             "cpu": {"rule": on_cpu | {"mem_mb": 400}, "start": HUNGRY},
-            "full": {"adapt": {"settings": MORE_THAN_THERE_IS}, "rule": on_cpu}
-            | {"start": LITTLE_MEMORY},
+            "full": {"adapt": {"settings": MORE_THAN_THERE_IS}, "rule": on_cpu},
         },
         FIRST_TRIES.format("h100|cpu"),
     )

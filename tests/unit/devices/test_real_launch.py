@@ -144,7 +144,7 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
 
 
 def test_a_job_on_another_model_than_registered_is_a_fault_of_the_machine(folder):
-    pattern = "--model-pattern=no such processor"
+    pattern = '--options={"model_pattern": "no such processor"}'
     run, code = run_job(make_job(python=warm.python()), folder, pattern)
     assert code == 1
     error = events(run, 0)["error"]

@@ -3,13 +3,23 @@
 from pathlib import Path
 
 import pytest
+from meter_parts import Clock
 from training_jobs import Job, inference_spec, read_events
 
 from feedrate.config.spec import RunSpec
 from feedrate.devices.placement import Placement
+from feedrate.jobs import meter
 from feedrate.jobs.events import EventLog
 
 RUN = "runs/study/cpu/workers=0/rep1-0123abcd-2"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the meter."""
+    clock = Clock()
+    monkeypatch.setattr(meter, "perf_counter", clock)
+    return clock
 
 
 @pytest.fixture

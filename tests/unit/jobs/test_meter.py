@@ -13,13 +13,6 @@ from feedrate.jobs import meter as meter_module
 from feedrate.jobs.meter import Meter
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(meter_module, "perf_counter", made)
-    return made
-
-
 def run(clock, *, device=None, **loop):
     """The log of a loop."""
     log = Log()

@@ -2,17 +2,9 @@
 
 import pytest
 import torch
-from meter_parts import Clock, Device, Log
+from meter_parts import Device, Log
 
-from feedrate.jobs import meter as meter_module
 from feedrate.jobs.meter import Meter
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(meter_module, "perf_counter", made)
-    return made
 
 
 class Gpu(Device):

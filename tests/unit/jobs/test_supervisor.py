@@ -290,8 +290,9 @@ def test_fetched_weights_that_were_changed_are_no_outcome(refusal, tiny_prepared
     weights = Path("resources/checkpoints/someone--bridge@v1/model.safetensors")
     weights.parent.mkdir(parents=True)
     weights.write_text("fetched")
-    recorded = {"sha256": {weights.name: digest_file(weights)}}
-    (weights.parent / "fetched.json").write_text(json.dumps(recorded))
+    fetched = {"name": "someone/bridge", "revision": "v1", "commit": "0"}
+    fetched |= {"sha256": {weights.name: digest_file(weights)}}
+    (weights.parent / "fetched.json").write_text(json.dumps(fetched))
     weights.write_text("changed")
     spec = make_spec(model={"checkpoint": "someone/bridge", "revision": "v1"})
     line = refusal(spec, tiny_prepared)

@@ -212,8 +212,8 @@ class Watch:
         if "cores_s" not in self._load:  # the kernel does not count it
             return ""
         time.sleep(max(0.0, self._start_s + WATCHED_S - time.monotonic()))
-        now, names = host_load(), ("cores_s", "cores_busy_s", "job_cpu_s")
-        whole_s, busy_s, own_s = (now[name] - self._load[name] for name in names)
+        now, parts = host_load(), ("cores_s", "cores_busy_s", "job_cpu_s")
+        whole_s, busy_s, own_s = (now[part] - self._load[part] for part in parts)
         share = (busy_s - own_s) / whole_s if whole_s else 0.0
         if share < BUSY:
             return ""

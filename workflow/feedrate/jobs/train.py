@@ -101,14 +101,12 @@ def write_strategy(
     accelerator = trainer.accelerator
     is_fp8 = getattr(accelerator, "fp8_enabled", False)
     mixed = "fp8" if is_fp8 else str(accelerator.mixed_precision)
-    computation = events.Computation(
-        rank=log.rank,
-        optimizer=running_optimizer(trainer.optimizer),
-        weights="" if strategy["name"] == "fsdp" else digest_weights(trainer.model),
-        **job_setup.describe_computation(trainer.model, mixed, fp32),
-        **device.replays(trainer),
-    )
-    log.write(computation)
+    computation = job_setup.describe_computation(trainer.model, mixed, fp32)
+    computation |= device.replays(trainer)
+    optimizer = running_optimizer(trainer.optimizer)
+    weights = "" if strategy["name"] == "fsdp" else digest_weights(trainer.model)
+    event = events.Computation(rank=log.rank, optimizer=optimizer, weights=weights, **computation)
+    log.write(event)
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
