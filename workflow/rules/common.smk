@@ -5,8 +5,9 @@ from pathlib import Path
 
 from feedrate.core import paths, plugins
 from feedrate.flow import configuration, driver
+from feedrate.flow.data import job
 from feedrate.flow.graph import Graph
-from feedrate.flow.resources import with_cached_signature
+from feedrate.flow.resources import of_device, training, with_cached_signature
 
 ROOT = Path(workflow.basedir)
 with configuration.workflow_errors():
@@ -14,7 +15,7 @@ with configuration.workflow_errors():
     GRAPH = Graph(PROJECT, ROOT)
     if IS_DRIVER:
         configuration.check_targets(ROOT, PROJECT, LAYERS, configuration.call().targets)
-        if not configuration.call().is_report:
+        if not configuration.call().report:
             GRAPH.write_plans()
         if workflow.output_settings.dryrun:
             driver.check_files(GRAPH, LAYERS)
@@ -22,7 +23,7 @@ STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
 # Whether failed jobs are tried again. The process of a job does not know, and assumes it.
-RETRIED = not IS_DRIVER or configuration.call().retries > 0
+RETRIED = not IS_DRIVER or bool(configuration.call().retries)
 SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
 DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 REPORT_ENV = "../../envs/report.yaml"

@@ -3,7 +3,8 @@ partition."""
 
 ENVIRONMENTS = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
 
-for device, entry in GRAPH.devices():
+for device in PROJECT.config.devices:
+    entry = PROJECT.devices[device]
 
     rule:
         name:
@@ -23,7 +24,7 @@ for device, entry in GRAPH.devices():
         # All cores, so that no other job runs while a training job is measured.
         threads: entry.threads or CORES
         resources:
-            **GRAPH.resources.training(device, retried=RETRIED),
+            **training(PROJECT, device, retried=RETRIED),
         params:
             job=with_cached_signature(lambda wc, device=device: GRAPH.train(device, wc)),
         # No `benchmark`: it would read the memory of all processes on the measured cores.
@@ -45,9 +46,11 @@ for device, entry in GRAPH.devices():
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         threads: entry.threads or CORES
         resources:
-            **GRAPH.resources.testing(device),
+            # It takes ten minutes.
+            runtime=60,
+            **of_device(entry),
         params:
-            job=GRAPH.selftest_device(device),
+            job=job("selftest-device", device=device, entry=entry),
         shell:
             "python -m feedrate {params.job} --data {input.data:q} --parts {input.parts:q} "
             "--out {output:q} 2> >(tee {log:q} >&2)"

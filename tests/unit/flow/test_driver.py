@@ -15,9 +15,8 @@ from feedrate.core import variables
 from feedrate.core.slurm import Job
 from feedrate.core.variables import DriverCall, driver_call
 from feedrate.flow import driver
-from feedrate.flow.configuration import Call
 
-HERE = Call(is_local=True, targets=[], profile_files=[])
+HERE = SimpleNamespace(is_local=True, retries=0, quiet=None, choices=[])
 GRAPH = SimpleNamespace(root=Path("/p"), project=None, runs_to_do=list, all_outcomes=list)
 """Nothing is to do, so nothing is checked."""
 HOLD = """
@@ -49,7 +48,9 @@ def start(monkeypatch):
     """Start as the driver, called with some options."""
 
     def begin(**options):
-        monkeypatch.setattr(driver.configuration, "call", lambda: HERE._replace(**options))
+        monkeypatch.setattr(
+            driver.configuration, "call", lambda: SimpleNamespace(**vars(HERE) | options)
+        )
         driver.start(GRAPH, None)
 
     return begin
@@ -140,7 +141,7 @@ def test_jobs_are_told_who_started_them_and_how(start, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     for _ in range(2):
-        start(retries=2, is_quiet=True)
+        start(retries=2, quiet={"all"})
         driver._lock.close()
     assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
     assert os.environ["PYTHONPATH"] == "/p/workflow:/elsewhere"

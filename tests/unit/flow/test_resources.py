@@ -8,7 +8,7 @@ import pytest
 
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
-from feedrate.flow.resources import START_MIN, Resources
+from feedrate.flow.resources import START_MIN, training
 
 ROOT = Path(__file__).resolve().parents[3]
 FIRST, SECOND = "bridgetower-dataloading", "bridgetower-learning"
@@ -27,7 +27,7 @@ def requests(project, *, retried, limits_min):
         for (name, study), limit in zip(project.studies.items(), limits_min, strict=True)
     }
     changed = replace(project, studies=studies)
-    return Resources(changed).training("cpu", retried=retried)
+    return training(changed, "cpu", retried=retried)
 
 
 def value(request, study, attempt):

@@ -1,21 +1,45 @@
 """`python -m feedrate plan`: how many runs are to do, for how long and at what cost."""
 
 import argparse
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from feedrate.cli.display import output, table
 from feedrate.cli.snakemake import check_call, is_local, layers_of
+from feedrate.config.plan import timeouts_min
+from feedrate.config.project import Project
+from feedrate.config.spec import RunSpec
+from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.flow import configuration
-from feedrate.flow.estimate import Estimator, outlook, range_text
 from feedrate.flow.graph import Graph
+from feedrate.report.text import counted
 
-HOUR_S = 3600.0
 COLUMNS = (
     *("device", "cells", "unsupported", "done", "to do", "time", "time at most"),
     *("cost (USD)", "cost at most"),
 )
+
+
+class Estimate(NamedTuple):
+    """The shortest and the longest likely duration of some runs, one after another, s; the sum of
+    their time limits; their number; and how many of them the first two leave out."""
+
+    low_s: float = 0.0
+    high_s: float = 0.0
+    limit_s: float = 0.0
+    runs: int = 0
+    unknown: int = 0
+
+
+class Outcome(msgspec.Struct):
+    """What an estimate reads of a run that has ended."""
+
+    status: str
+    duration_s: float = 0.0
 
 
 def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -29,34 +53,92 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     for study in graph.project.studies:
         rows = list(device_rows(graph, study))
         output().print(table(f"Runs of {study}", COLUMNS, rows, left=("device",)), "")
-    print(outlook_of(graph, graph.project.studies, on_cluster=not here))
+    print(outlook(graph, graph.project.studies, on_cluster=not here))
     return 0
-
-
-def outlook_of(graph: Graph, studies: Collection[str], *, on_cluster: bool) -> str:
-    """How many runs of some studies are to do, and how long they take."""
-    estimator = Estimator(graph.project)
-    to_do = [spec for spec in graph.runs_to_do() if spec.study in studies]
-    of_device = (
-        [spec for spec in to_do if spec.device == device] for device in graph.project.config.devices
-    )
-    return outlook([estimator.of(specs) for specs in of_device], on_cluster=on_cluster)
 
 
 def device_rows(graph: Graph, study: str) -> Iterator[list[str]]:
     """For each device, the runs of a study as cells of the table."""
-    estimator = Estimator(graph.project)
     for device in graph.project.config.devices:
         specs = [spec for spec in graph.plan.of_study(study) if spec.device == device]
-        cells = sum(spec.repeat == 1 for spec in specs)
         lacking = [c for c in graph.plan.unsupported if (c.study, c.device) == (study, device)]
-        times = estimator.of(spec for spec in specs if not graph.folders.has_result(spec))
-        counts = (cells, len(lacking), len(specs) - times.runs, times.runs)
-        likely = "unknown" if times.unknown else range_text(times.low_s, times.high_s)
-        at_most = range_text(times.limit_s, times.limit_s)
-        price = graph.project.devices[device].price_usd_per_hour
-        costs = ["no price", "no price"]
-        if price is not None:
-            low, high, most = (f"{price * s / HOUR_S:.2f}" for s in times[:3])
-            costs = ["unknown" if times.unknown else f"{low} to {high}", most]
-        yield [device, *map(str, counts), *([likely, at_most, *costs] if times.runs else [])]
+        times = estimate(graph.project, [s for s in specs if not graph.folders.has_result(s)])
+        cells = sum(spec.repeat == 1 for spec in specs)
+        row = [device, *map(str, (cells, len(lacking), len(specs) - times.runs, times.runs))]
+        if times.runs:
+            price = graph.project.devices[device].price_usd_per_hour
+            costs = ["no price", "no price"]
+            if price is not None:
+                low, high, most = (f"{price * duration_s / 3600:.2f}" for duration_s in times[:3])
+                costs = ["unknown" if times.unknown else f"{low} to {high}", most]
+            likely = "unknown" if times.unknown else range_text(times.low_s, times.high_s)
+            row += [likely, range_text(times.limit_s, times.limit_s), *costs]
+        yield row
+
+
+def outlook(graph: Graph, studies: Collection[str], *, on_cluster: bool) -> str:
+    """How many runs of some studies are to do, and how long they take: `28 runs, 10 to 30 min (like
+    your earlier runs); at most 14 h by their time limits`. Devices train side by side on a cluster,
+    else in turn."""
+    by_device: dict[str, list[RunSpec]] = {}
+    for spec in graph.runs_to_do():
+        if spec.study in studies:
+            by_device.setdefault(spec.device, []).append(spec)
+    if not by_device:
+        return "There are no runs to do."
+    estimates = [estimate(graph.project, specs) for specs in by_device.values()]
+    low, high, limit, runs, unknown = zip(*estimates, strict=True)
+    combine = max if on_cluster else sum
+    limit_s, known = combine(limit), sum(runs) - sum(unknown)
+    text = counted(sum(runs), "run")
+    if known:
+        part = f" for {known} of them" if sum(unknown) else ""
+        text += f", {range_text(combine(low), combine(high))}{part} (like your earlier runs)"
+    side = ", with one job at a time on each device" if on_cluster else ""
+    return f"{text}; at most {range_text(limit_s, limit_s)} by their time limits{side}."
+
+
+def estimate(project: Project, specs: Sequence[RunSpec]) -> Estimate:
+    """How long runs take: like earlier runs of the same cell, else study, else device. Where these
+    had fewer or more samples, the range is from none to all of their time in proportion."""
+    limits_min = timeouts_min(project)
+    earlier = {device: list(earlier_runs(device)) for device in {spec.device for spec in specs}}
+    low_s = high_s = limit_s = 0.0
+    unknown = 0
+    for spec in specs:
+        limit_s += limits_min[spec.study][spec.device] * 60
+        runs = earlier[spec.device]
+        runs = [run for run in runs if run[0].study == spec.study] or runs
+        runs = [run for run in runs if run[0].cell == spec.cell] or runs
+        scaled = [(time_s, window_samples(spec) / window_samples(run)) for run, time_s in runs]
+        if scaled:
+            low_s += min(time_s * min(1.0, scale) for time_s, scale in scaled)
+            high_s += max(time_s * max(1.0, scale) for time_s, scale in scaled)
+        else:
+            unknown += 1
+    return Estimate(low_s, high_s, limit_s, len(specs), unknown)
+
+
+def earlier_runs(device: str) -> Iterable[tuple[RunSpec, float]]:
+    """The runs on a device that ended well, with their durations, s."""
+    for file in Path(paths.RUNS).glob(f"*/{device}/*/rep*/{paths.OUTCOME_NAME}"):
+        try:
+            outcome = msgspec.json.decode(file.read_bytes(), type=Outcome)
+            spec = msgspec.json.decode(file.with_name(paths.SPEC_NAME).read_bytes(), type=RunSpec)
+        except (OSError, msgspec.MsgspecError):
+            continue  # deleted meanwhile, or of another version
+        if outcome.status == "ok" and outcome.duration_s:
+            yield spec, outcome.duration_s
+
+
+def window_samples(spec: RunSpec) -> int:
+    """Samples of the timed window, all ranks."""
+    return (spec.protocol.steps - spec.protocol.warmup_steps) * spec.step_samples
+
+
+def range_text(low_s: float, high_s: float) -> str:
+    """`40 to 70 s`, `10 to 30 min`, `3 to 5 h`; one number if both are the same."""
+    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+    unit, size = next((unit, size) for unit, size in units if high_s >= 2 * size or unit == "s")
+    low, high = (f"{seconds / size:.0f}" for seconds in (low_s, high_s))
+    return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from feedrate.cli.display import output, table
 from feedrate.cli.jobs import STOPPED
-from feedrate.cli.plan import outlook_of
+from feedrate.cli.plan import outlook
 from feedrate.cli.report import make_report
 from feedrate.cli.snakemake import (
     add_choices,
@@ -73,7 +73,7 @@ def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None
     chosen = set(given.targets or ()) & set(project.studies)
     if not given.targets or chosen:
         on_cluster = not is_local(options, given)
-        print(outlook_of(graph, chosen or project.studies, on_cluster=on_cluster))
+        print(outlook(graph, chosen or project.studies, on_cluster=on_cluster))
 
 
 def report_on_what_exists(options: argparse.Namespace) -> None:

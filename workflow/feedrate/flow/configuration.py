@@ -70,14 +70,14 @@ def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layer
     for file in (CONFIG, *files):
         origin = _shown(file)
         layers.append((origin, convert(read_yaml(file, origin), dict[str, Any], origin)))
-    given = {}
+    values = {}
     for word in assignments:
         key, _, text = word.partition("=")
         try:
-            given[key] = parse_yaml(text, key)
+            values[key] = parse_yaml(text, key)
         except ConfigError:
             raise ConfigError(f"command line: {key}: {text!r} is not a value of YAML") from None
-    return Layers([*layers, ("command line", given)])
+    return Layers([*layers, ("command line", values)])
 
 
 def _shown(file: Path) -> str:
@@ -140,33 +140,31 @@ def read_profile(name: str) -> Profile:
         place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
-                values = convert(read_yaml(file, _shown(file)), dict[str, Any], _shown(file))
-                names = _configfiles(Problems(_shown(file)), values)
-                files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
-                return Profile(str(values.get("executor", "local")), files)
+                return _profile_in(file)
         if place.is_dir():  # its file is for certain versions of Snakemake
             return Profile("", [])
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 
-def _configfiles(errors: Problems, values: Mapping[str, Any]) -> list[str]:
-    """The configuration files that a profile names. Raises ConfigError if they are no names."""
+def _profile_in(file: Path) -> Profile:
+    """The profile in a file. Raises ConfigError if its configuration files are no names."""
+    origin = _shown(file)
+    values = convert(read_yaml(file, origin), dict[str, Any], origin)
+    errors = Problems(origin)
     key = next((key for key in ("configfile", "configfiles") if values.get(key)), "")
-    named = values.get(key, [])
-    names: list[str] = [named] if isinstance(named, str) else named
+    value = values.get(key, [])
+    names: list[str] = [value] if isinstance(value, str) else value
     if errors.check_type(key, names, list[str]):
         for name in names:
             errors.check_path(key, name)
     raise_all(errors)
-    return names
+    files = [file.parent / name if (file.parent / name).exists() else Path(name) for name in names]
+    return Profile(str(values.get("executor", "local")), files)
 
 
-def profile_names(executor: str = "") -> list[str]:
-    """The project's own profiles; with `executor`, only those that use it."""
-    names = [file.parent.name for file in sorted(PROFILES.glob("*/config.yaml"))]
-    return [
-        n for n in names if not executor or read_profile(f"{PROFILES}/{n}").executor == executor
-    ]
+def profile_names() -> list[str]:
+    """The project's own profiles."""
+    return [file.parent.name for file in sorted(PROFILES.glob("*/config.yaml"))]
 
 
 # Files on this host. On another host, an absolute path may name another file, so it is checked only
@@ -235,22 +233,6 @@ def _is_known(path: str, *, here: bool) -> bool:
 # How this Snakemake was called, which the Snakefile sees only in part.
 
 
-class Call(NamedTuple):
-    """The options of the command line and its profiles that the configuration depends on."""
-
-    is_local: bool
-    targets: list[str]
-    profile_files: list[Path]
-    """The `configfile` of the profiles if Snakemake does not read it."""
-    retries: int = 0
-    """How often Snakemake tries a failed job again."""
-    is_quiet: bool = False
-    is_report: bool = False
-    """Whether it makes Snakemake's own report of what there is, and runs nothing."""
-    choices: Sequence[str] = ()
-    """The words that select the profile and override keys of config.yaml."""
-
-
 def snakemake_options(words: Sequence[str]) -> argparse.Namespace:
     """Snakemake's options in `words`, and in the profiles that they name."""
     from snakemake.cli import get_argument_parser
@@ -261,42 +243,28 @@ def snakemake_options(words: Sequence[str]) -> argparse.Namespace:
 
 
 @cache
-def call() -> Call:
-    """How this process, Snakemake's main process, was called."""
-    words = sys.argv[1:]
-    options = snakemake_options(words)
-    files = None
-    if options.profile and any(word.startswith("--configfile") for word in words):
-        names = [word for profile in options.profile for word in ("--profile", profile)]
-        files = snakemake_options(names).configfile
-    return Call(
-        is_local=options.executor in (None, "", "local"),
-        targets=list(options.targets or []),
-        profile_files=[Path(name).resolve() for name in files or []],
-        retries=int(options.retries or 0),
-        is_quiet=bool(options.quiet),
-        is_report=bool(options.report),
-        choices=_choices(words),
-    )
-
-
-def _choices(words: Sequence[str]) -> list[str]:
-    """The options that select the profile and override keys of config.yaml, with their values."""
-    choices: list[str] = []
-    chosen = False
-    for word in words:
+def call() -> argparse.Namespace:
+    """Snakemake's options in this process, Snakemake's main process; `choices` are the words that
+    select the profile and override keys of config.yaml."""
+    options = snakemake_options(sys.argv[1:])
+    options.is_local = options.executor in (None, "", "local")
+    options.choices, chosen = [], False
+    for word in sys.argv[1:]:
         if word.startswith("-"):
             chosen = word.partition("=")[0] in ("--profile", "--configfile", "--config", "-C")
         if chosen:
-            choices.append(word)
-    return choices
+            options.choices.append(word)
+    return options
 
 
 def profile_files(*, main_process: bool) -> list[Path]:
     """The files under `configfile` in the profiles of this call, which the --configfile of the
     command line overrides. Jobs, called without a profile, read those of the main process."""
     if main_process:
-        files = os.pathsep.join(map(str, call().profile_files))
-        os.environ[variables.PROFILE_FILES] = files
-    told = os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep)
-    return [Path(name) for name in told if name]
+        files: list[Path] = []
+        words = [word for profile in call().profile or [] for word in ("--profile", profile)]
+        if words and any(word.startswith("--configfile") for word in sys.argv):
+            files = snakemake_options(words).configfile or []
+        os.environ[variables.PROFILE_FILES] = os.pathsep.join(str(f.resolve()) for f in files)
+    names = os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep)
+    return [Path(name) for name in names if name]

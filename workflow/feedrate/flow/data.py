@@ -40,12 +40,9 @@ class Data:
 
     def _raw(self, dataset: str) -> str:
         """The identity of a fetched dataset: settings, code, and a folder's files."""
-        key = f"raw {dataset}"
-        if key not in self._identities:
-            entry = workflow.find_dataset(self._project.config, dataset)
-            source = plugin_file("feedrate.data.sources", str(entry.__struct_config__.tag))
-            self._identities[key] = self._fetched(entry, "data/fetch.py", source)
-        return self._identities[key]
+        entry = workflow.find_dataset(self._project.config, dataset)
+        source = plugin_file("feedrate.data.sources", str(entry.__struct_config__.tag))
+        return self._fetched(f"raw {dataset}", entry, "data/fetch.py", source)
 
     def prepared(self, dataset: str) -> str:
         """The identity of a prepared dataset: what was fetched, edits of it, and code."""
@@ -56,20 +53,18 @@ class Data:
             self._identities[key] = identity(self._raw(dataset), edited(raw, self._digests), code)
         return self._identities[key]
 
-    def _examples_identity(self) -> str:
-        """The identity of the copy of Winoground in use."""
-        if "winoground" not in self._identities:
-            entry = self._project.config.winoground_sets[self._project.config.winoground or ""]
-            self._identities["winoground"] = self._fetched(entry, "data/winoground.py")
-        return self._identities["winoground"]
-
-    def _fetched(self, entry: workflow.Dataset | workflow.Examples, *programs: str) -> str:
-        state = ""
-        if isinstance(entry, workflow.Folder | workflow.LocalExamples):
-            state = folder_state(self._root / entry.path, self._digests)
-        settings = msgspec.to_builtins(entry)
-        settings.pop("max_bad_share", None)  # it changes no file
-        return identity(settings, state, self._digests.of_code(Code(programs, ("data",))))
+    def _fetched(
+        self, key: str, entry: workflow.Dataset | workflow.Examples, *programs: str
+    ) -> str:
+        if key not in self._identities:
+            state = ""
+            if isinstance(entry, workflow.Folder | workflow.LocalExamples):
+                state = folder_state(self._root / entry.path, self._digests)
+            settings = msgspec.to_builtins(entry)
+            settings.pop("max_bad_share", None)  # it changes no file
+            code = self._digests.of_code(Code(programs, ("data",)))
+            self._identities[key] = identity(settings, state, code)
+        return self._identities[key]
 
     def weights(self, model: ModelSettings) -> str:
         """The state of a user's folder with weights; fetched ones are named by their revision."""
@@ -114,15 +109,17 @@ class Data:
         weights = self.weights(settings.model)
         key = identity(msgspec.to_builtins(settings), weights, self._digests.of_code(code))
         self._stores[key] = settings
-        made_from = {"dataset": spec.dataset, "identity": self.prepared(spec.dataset)}
-        return [paths.STORE.format(store=key, **made_from)]
+        prepared = self.prepared(spec.dataset)
+        return [paths.STORE.format(store=key, dataset=spec.dataset, identity=prepared)]
 
     def examples(self, spec: RunSpec) -> list[str]:
         """The examples of Winoground that a run is evaluated on."""
         name = self._project.config.winoground
         if name is None or not spec.protocol.evaluate:
             return []
-        return [paths.WINOGROUND.format(winoground=name, identity=self._examples_identity())]
+        entry = self._project.config.winoground_sets[name]
+        copy = self._fetched(f"winoground {name}", entry, "data/winoground.py")
+        return [paths.WINOGROUND.format(winoground=name, identity=copy)]
 
     def fetched_weights(self, model: ModelSettings) -> list[str]:
         """The list of a hub checkpoint's files."""

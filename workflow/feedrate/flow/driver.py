@@ -8,6 +8,7 @@ import shlex
 import socket
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -21,7 +22,7 @@ from feedrate.core.errors import ExpectedError, print_error, tell
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
 from feedrate.flow import configuration, preflight
-from feedrate.flow.configuration import Call, Layers, profile_names, snakemake_options
+from feedrate.flow.configuration import Layers, profile_names, read_profile
 from feedrate.flow.graph import Graph
 from feedrate.report.text import counted
 
@@ -54,14 +55,20 @@ def start(graph: Graph, layers: Layers) -> None:
         host=socket.gethostname(),
         since=f"{time.time():.3f}",
         is_local=call.is_local,
-        retries=call.retries,
-        quiet=call.is_quiet,
+        retries=int(call.retries or 0),
+        quiet=bool(call.quiet),
         choices=tuple(call.choices),
     )
     _hold(driver)
     os.environ[variables.DRIVER] = msgspec.json.encode(driver).decode()
-    _put_first("PATH", str(Path(sys.executable).parent))
-    _put_first("PYTHONPATH", str(graph.root / "workflow"))
+    # Jobs find this Python and this package, unless their rule brings others.
+    for variable, folder in (
+        ("PATH", str(Path(sys.executable).parent)),
+        ("PYTHONPATH", str(graph.root / "workflow")),
+    ):
+        others = os.environ.get(variable, "").split(os.pathsep)
+        others = [other for other in others if other not in ("", folder)]
+        os.environ[variable] = os.pathsep.join([folder, *others])
     if not call.is_local:
         cancel_left_over_jobs()
     check(graph.project, graph.runs_to_do(), call)
@@ -80,13 +87,6 @@ def end(graph: Graph) -> None:
             f"{counted(len(lost), 'run')} without a result; the same command measures them. For a "
             f"report of what there is: {command}"
         )
-
-
-def _put_first(variable: str, folder: str) -> None:
-    """Jobs find this Python and this package, unless their rule brings others."""
-    folders = os.environ.get(variable, "").split(os.pathsep)
-    rest = [other for other in folders if other and other != folder]
-    os.environ[variable] = os.pathsep.join([folder, *rest])
 
 
 def _hold(call: DriverCall) -> None:
@@ -111,8 +111,9 @@ def occupied(stream: TextIO | None = None) -> str:
             if not LOCK.is_file():
                 return ""
             stream = stack.enter_context(LOCK.open("r+", encoding="utf-8"))
-        driver = _read_driver()
-        name = ""
+        name, driver = "", None
+        with contextlib.suppress(ValueError):  # empty after an end by itself
+            driver = msgspec.json.decode(LOCK.read_bytes(), type=DriverCall)
         if driver:
             clock = time.strftime("%H:%M", time.localtime(float(driver.since)))
             name = f" (process {driver.pid} on {driver.host} since {clock})"
@@ -129,14 +130,6 @@ def occupied(stream: TextIO | None = None) -> str:
     return ""
 
 
-def _read_driver() -> DriverCall | None:
-    """The driver that took the lock last, unless it ended by itself."""
-    try:
-        return msgspec.json.decode(LOCK.read_bytes(), type=DriverCall)
-    except (OSError, ValueError):
-        return None
-
-
 def cancel_left_over_jobs() -> None:
     """Cancel the jobs that a killed driver left on Slurm, and wait until they have ended: the next
     jobs measure their runs again. Call while holding the lock."""
@@ -150,7 +143,7 @@ def cancel_left_over_jobs() -> None:
         time.sleep(1)
 
 
-def check(project: Project, specs: Sequence[RunSpec], call: Call) -> None:
+def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
     """Raise ExpectedError for all that is bound to fail where this call trains the runs `specs`, or
     pushes models; warn of what will be slow."""
     if not specs:
@@ -161,18 +154,19 @@ def check(project: Project, specs: Sequence[RunSpec], call: Call) -> None:
             "nothing was started"
         )
     if not (call.is_local or slurm.is_installed()):
+        local = [n for n in profile_names() if read_profile(f"profiles/{n}").executor == "local"]
         raise ExpectedError(
             "no sbatch here: this profile sends its jobs to Slurm; run it on a login node, or use "
-            f"a profile for one machine (--profile {', '.join(profile_names('local'))})"
+            f"a profile for one machine (--profile {', '.join(local)})"
         )
-    findings = examine(project, specs, here=call.is_local)
-    for finding in findings:
+    bound = []
+    for finding in examine(project, specs, here=call.is_local):
         if finding.outlook == SLOW:
             tell("feedrate", f"will be slow: {finding}")
-    bound = [str(finding) for finding in findings if finding.outlook == FAILS]
-    options = snakemake_options(sys.argv[1:])
+        elif finding.outlook == FAILS:
+            bound.append(str(finding))
     with contextlib.suppress(slurm.SlurmError):  # it may answer when the jobs are sent
-        bound += preflight.problems(options, project, dict.fromkeys(spec.device for spec in specs))
+        bound += preflight.problems(call, project, dict.fromkeys(spec.device for spec in specs))
     if bound:
         raise ExpectedError(
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import product
+from itertools import count, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from feedrate.config.devices import Device
 from feedrate.config.plan import Plan, make_plan, runnable, timeouts_min
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
@@ -24,7 +23,7 @@ from feedrate.flow.identity import (
     plugin_file,
     run_identity,
 )
-from feedrate.flow.resources import Resources, with_cached_signature
+from feedrate.flow.resources import with_cached_signature
 from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
 
 DIGESTS = Path(".snakemake/feedrate/digests.json")
@@ -32,14 +31,6 @@ DIGESTS = Path(".snakemake/feedrate/digests.json")
 
 Files = Callable[[Any], list[str] | str] | list[str] | str
 """A rule's input: files, or a function of wildcards that names them."""
-
-
-class Surroundings(NamedTuple):
-    """What runs are made from besides their specs; many runs share it."""
-
-    digest: str
-    code: str
-    """The digest of the measured code alone."""
 
 
 class CodeChanged(ExpectedError):
@@ -55,7 +46,7 @@ class Graph:
         self.root = root
         self._digests = DigestCache(DIGESTS)
         self._environments = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
-        self._surroundings: dict[tuple[Any, ...], Surroundings] = {}
+        self._surroundings: dict[tuple[Any, ...], tuple[str, str]] = {}
         self._of_run: dict[tuple[str, str, str, int], str] = {}
         self.plan = plan or make_plan(project)
         self.data = Data(project, root, self.plan, self._digests)
@@ -63,7 +54,6 @@ class Graph:
         if plan is None:
             self.plan = runnable(project, self.plan, self.folders.has_result)
         self._order = {key: number for number, key in enumerate(self.plan.runs)}
-        self.resources = Resources(project)
         self._timeouts_min = timeouts_min(project)
 
     # Identities
@@ -72,11 +62,11 @@ class Graph:
         """The identity of a run: its spec, data, measured code and environment."""
         key = spec.study, spec.device, spec.cell, spec.repeat
         if key not in self._of_run:
-            self._of_run[key] = run_identity(spec, self._surroundings_of(spec).digest)
+            self._of_run[key] = run_identity(spec, self._surroundings_of(spec)[0])
         return self._of_run[key]
 
-    def _surroundings_of(self, spec: RunSpec) -> Surroundings:
-        """What a run is made from besides its spec."""
+    def _surroundings_of(self, spec: RunSpec) -> tuple[str, str]:
+        """The digests of all that a run is made from besides its spec, and of its code alone."""
         settings = spec.settings
         evaluated = spec.protocol.evaluate
         key = (
@@ -96,7 +86,7 @@ class Graph:
                 "store": self.data.store(spec),
                 "winoground": self.data.examples(spec),
             }
-            self._surroundings[key] = Surroundings(identity(made_from), code)
+            self._surroundings[key] = identity(made_from), code
             self._digests.save()
         return self._surroundings[key]
 
@@ -122,18 +112,13 @@ class Graph:
             "repeat": r"\d+",
         }
 
-    def devices(self) -> list[tuple[str, Device]]:
-        """The devices that are trained on, with their registry entries."""
-        return [(name, self.project.devices[name]) for name in self.project.config.devices]
-
     def outcomes(self, study: str, device: str, *, ended: bool = False) -> list[str]:
         """The outcomes of all runs of a study on a device. `ended`: those that exist, as a job's
         process sees them: it would not have started if a run were missing."""
-        specs = [spec for spec in self.plan.of_study(study) if spec.device == device]
-        if ended:
-            files = [f"{self.folders.result(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
-            return [file for file in files if Path(file).is_file()]
-        return [f"{self.folders.target(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
+        folder_of = self.folders.result if ended else self.folders.target
+        specs = (spec for spec in self.plan.of_study(study) if spec.device == device)
+        files = [f"{folder_of(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
+        return [file for file in files if not ended or Path(file).is_file()]
 
     def all_outcomes(self, study: str = "") -> list[str]:
         """The outcomes of all runs of a study, or of all studies."""
@@ -160,11 +145,10 @@ class Graph:
             if files and all(other == files[0] for other in files):
                 inputs[name] = files[0]
             elif files:
-                inputs[name] = self._of_wildcards(device, files_of)
+                inputs[name] = with_cached_signature(
+                    lambda wildcards, files_of=files_of: files_of(self._spec(device, wildcards))
+                )
         return {name: files for name, files in inputs.items() if files}
-
-    def _of_wildcards(self, device: str, files_of: Callable[[RunSpec], list[str]]) -> Files:
-        return with_cached_signature(lambda wildcards: files_of(self._spec(device, wildcards)))
 
     def train(self, device: str, wildcards: Any) -> str:
         """The job of a run. Raises CodeChanged if the run would be another one than when the
@@ -179,7 +163,7 @@ class Graph:
         return job(
             "train",
             spec=spec,
-            source_digest=self._surroundings_of(spec).code,
+            source_digest=self._surroundings_of(spec)[1],
             timeout_min=self._timeouts_min[spec.study][device],
             smaller=[self.folders.target(run) for run in self.smaller(spec)],
             store=self.data.store(spec),
@@ -188,10 +172,6 @@ class Graph:
             report_to=",".join(config.report_to),
             model_pattern=self.project.devices[device].model_pattern,
         )
-
-    def selftest_device(self, device: str) -> str:
-        """The job of a device's self-test."""
-        return job("selftest-device", device=device, entry=self.project.devices[device])
 
     def order(self, device: str, wildcards: Any) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
@@ -204,22 +184,18 @@ class Graph:
         study = self.project.studies[spec.study]
         if not study.ladder:
             return []
-        levels = {name: factor.levels for name, factor in study.factors.items()}
-        up_to = {
-            name: levels[name][: levels[name].index(spec.levels[name]) + 1] for name in study.ladder
-        }
-        cells = (
-            cell_name(spec.levels | dict(zip(up_to, chosen, strict=True)))
-            for chosen in product(*up_to.values())
-        )
+        up_to = []
+        for name in study.ladder:
+            levels = study.factors[name].levels
+            up_to.append(levels[: levels.index(spec.levels[name]) + 1])
         runs = []
-        for cell in cells:
-            repeat = 1
-            while cell != spec.cell and (
-                run := self.plan.runs.get((spec.study, spec.device, cell, repeat))
-            ):
+        for chosen in product(*up_to):
+            cell = cell_name(spec.levels | dict(zip(study.ladder, chosen, strict=True)))
+            for repeat in count(1):
+                run = self.plan.runs.get((spec.study, spec.device, cell, repeat))
+                if run is None or cell == spec.cell:
+                    break
                 runs.append(run)
-                repeat += 1
         return runs
 
     def _spec(self, device: str, wildcards: Any) -> RunSpec:
@@ -227,13 +203,10 @@ class Graph:
 
     # Reporting
 
-    def study_devices(self, study: str) -> list[str]:
-        """The devices on which a study has runs."""
-        return list(dict.fromkeys(spec.device for spec in self.plan.of_study(study)))
-
     def records(self, study: str) -> list[str]:
-        """For each device of a study, the records of its runs."""
-        return [paths.RECORDS.format(study=study, device=d) for d in self.study_devices(study)]
+        """For each device on which a study has runs, their records."""
+        devices = dict.fromkeys(spec.device for spec in self.plan.of_study(study))
+        return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
     def study_plans(self, *, ended: bool = False) -> list[StudyPlan]:
         """What the report knows of each study. `ended`: with the folders of the runs that have

@@ -10,7 +10,7 @@ from typing import Any
 
 from feedrate.config.project import Project
 from feedrate.core import paths, slurm
-from feedrate.flow.resources import Resources
+from feedrate.flow.resources import training
 
 OPTIONS = {
     "slurm_partition": "--partition",
@@ -35,19 +35,17 @@ def problems(options: argparse.Namespace, project: Project, devices: Iterable[st
     if options.executor != "slurm":
         return []
     partitions = slurm.partitions()
-    refusals = []
-    for device in devices:
-        problem = _problem(_resources(options, project, device), partitions)
-        if problem:
-            refusals.append(f"{paths.rule_of(paths.TRAIN_RULE, device)}: {problem}")
-    return refusals
+    texts = {
+        device: _problem(_resources(options, project, device), partitions) for device in devices
+    }
+    return [f"{paths.rule_of(paths.TRAIN_RULE, d)}: {text}" for d, text in texts.items() if text]
 
 
 def _resources(options: argparse.Namespace, project: Project, device: str) -> dict[str, Any]:
     """The resources of a training job in its last try, which may have the most time: the rule's own
     take precedence over --default-resources, and --set-resources over both."""
     rule, tries = paths.rule_of(paths.TRAIN_RULE, device), 1 + int(options.retries or 0)
-    own = Resources(project).training(device, retried=tries > 1)
+    own = training(project, device, retried=tries > 1)
     if callable(own["runtime"]):
         studies = (SimpleNamespace(study=name) for name in project.studies)
         own["runtime"] = max(own["runtime"](wildcards, tries) for wildcards in studies)
@@ -79,19 +77,15 @@ def _problem(resources: Mapping[str, Any], partitions: Sequence[slurm.Partition]
             'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
         )
     names = str(resources.get("slurm_partition") or "")
-    own = [
-        one for one in partitions if one.name in names.split(",") or (not names and one.is_default)
-    ]
+    own = [p for p in partitions if (p.name in names.split(",") if names else p.is_default)]
     if not own:
-        known = ", ".join(dict.fromkeys(one.name for one in partitions))
+        known = ", ".join(dict.fromkeys(partition.name for partition in partitions))
         return f"there is no partition {names or 'by default'}; known: {known}"
-    limits_min = [one.limit_min for one in own if one.limit_min is not None]
+    limits_min = [partition.limit_min for partition in own if partition.limit_min is not None]
     runtime_min = resources.get("runtime") or 0
     if len(limits_min) == len(own) and runtime_min > max(limits_min):
-        return (
-            f"its last try may take {runtime_min} minutes; {own[0].name} allows "
-            f"{max(limits_min):.0f}"
-        )
+        limit = f"{own[0].name} allows {max(limits_min):.0f}"
+        return f"its last try may take {runtime_min} minutes; {limit}"
     words = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
     if gpus := resources.get("gpu"):
         model = resources.get("gpu_model")

@@ -13,8 +13,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 START_MIN = 20
 """Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
-TESTING_MIN = 60
-"""Minutes that a scheduler allows for a self-test, which takes ten."""
 
 
 def with_cached_signature(function: Function) -> Function:
@@ -24,37 +22,27 @@ def with_cached_signature(function: Function) -> Function:
     return function
 
 
-class Resources:
-    """Snakemake's `resources` of the rules of each device; a change of them reruns nothing."""
-
-    def __init__(self, project: Project) -> None:
-        self._devices = project.devices
-        self._minutes = {
-            (study, device): math.ceil(minutes) + START_MIN
-            for study, of_device in timeouts_min(project).items()
-            for device, minutes in of_device.items()
-        }
-
-    def training(self, device: str, *, retried: bool) -> dict[str, Any]:
-        """The requests of a training job; its time limit doubles after the first try. If no job is
-        `retried`, constants replace functions, which make the plan of thousands of runs slower."""
-        limits_min = {limit for (_, name), limit in self._minutes.items() if name == device}
-        tries: Any = 1
-        runtime: Any = max(limits_min)
-        if retried:
-            tries = with_cached_signature(lambda _, attempt: attempt)
-        if retried or len(limits_min) > 1:
-            runtime = with_cached_signature(
-                lambda wildcards, attempt: self._minutes[wildcards.study, device] * min(attempt, 2)
-            )
-        return {"tries": tries, "runtime": runtime, **_of_device(self._devices[device])}
-
-    def testing(self, device: str) -> dict[str, Any]:
-        """The requests of a device's self-test."""
-        return {"runtime": TESTING_MIN, **_of_device(self._devices[device])}
+def training(project: Project, device: str, *, retried: bool) -> dict[str, Any]:
+    """What a training job requests; its time limit doubles after the first try. If no job is
+    `retried`, constants replace functions, which make the plan of thousands of runs slower."""
+    limits_min = {
+        study: math.ceil(minutes[device]) + START_MIN
+        for study, minutes in timeouts_min(project).items()
+        if device in minutes
+    }
+    tries: Any = 1
+    runtime: Any = max(limits_min.values())
+    if retried:
+        tries = with_cached_signature(lambda _, attempt: attempt)
+    if retried or len(set(limits_min.values())) > 1:
+        runtime = with_cached_signature(
+            lambda wildcards, attempt: limits_min[wildcards.study] * min(attempt, 2)
+        )
+    return {"tries": tries, "runtime": runtime, **of_device(project.devices[device])}
 
 
-def _of_device(entry: Device) -> dict[str, Any]:
+def of_device(entry: Device) -> dict[str, Any]:
+    """What each job on a device requests; a change of it reruns nothing."""
     requests: dict[str, Any] = {
         "gres": entry.job.gres,
         "mem_mb": entry.job.memory_gib and int(entry.job.memory_gib * 1024),
