@@ -43,7 +43,7 @@ def test_a_measurement_has_the_accuracy_and_the_time_of_evaluations():
     window = Window(rank=0, first_step=2, last_step=4, steps=3, samples=12, wall_s=1.0)
     told = {0: RankEvents(window=window, evaluations=[BEFORE, AFTER])}
     found = measure(told, tiny_spec(), (), None)
-    assert (found.accuracy_before, found.accuracy_after, found.accuracy_chance) == (0.2, 0.8, 0.2)
+    assert (found.accuracy_before, found.accuracy_after) == (0.2, 0.8)
     assert found.evaluation_s == 3.5
     other = Evaluation(rank=0, scores=[score([1], [1], "text_to_image_recall_at_1")])
     told = {0: RankEvents(window=window, evaluations=[other])}

@@ -13,13 +13,13 @@ from rich.text import Text
 
 from feedrate.cli.display import output, table
 from feedrate.config.study import Thresholds
-from feedrate.config.values import cell_text
+from feedrate.config.values import BETWEEN_LEVELS, cell_text, parse_levels
 from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
 from feedrate.results import comparison
 from feedrate.results.comparison import Run, differences, read_results, read_runs, run_sets
-from feedrate.results.files import Row, write_csv
+from feedrate.results.files import COMPARISON, Row, with_levels, write_csv
 from feedrate.results.statistics import rate_text
 
 STYLES = {
@@ -68,7 +68,8 @@ def compare(options: argparse.Namespace) -> int:
     before, after = map(read_results, (options.old, options.new))
     rows = comparison.compare(before, after, lines)
     if options.out:
-        write_csv(options.out, comparison.comparison_columns(rows), rows)
+        levels = (parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows)
+        write_csv(options.out, with_levels(COMPARISON, levels), rows)
     named = ("Before", options.old, before), ("After", options.new, after)
     described = "\n".join(f"{word}: {place}, {_times(runs)}" for word, place, runs in named)
     parts: list[str | Table] = [described, *tables(rows, lines)]

@@ -26,13 +26,7 @@ from feedrate.results.conformity import (
 )
 from feedrate.results.measurement import flops_per_sample, measure, scores
 from feedrate.results.parts import Ranks, ceilings, stages
-from feedrate.results.record import (
-    DISTURBED_NAME,
-    Check,
-    Outcome,
-    Record,
-    write_records,
-)
+from feedrate.results.record import DISTURBED_NAME, Check, Outcome, Record, write_records
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
 from feedrate.results.study_plan import PlannedRun, read_plan
 from feedrate.results.trainer_logs import (

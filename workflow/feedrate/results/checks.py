@@ -161,26 +161,25 @@ def check_run(evidence: Evidence) -> list[Check]:
 
 def confirm_results(results: list[Path], out: Path) -> None:
     """Write `out` if no run in `results` (results.csv of each study) failed. Raises ExpectedError
-    with a short list where a run failed, or a check rejected its numbers. Cells that are
-    unsupported or ran out of memory are results, not failures."""
+    with a short list of the runs that failed, are missing, or have numbers that a check rejects."""
     rows = [r for file in results for r in read_csv(file, RUNS) if not r.get("measured_as")]
     tried = sum(row["status"] != "unsupported" for row in rows)
-    failed = [row for row in rows if row["status"] in BAD]
-    problems, forced = [], []
-    for row in failed:
+    problems, forced = [], list[str]()
+    for row in rows:
+        if row["status"] not in BAD:
+            continue
         name = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}"
         problems.append(f"{name}: {row['status']}: {row['cause']}")
         disturbed = not DISTURBED.isdisjoint(row["failed_checks"].split(";"))
         if disturbed and (row["attempt"] or 1) >= MOST_ATTEMPTS:
+            forced += [] if forced else ["--forcerun"]
             forced.append(f"{row['folder']}/{OUTCOME_NAME}")
-    if len(problems) > LISTED:
-        problems[LISTED:] = [f"… and {len(problems) - LISTED} more"]
-    if failed:
-        head = f"{len(failed)} of {tried} runs did not end well; the report shows them:"
+    if problems:
+        head = f"{len(problems)} of {tried} runs did not end well; the report shows them:"
+        more = [f"… and {len(problems) - LISTED} more"] if len(problems) > LISTED else []
         call = driver_call()
-        words = ["python", "-m", "feedrate", "run", *(call.choices if call else ())]
-        words[4:4] = ["--forcerun", *forced] if forced else []
+        words = ["python", "-m", "feedrate", "run", *forced, *(call.choices if call else ())]
         quiet = f" (disturbed {MOST_ATTEMPTS} times: stop other work first)" if forced else ""
         again = f"To measure them again{quiet}: {shlex.join(words)}"
-        raise ExpectedError("\n  ".join([head, *problems]) + f"\n{again}")
+        raise ExpectedError("\n  ".join([head, *problems[:LISTED], *more]) + f"\n{again}")
     write_text(out, f"{tried} runs, none failed\n")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -9,7 +10,7 @@ from feedrate.config.study import Claim, Published
 from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.answers import group_key, groups_of
-from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
+from feedrate.results.comparability import RATES, Kind, compare, in_the_way
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
 from feedrate.results.statistics import RATE, Estimate, noise_by_device, ratio_interval
@@ -52,8 +53,8 @@ def published_of(ref: CellRef, plan: StudyPlan, edition: str = "") -> list[Publi
     for row in plan.published:
         levels = study.baseline | row.levels
         texts = {name: level_text(levels[name]) for name in study.factors}
-        told = row.edition == edition if edition else row.headline
-        if told and row.device == ref.device and row.levels and texts == wanted:
+        counts = row.edition == edition if edition else row.headline
+        if counts and row.device == ref.device and row.levels and texts == wanted:
             rows.append(row)
     return sorted(rows, key=lambda row: not row.headline)
 
@@ -96,8 +97,8 @@ class _Claims:
     """The claims of one study, and its runs by device and levels."""
 
     def __init__(self, plan: StudyPlan, runs: Sequence[Row]) -> None:
-        self._plan, self._study, self._sources = plan, plan.study, plan.sources
-        self._noises = {device: one for (_, device), one in noise_by_device(runs).items()}
+        self._plan, self._study = plan, plan.study
+        self._noises = {device: noise for (_, device), noise in noise_by_device(runs).items()}
         self._groups = groups_of(runs, plan.study)
         self._cells: dict[tuple[str, ...], list[Row]] = {}
         for run in runs:
@@ -108,18 +109,19 @@ class _Claims:
         editions = dict.fromkeys(row.edition for row in self._plan.published if row.headline)
         for claim in self._study.claims:
             ratio = parse(claim.expression, fits=claim.fits is not None)
-            devices = self._plan.measured
-            for one in [ratio.on(d) for d in devices] if ANY in ratio.devices else [ratio]:
-                for each in self._within(one):
-                    yield {
-                        "claim": claim.id,
-                        "of": claim.of,
-                        "source": self._study.source.title,
-                        "edition": claim.edition or ";".join(editions),
-                        "statement": claim.text,
-                        "device": ";".join(each.devices),
-                        **self._checked(claim, each),
-                    }
+            ratios = [ratio]
+            if ANY in ratio.devices:
+                ratios = [ratio.on(device) for device in self._plan.measured]
+            for each in chain.from_iterable(map(self._within, ratios)):
+                yield {
+                    "claim": claim.id,
+                    "of": claim.of,
+                    "source": self._study.source.title,
+                    "edition": claim.edition or ";".join(editions),
+                    "statement": claim.text,
+                    "device": ";".join(each.devices),
+                    **self._checked(claim, each),
+                }
 
     def _within(self, ratio: Ratio) -> list[Ratio]:
         """The ratio at each measured level of the factors that no speed-up crosses; the ratio
@@ -155,8 +157,7 @@ class _Claims:
             row |= {"expression": str(ratio.numerator), "metric": ""}
         else:
             measured, why = self._measure(claim, ratio)
-            lines = self._study.thresholds
-            limits = lines.claim_tolerance, lines.smallest_effect
+            limits = self._study.thresholds.claim_tolerance, self._study.thresholds.smallest_effect
             verdict = judge(claim, measured, *limits) if measured else NO_DATA
             row |= self._printed(claim, ratio)
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
@@ -164,24 +165,30 @@ class _Claims:
                 row["margin"] = margin(claim, measured)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
         if different:
-            verdict, why = NOT_COMPARABLE, because(different)
+            verdict, why = NOT_COMPARABLE, f"Not comparable: {'; '.join(different)}."
             row.pop("margin", None)
         return row | {"verdict": verdict, "why": why}
 
     def _differences(self, claim: Claim, refs: Sequence[CellRef]) -> list[str]:
         """Why our runs of these cells are not what the claim is about, each reason once."""
         metric = claim.metric if claim.fits is None else "peak_memory_gib"
-        kind = kind_of(metric, {ref.device for ref in refs})
+        devices = {ref.device for ref in refs}
+        kind: Kind = "loss" if metric.startswith("loss") else "memory"
+        if metric in RATES:
+            kind = "ratio" if len(devices) == 1 else "rate"
         work = {run.get("measured_as") or run["cell"] for ref in refs for run in self._runs(ref)}
-        same = len(refs) == 2 and len({ref.device for ref in refs}) == len(work) == 1
-        found = ["both cells have the same runs"] * same
+        reasons = []
+        if len(refs) == 2 and len(devices) == len(work) == 1:
+            reasons.append("both cells have the same runs")
         for ref in refs:
             run = min(self._runs(ref), key=lambda run: run["status"] != "ok")
-            found += short_epochs(run, metric)
+            if metric in RATES and run.get("short_epochs"):
+                reasons.append(f"too few steps per epoch here: {run['steps_per_epoch']}")
             if claim.of == "source":
                 row = next(iter(published_of(ref, self._plan, claim.edition)), None)
-                found += obstacles(compare(row, run, self._sources), kind)
-        return list(dict.fromkeys(found))
+                items = in_the_way(compare(row, run, self._plan.sources), kind)
+                reasons += [item.reason for item in items]
+        return list(dict.fromkeys(reasons))
 
     def _fits(self, claimed: bool, cell: CellRef) -> tuple[str, str]:
         """A claim that a cell trains, or that it runs out of memory."""
@@ -217,14 +224,13 @@ class _Claims:
         """Our ratio of medians over ok runs, or why there is none. That of two rates of one device
         is the same as in cells.csv. For two devices, the noise of a rate is the larger, if both
         are known; that of other metrics is the noise of these cells."""
-        rates = [
+        above, below = (
             [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
             for runs in map(self._runs, ratio)
-        ]
-        both = zip(ratio, rates, strict=True)
-        if missing := dict.fromkeys(self._absent(r, claim.metric) for r, good in both if not good):
-            return None, " ".join(missing)
-        above, below = rates
+        )
+        lacking = [ref for ref, values in zip(ratio, (above, below), strict=True) if not values]
+        if lacking:
+            return None, " ".join(dict.fromkeys(self._absent(r, claim.metric) for r in lacking))
         if claim.metric == RATE:
             runs = [self._runs(ref)[0] for ref in ratio]
             keys = {group_key(run, self._study) for run in runs}

@@ -11,43 +11,30 @@ from msgspec.structs import replace
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Thresholds
-from feedrate.config.values import Level, cell_name
+from feedrate.config.values import cell_name
 from feedrate.results.answers import Group, GroupKey, answer_rows, group_key, groups_of
 from feedrate.results.assemble import parse_logs
 from feedrate.results.conformity import DISTURBED
 from feedrate.results.files import (
-    ANSWERS,
-    CELLS,
     FILES,
     RUNS,
     Row,
     for_studies,
     read_csv,
-    with_factors,
-    write_csv,
-    write_parquet,
+    with_levels,
+    write_table,
 )
 from feedrate.results.limits import limit_of
 from feedrate.results.parts import PARTS, of_known, over_runs
 from feedrate.results.record import Record, RecordError, read_records
 from feedrate.results.schema import STATUSES, VALUES
-from feedrate.results.statistics import (
-    Noise,
-    Noises,
-    median_interval,
-    noise_by_device,
-    spread,
-)
+from feedrate.results.statistics import Noise, Noises, median_interval, noise_by_device, spread
 from feedrate.results.study_plan import StudyPlan, read_plan
 
 Key = tuple[str, str, str]
 KEY = ("study", "device", "cell")
 """The columns that identify a cell."""
-OVER_REPEATS: dict[str, Callable[[list[Any]], Any]] = {
-    "median": median,
-    "largest": max,
-    "smallest": min,
-}
+OVER_REPEATS: dict[str, Callable[[Any], Any]] = {"median": median, "largest": max, "smallest": min}
 """How the known values of a cell's ok runs combine, by the schema's word."""
 FEWEST = 2
 """Number of repeats that a range over seeds needs at least."""
@@ -64,14 +51,11 @@ def collect_results(plan: Path, results: Path) -> None:
             parse_logs(plan, device, results)
             records += read_records(results, device)
     runs = run_table(records, study)
-    columns = for_studies(RUNS, study.project.studies)
-    write_csv(results / "results.csv", columns, runs)
-    write_parquet(results / "results.parquet", columns, runs)
     groups = groups_of(runs, study.study)
     cells = cell_rows(runs, study, groups)
-    write_csv(results / "cells.csv", for_studies(CELLS, study.project.studies), cells)
     answers = answer_rows(cells, groups.values())
-    write_csv(results / "answers.csv", for_studies(ANSWERS, study.project.studies), answers)
+    for name, rows in (("results.csv", runs), ("cells.csv", cells), ("answers.csv", answers)):
+        write_table(results, name, for_studies(FILES[name], study.project.studies), rows)
 
 
 def merge_results(studies: Sequence[Path], out: Path) -> None:
@@ -79,16 +63,7 @@ def merge_results(studies: Sequence[Path], out: Path) -> None:
     the folder `out`."""
     for name in ("results.csv", "cells.csv", "answers.csv", "claims.csv"):
         rows = [row for study in studies for row in read_csv(study / name, FILES[name])]
-        known = {column.name for column in FILES[name]}
-        levels: dict[str, list[Level]] = {}
-        for row in rows:
-            for factor, level in row.items():
-                if factor not in known:
-                    levels.setdefault(factor, []).extend([] if level is None else [level])
-        columns = with_factors(FILES[name], levels)
-        write_csv(out / name, columns, rows)
-        if name == "results.csv":
-            write_parquet(out / "results.parquet", columns, rows)
+        write_table(out, name, with_levels(FILES[name], rows), rows)
 
 
 def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
@@ -152,8 +127,8 @@ def _run_row(record: Record) -> Row:
         row[name] = getattr(record, name)
     for value in VALUES.values():
         if part := getattr(record, value.part):
-            found = getattr(part, value.field)
-            row[value.column] = ";".join(found) if isinstance(found, list) else found
+            measured = getattr(part, value.field)
+            row[value.column] = ";".join(measured) if isinstance(measured, list) else measured
     if record.spec:
         row |= _settings(record.spec, record.provenance.cores_granted)
         steps = row.get("steps_per_epoch")
@@ -198,7 +173,7 @@ def cell_rows(
     }
     of_cells: dict[Key, list[Row]] = {}
     for run in runs:
-        of_cells.setdefault(_key(run), []).append(run)
+        of_cells.setdefault(itemgetter(*KEY)(run), []).append(run)
     cells = {key: _combine(of_cell, part_noise) for key, of_cell in of_cells.items()}
     compared: dict[Key, list[Row]] = {}
     for (name, device, _), cell in cells.items():
@@ -208,7 +183,7 @@ def cell_rows(
         baseline = name, device, cell_name(study.baseline_of(cell))
         compared.setdefault(baseline, []).append(cell)
         group = groups.get(group_key(cell, study))
-        add_intervals(cell, group, study.thresholds, noise.get((name, device)))
+        _add_intervals(cell, group, study.thresholds, noise.get((name, device)))
         others = group.faster(cell["cell"]) if group else []
         memory_gib = plan.project.devices[device].memory_gib
         luck = group.luck if group and cell["use"] else 0.0
@@ -217,10 +192,6 @@ def cell_rows(
     for baseline, alike in compared.items():
         add_losses(alike, baseline, of_cells)
     return list(cells.values())
-
-
-def _key(row: Row) -> Key:
-    return row["study"], row["device"], row["cell"]
 
 
 def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
@@ -255,7 +226,7 @@ def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
     return cell
 
 
-def add_intervals(
+def _add_intervals(
     cell: Row, group: Group | None, thresholds: Thresholds, noise: Noise | None
 ) -> None:
     """Add interval, spread and speed-up to the row of a cell, and whether it is the one to use."""
@@ -268,24 +239,18 @@ def add_intervals(
             cell |= zip(speedup, group.ratio(cell["cell"], group.baseline), strict=True)
     cell["use"] = bool(group and group.use == cell["cell"])
     cell["spread"] = spread(rates)
-    is_spread = (cell["spread"] or 0.0) > thresholds.noise_share
-    cell["noisy"] = is_spread or cell["disturbed"] != ""
+    cell["noisy"] = (cell["spread"] or 0.0) > thresholds.noise_share or cell["disturbed"] != ""
 
 
 def add_losses(cells: Sequence[Row], baseline: Key, runs: Mapping[Key, Sequence[Row]]) -> None:
     """Add the difference of each cell's final loss from that of their baseline; None where unknown.
-    `runs` has the runs of cells by KEY.
-
-    `loss_shift` is the mean difference over common repeats, which share a seed and so see the same
-    samples in the same order. `loss_seeds` is the effect of seeds: the range of the baseline's
-    repeats or, where that is larger, the median range of the cells that are compared with it; so
-    two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. A
-    shift needs two common repeats of equal length. `loss_identical`: all losses of all common
-    repeats are equal bit by bit, because the batches are."""
+    `runs` has the runs of cells by KEY. Repeats with the same number share a seed, and so see the
+    same samples in the same order. The effect of seeds is the baseline's range or, where larger,
+    the median range of the cells that are compared with it: two seeds may agree by chance."""
     of_baseline = _trained(runs.get(baseline, ()))
     seeds, ranges, pairs = _range(of_baseline), [], []
     for cell in cells:
-        own = _trained(runs[_key(cell)])
+        own = _trained(runs[itemgetter(*KEY)(cell)])
         is_baseline = cell["cell"] == baseline[-1]
         common = [] if is_baseline else [what for what in own if what in of_baseline]
         pairs.append([(own[what], of_baseline[what]) for what in common])
@@ -300,7 +265,7 @@ def add_losses(cells: Sequence[Row], baseline: Key, runs: Mapping[Key, Sequence[
             cell["loss_shift"] = sum(shifts) / len(shifts)
             cell["loss_departs"] = abs(cell["loss_shift"]) > seeds
             digests = [(run["loss_digest"], other["loss_digest"]) for run, other in of_cell]
-            cell["loss_identical"] = all(one == other != "" for one, other in digests)
+            cell["loss_identical"] = all(own == other != "" for own, other in digests)
         if cell["loss_shift"] is not None or cell["cell"] == baseline[-1]:
             cell["loss_seeds"] = seeds
 
@@ -308,13 +273,13 @@ def add_losses(cells: Sequence[Row], baseline: Key, runs: Mapping[Key, Sequence[
 def _trained(runs: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
     """The ok runs with a final loss, by what they trained: those with the same key can be compared.
     Runs that keep an epoch's smaller last batch saw an unknown number of samples."""
-    found = {}
+    trained = {}
     for run in runs:
         if run["status"] == "ok" and run["loss_end"] is not None and not run["keeps_last_batch"]:
             steps = run["steps"] + run["warmup_steps"]
             samples = steps * run["batch_size"] * run["gradient_accumulation"] * run["world_size"]
-            found[run["repeat"], samples, run["losses"], run["model"]] = run
-    return found
+            trained[run["repeat"], samples, run["losses"], run["model"]] = run
+    return trained
 
 
 def _range(runs: Mapping[tuple[Any, ...], Row]) -> float | None:

@@ -4,13 +4,13 @@ source's sheet compared with it, item by item.
 What must be the same depends on what is compared; docs/results.md gives the reasons.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from feedrate.config.study import Fact, Factor, Item, Published, Sources
 from feedrate.config.values import Level, level_text
 
-WORKERS, DECODE = "loader.workers", "loader.decode"
+WORKERS = "loader.workers"
 TOKENS = "loader.max_tokens"
 """The setting of the loader that changes what a device computes."""
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
@@ -66,7 +66,6 @@ class Compared(NamedTuple):
     item: Item
     says: tuple[Level, ...]
     here: Level | None
-    where: str
 
     @property
     def label(self) -> str:
@@ -76,14 +75,16 @@ class Compared(NamedTuple):
     @property
     def outcome(self) -> str:
         """same, different, or not stated."""
-        found = "same" if self.here in self.says else "different"
-        return found if self.says else "not stated"
+        if not self.says:
+            return "not stated"
+        return "same" if self.here in self.says else "different"
 
     @property
-    def texts(self) -> tuple[str, str]:
+    def reason(self) -> str:
         """The words of the source, and those of our run."""
-        here = "" if self.here is None else _word(self.here)
-        return " or ".join(map(_word, self.says)) or "not stated", here or "not known"
+        said = " or ".join(map(_word, self.says)) or "not stated"
+        here = "not known" if self.here is None else _word(self.here) or "not known"
+        return f"{self.label}: {said} in the source, {here} here"
 
 
 def _word(level: Level) -> str:
@@ -102,26 +103,17 @@ def stated(row: Published | None, sources: Sources) -> dict[Item, Fact]:
 
 def compare(row: Published | None, run: Mapping[str, Any], sources: Sources) -> list[Compared]:
     """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
-    known, found = stated(row, sources), []
+    facts, items = stated(row, sources), []
     for item, here in _here(run, sources.datasets).items():
-        fact = known.get(item)
-        found.append(Compared(item, fact.values if fact else (), here, fact.where if fact else ""))
-    return found
-
-
-def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
-    """Why a number of this kind cannot be judged; empty if it can."""
-    reasons = []
-    for item in in_the_way(compared, kind):
-        said, here = item.texts
-        reasons.append(f"{item.label}: {said} in the source, {here} here")
-    return reasons
+        fact = facts.get(item)
+        items.append(Compared(item, fact.values if fact else (), here))
+    return items
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
     """The items for which a number of this kind cannot be judged. TF32 matters where our run
     computed in single precision. Two settings of a device may differ in batch by a factor of 2."""
-    items = {one.item: one for one in compared}
+    items = {item.item: item for item in compared}
     same, alike = NEEDS[kind]
     if items["precision"].here == "fp32" and kind != "memory":
         same = same | {"tf32"}
@@ -133,37 +125,18 @@ def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
     return wrong
 
 
-def short_epochs(run: Mapping[str, Any], metric: str) -> list[str]:
-    """Why a run's rate counts for no claim, if its epochs are too short; else empty."""
-    if metric not in RATES or not run.get("short_epochs"):
-        return []
-    return [f"too few steps per epoch here: {run['steps_per_epoch']}"]
-
-
-def kind_of(metric: str, devices: Collection[str]) -> Kind:
-    """The kind of comparison that a ratio of this metric makes."""
-    if metric in RATES:
-        return "ratio" if len(devices) == 1 else "rate"
-    return "loss" if metric.startswith("loss") else "memory"
-
-
-def because(reasons: Iterable[str]) -> str:
-    """Reasons against a comparison as a sentence."""
-    return f"Not comparable: {'; '.join(reasons)}."
-
-
 def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Level | None]:
     """The items of our run; rows without an incomplete last step of an epoch."""
     names = {"devices": "world_size", "software": "library"}
-    found = {item: run.get(names.get(item, item)) for item in get_args(Item)}
+    items = {item: run.get(names.get(item, item)) for item in get_args(Item)}
     steps = run.get("steps_per_epoch")
     if steps and run.get("batch_size"):
         micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
-        found["rows"] = steps * micro * run["world_size"]
-    found["data"] = datasets.get(run.get("dataset", ""), run.get("dataset"))
-    found["tf32"] = run.get("precision") == "tf32"
-    found["window"] = f"{run['steps']} steps" if run.get("steps") else None
-    return found
+        items["rows"] = steps * micro * run["world_size"]
+    items["data"] = datasets.get(run.get("dataset", ""), run.get("dataset"))
+    items["tf32"] = run.get("precision") == "tf32"
+    items["window"] = f"{run['steps']} steps" if run.get("steps") else None
+    return items
 
 
 def _is_near(one: Compared) -> bool:

@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -14,15 +14,14 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import Device
 from feedrate.config.project import load_project
 from feedrate.config.study import Thresholds
-from feedrate.config.values import BETWEEN_LEVELS, Level, load, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, load, parse_levels
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.results.assemble import read_run
 from feedrate.results.collect import KEY, of_one_spec
-from feedrate.results.files import COMPARISON, Column, Row, with_factors
+from feedrate.results.files import Row
 from feedrate.results.record import RECORDS_NAME, Record, read_records
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
@@ -56,7 +55,14 @@ def read_results(place: str) -> list[Run]:
         if not runs:
             raise ExpectedError(f"{place}: {paths.RUNS}/ has no run of this identity")
         project = load_project(Path(), load(Path("config/config.yaml"), dict[str, Any]))
-        records = [_record(run, project.devices) for run in runs]
+        records = []
+        for run in runs:
+            if (device := project.devices.get(run["device"])) is None:
+                where = f"{run['folder']}: config/devices.yaml"
+                raise ExpectedError(f"{where} has no device {run['device']}")
+            levels = parse_levels(run["cell"], BETWEEN_LEVELS)
+            named = {name: run[name] for name in ("device", "cell", "repeat", "folder")}
+            records.append(read_run(run["study"], PlannedRun(levels=levels, **named), device))
     else:
         records = []
         for folder in ("", "*/", f"{paths.RESULTS}/*/"):
@@ -115,58 +121,50 @@ def run_sets(runs: Sequence[Run]) -> Iterator[list[Run]]:
     listed: set[str] = set()
     for run in runs:
         if run["packages"] and run["folder"] not in listed:
-            found = run_set(runs, run["name"])
-            folders = {other["folder"] for other in found}
+            members = run_set(runs, run["name"])
+            folders = {other["folder"] for other in members}
             if run["folder"] in folders:  # else a newer attempt counts
                 listed |= folders
-                yield [run, *(other for other in found if other["folder"] != run["folder"])]
+                yield [run, *(other for other in members if other["folder"] != run["folder"])]
 
 
-def _record(run: Run, devices: Mapping[str, Device]) -> Record:
-    if run["device"] not in devices:
-        raise ExpectedError(f"{run['folder']}: config/devices.yaml has no device {run['device']}")
-    names = ("device", "cell", "repeat", "folder")
-    levels = parse_levels(run["cell"], BETWEEN_LEVELS)
-    planned = PlannedRun(levels=levels, **{name: run[name] for name in names})
-    return read_run(run["study"], planned, devices[run["device"]])
-
-
-def compare(before: Sequence[Run], after: Sequence[Run], lines: Thresholds) -> list[Row]:
+def compare(before: Sequence[Run], after: Sequence[Run], thresholds: Thresholds) -> list[Row]:
     """A row for each cell of either set, by study, device and ratio: slowest first, cells without a
     ratio last."""
     cells: dict[tuple[str, str, str], tuple[list[Run], list[Run]]] = {}
-    for number, runs in enumerate((before, after)):
+    sided = []
+    for number, (side, runs) in enumerate((("before", before), ("after", after))):
         for run in runs:
-            key = run["study"], run["device"], run["cell"]
-            cells.setdefault(key, ([], []))[number].append(run)
-    rates = {key: (_rates(was), _rates(now)) for key, (was, now) in cells.items()}
-    compared = Counter(key[:2] for key, (old, new) in rates.items() if old and new)
+            cells.setdefault(itemgetter(*KEY)(run), ([], []))[number].append(run)
+            sided.append(run | {"cell": f"{side} {run['cell']}"})
     # The noise is that between repeats within either set, not between the sets.
-    noise = noise_by_device(
-        run | {"cell": f"{side} {run['cell']}"}
-        for side, runs in (("before", before), ("after", after))
-        for run in runs
-    )
+    noise = noise_by_device(sided)
+    compared = Counter(key[:2] for key, (was, now) in cells.items() if _rates(was) and _rates(now))
     rows = []
     for key, (was, now) in cells.items():
         row: Row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
-        for side, runs, known in zip(("before", "after"), (was, now), rates[key], strict=True):
-            row |= {f"status_{side}": _status(runs), f"ok_runs_{side}": len(known)}
-            row[f"samples_per_s_{side}"] = median(known) if known else None
+        old, new = _rates(was), _rates(now)
+        for side, runs, rates in (("before", was, old), ("after", now, new)):
+            statuses = (run["status"] for run in runs)
+            row[f"status_{side}"] = min(statuses, key=STATUSES.index, default="")
+            row[f"ok_runs_{side}"] = len(rates)
+            row[f"samples_per_s_{side}"] = median(rates) if rates else None
         row["same_runs"] = len(_starts(was) & _starts(now))
         row["changes"] = changes = differences(was, now)
-        words = [name.split()[0] for name in changes]
-        row["differs"] = ";".join(word for word in (*WORK, *MACHINE) if word in words)
-        others = (item for item in changes.items() if not _is_named(item[0]))
-        row["software"] = ";".join(f"{name} {old} to {new}" for name, (old, new) in others)
-        if all(rates[key]):
-            row |= judge(*rates[key], lines, noise.get(key[:2]), compared[key[:2]])
+        named = {name.split()[0] for name in changes if _is_named(name)}
+        row["differs"] = ";".join(word for word in (*WORK, *MACHINE) if word in named)
+        software = (item for item in changes.items() if not _is_named(item[0]))
+        row["software"] = ";".join(f"{name} {one} to {other}" for name, (one, other) in software)
+        if old and new:
+            row |= judge(old, new, thresholds, noise.get(key[:2]), compared[key[:2]])
             if row["same_runs"] == len(was) == len(now):
                 row["change"] = EQUAL  # none was repeated
         else:
-            bad = (run["cause"] for run in (*now, *was) if run["status"] != "ok")
-            cause = next(filter(None, bad), "")
-            row |= {"change": _without_ratio(row), "ratio": None, "cause": cause}
+            row["change"] = NO_RATE if row["status_before"] == row["status_after"] else OTHER_STATUS
+            if not (was and now):
+                row["change"] = ONLY_AFTER if now else ONLY_BEFORE
+            causes = (run["cause"] for run in (*now, *was) if run["status"] != "ok")
+            row |= {"ratio": None, "cause": next(filter(None, causes), "")}
         rows.append(row)
     # Without a ratio, a cell is the last one of its device.
     return sorted(rows, key=lambda r: (r["study"], r["device"], r["ratio"] or math.inf, r["cell"]))
@@ -175,35 +173,22 @@ def compare(before: Sequence[Run], after: Sequence[Run], lines: Thresholds) -> l
 def judge(
     old: Sequence[float],
     new: Sequence[float],
-    lines: Thresholds,
+    thresholds: Thresholds,
     noise: Noise | None = None,
     comparisons: int = 1,
 ) -> Row:
-    """The ratio of the rates of a cell in two sets, its interval and the change. `noise` is that of
-    all cells of both sets, and `comparisons` is the number of these cells.
-
-    Rates differ where the greater median is more than `noise_share` above the lesser and, if the
-    noise is known, the interval does not contain 1; if it does, we cannot tell. We cannot tell
-    either where medians are closer, but the interval contains 1 and a ratio that would be a
-    difference. So swapped sets give the same answer, swapped."""
-    ratio, low, high = ratio_interval(new, old, lines.confidence, noise, comparisons)
+    """The ratio of the rates of a cell in two sets, its interval and the change, by the table in
+    docs/results.md. `noise` is that of all cells of both sets, and `comparisons` is the number of
+    these cells. Swapped sets give the same answer, swapped."""
+    ratio, low, high = ratio_interval(new, old, thresholds.confidence, noise, comparisons)
     lesser, greater = sorted((median(old), median(new)))
-    line = 1 + lines.noise_share
-    is_apart = greater > lesser * line
+    most = 1 + thresholds.noise_share
+    is_apart = greater > lesser * most
     change = (SLOWER if ratio < 1 else FASTER) if is_apart else EQUAL
     if low is not None and high is not None and low <= 1 <= high:
-        may_differ = low * line < 1 or high > line
+        may_differ = low * most < 1 or high > most
         change = OPEN if is_apart or may_differ else EQUAL
     return {"change": change, "ratio": ratio, "ratio_ci_low": low, "ratio_ci_high": high}
-
-
-def comparison_columns(rows: Sequence[Row]) -> list[Column]:
-    """The columns of these rows, with those of their factors."""
-    levels: dict[str, list[Level]] = defaultdict(list)
-    for row in rows:
-        for name, level in parse_levels(row["cell"], BETWEEN_LEVELS).items():
-            levels[name].append(level)
-    return with_factors(COMPARISON, levels)
 
 
 def slowed(rows: Sequence[Row], share: float) -> list[Row]:
@@ -258,20 +243,7 @@ def _rates(runs: Iterable[Run]) -> list[float]:
     return [run["samples_per_s"] for run in runs if run["status"] == "ok"]
 
 
-def _status(runs: Iterable[Run]) -> str:
-    """The status of a cell; empty if the set lacks it."""
-    return min((run["status"] for run in runs), key=STATUSES.index, default="")
-
-
 def _starts(runs: Iterable[Run]) -> set[tuple[Any, ...]]:
     """Repeat, start, host and spec, which identify a run of a cell that both sets have."""
     names = ("repeat", "started_at", "host", "spec_digest")
     return {tuple(map(run.get, names)) for run in runs if run.get("started_at")}
-
-
-def _without_ratio(row: Row) -> str:
-    """The change of a cell that lacks a rate in one set or in both."""
-    was, now = row["status_before"], row["status_after"]
-    if not (was and now):
-        return ONLY_AFTER if now else ONLY_BEFORE
-    return NO_RATE if was == now else OTHER_STATUS

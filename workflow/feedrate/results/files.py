@@ -28,22 +28,11 @@ class Column(NamedTuple):
     description: str
 
 
-def _text(name: str, description: str) -> Column:
-    return Column(name, "text", "", description)
+def _of_kind(kind: Kind) -> Callable[..., Column]:
+    return lambda name, description, unit="": Column(name, kind, unit, description)
 
 
-def _flag(name: str, description: str) -> Column:
-    return Column(name, "flag", "", description)
-
-
-def _integer(name: str, description: str, unit: str = "") -> Column:
-    return Column(name, "integer", unit, description)
-
-
-def _number(name: str, description: str, unit: str = "") -> Column:
-    return Column(name, "number", unit, description)
-
-
+_text, _flag, _integer, _number = map(_of_kind, ("text", "flag", "integer", "number"))
 _CELL = (
     _text("study", "The study, a file in config/studies."),
     _text("device", "The device, an entry of config/devices.yaml."),
@@ -80,9 +69,7 @@ RUNS = (
     _text("checkpoint", "Weights that training started from; none: random weights."),
     _integer("model_parameters", "Parameters of the model as built."),
     _number("model_size_gib", "Size of the parameters in fp32.", "GiB"),
-    _number(
-        "flops_per_sample", "Forward and backward (inference: forward), 2 per multiply-add.", "FLOP"
-    ),
+    _number("flops_per_sample", "Forward and backward passes, 2 per multiply-add.", "FLOP"),
     _text("library", "Library that trained, with its version."),
     _text("dataset", "The dataset, an entry of config/config.yaml."),
     _text("failed_checks", "Names of the checks that the run failed, separated by `;`."),
@@ -94,9 +81,7 @@ RUNS = (
 CELLS = (
     *_MEASURED_CELL,
     _text("status", "ok if any run is ok, else the first other status that a run has."),
-    _text(
-        "cause", "Of the first run with that status; for an ok cell, of a run that does not count."
-    ),
+    _text("cause", "Of the first run with that status; for an ok cell, of one that is not ok."),
     _flag("use", "Whether this is the setting to use, among those compared with it."),
     _text("limit", "What limits the cell: one of the names under Limits below."),
     _number("gain_low", "What a loader that never lets the device wait would gain.", "share"),
@@ -107,11 +92,7 @@ CELLS = (
     _integer("failed_runs", "Runs that failed."),
     _integer("invalid_runs", "Runs whose numbers a check rejected."),
     _integer("missing_runs", "Runs that have no folder."),
-    _number(
-        "provisional_samples_per_s",
-        "Median over the provisional runs, if no run is ok; it is in no ratio.",
-        "samples/s",
-    ),
+    _number("provisional_samples_per_s", "If no run is ok: of provisional runs.", "samples/s"),
     _number("speedup", "Ratio to the baseline cell, by the measure of answers.csv."),
     _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
@@ -173,11 +154,7 @@ CLAIMS = (
 
 COMPARISON = (
     *_CELL,
-    _text(
-        "change",
-        "slower, faster, no difference, cannot tell, other status, only before, only after, "
-        "no rate.",
-    ),
+    _text("change", "The answer; without a ratio: other status, only before, only after, no rate."),
     _text("cause", "Why a cell without a ratio is not ok."),
     _text("status_before", "As in cells.csv; empty if OLD lacks the cell."),
     _text("status_after", "As in cells.csv; empty if NEW lacks the cell."),
@@ -218,11 +195,20 @@ def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]
     name of another column."""
     fixed = {column.name for column in columns}
     own = [
-        Column(name, level_kind(found), "", f"Level of {name}.")
-        for name, found in levels.items()
+        Column(name, level_kind(values), "", f"Level of {name}.")
+        for name, values in levels.items()
         if name not in fixed
     ]
     return [c for entry in columns for c in (own if entry.name == FACTORS else [entry])]
+
+
+def with_levels(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """`columns` with one for each factor: for each key of the rows that is no column."""
+    levels: dict[str, list[Level]] = {}
+    for row in rows:
+        for name, level in row.items():
+            levels.setdefault(name, []).extend([] if level is None else [level])
+    return with_factors(columns, levels)
 
 
 def level_kind(levels: Iterable[Level]) -> Kind:
@@ -264,6 +250,13 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str,
         values = (row.get(column.name) for column in columns)
         writer.writerow(["" if value is None else level_text(value) for value in values])
     write_text(path, stream.getvalue())
+
+
+def write_table(folder: Path, name: str, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    """Write a result file; that of the runs as Parquet too."""
+    write_csv(folder / name, columns, rows)
+    if FILES[name] is RUNS:
+        write_parquet((folder / name).with_suffix(".parquet"), columns, rows)
 
 
 def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:

@@ -1,6 +1,5 @@
 """What limits a cell: a name, and what a loader that never lets the device wait would gain."""
 
-import math
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -35,7 +34,7 @@ class Limit(NamedTuple):
 
 def limit_of(
     cell: Row,
-    lines: Thresholds,
+    thresholds: Thresholds,
     memory_gib: float | None,
     others: Iterable[Estimate] = (),
     luck: float = 0.0,
@@ -50,7 +49,7 @@ def limit_of(
     low, high = _gain(cell, others, luck)
     memory = memory_gib and (cell.get("device_memory_gib") or memory_gib)
     used = (cell["peak_memory_gib"] or 0.0) / memory if memory else 0.0
-    return Limit(_name(cell, lines, used, low, high), low, high)
+    return Limit(_name(cell, thresholds, used, low, high), low, high)
 
 
 def _gain(cell: Row, others: Iterable[Estimate], luck: float) -> tuple[float, float]:
@@ -65,73 +64,71 @@ def _gain(cell: Row, others: Iterable[Estimate], luck: float) -> tuple[float, fl
     most = high / starts * (1 + luck)
     if high < 1:
         most = max(most, by_wait)
-    for other in others:
-        if other.low and other.high and other.low > model / starts:
-            most = max(most, other.high)
+    faster = (other.high or 0.0 for other in others if (other.low or 0.0) > model / starts)
+    most = max([most, *faster])
     if (cell["world_size"] or 1) > 1:  # the model alone exchanges no gradients either
         exchange = cell.get("exchange_ratio_low")
         low = 1 / (1 / low + 1 / exchange) if exchange else 1.0
     return max(low / starts - 1, 0.0), max(most - 1, 0.0)
 
 
-def _name(cell: Row, lines: Thresholds, memory: float, low: float, high: float) -> Name:
-    """The first limit for which there is evidence; "" if the range is on both sides of the line.
-    `memory` is the share of the device's memory that is used."""
-    line, is_long = lines.replay_gain - 1, _wait(cell) >= lines.long_wait_share
-    model_low = cell.get("model_ratio_low") or 0.0
-    if cell.get("slow_rank") is not None and _at_least(cell, "slow_rank_ratio_low", 1 + line):
+def _name(cell: Row, thresholds: Thresholds, memory: float, low: float, high: float) -> Name:
+    """The first limit for which there is evidence; "" if the range is on both sides of
+    `replay_gain`. `memory` is the share of the device's memory that is used."""
+    least, is_long = thresholds.replay_gain, _wait(cell) >= thresholds.long_wait_share
+    if cell.get("slow_rank") is not None and _at_least(cell, "slow_rank_ratio_low", least):
         return "slow rank"
-    if _starts_epochs(cell, lines):
+    if _starts_epochs(cell, thresholds):
         return "starting epochs"
-    loses = (cell["world_size"] or 1) > 1 and model_low >= 1 + line and not is_long
-    if loses and _exchange_explains(cell, lines):
+    loses = (cell["world_size"] or 1) > 1 and _at_least(cell, "model_ratio_low", least)
+    if loses and not is_long and _exchange_explains(cell, thresholds):
         return "gradient exchange"
-    if _lacks_cores(cell, lines):
+    if _lacks_cores(cell, thresholds):
         return "CPU cores"
-    if low >= line:
+    if low >= least - 1:
         return "data loading"
-    if memory >= lines.full_memory_share and not is_long:
+    if memory >= thresholds.full_memory_share and not is_long:
         return "memory"
-    if high < line:
+    if high < least - 1:
         busy = cell.get("device_busy_share")
         return "launching" if busy is not None and busy < DEVICE_BUSY else "computing"
     return ""
 
 
-def _starts_epochs(cell: Row, lines: Thresholds) -> bool:
+def _starts_epochs(cell: Row, thresholds: Thresholds) -> bool:
     """Whether the first steps of epochs take long, beyond the noise assumed for runs."""
     share = cell.get("epoch_start_share") or 0.0
-    if share <= 0:
-        return False
-    noise = assumed_noise(lines.noise_share, [cell.get("block_noise")])
-    found = median_interval([share] * (cell.get("ok_runs") or 1), lines.confidence, noise)
-    return (found.low or 0.0) >= lines.long_wait_share
+    noise = assumed_noise(thresholds.noise_share, [cell.get("block_noise")])
+    shares = [share] * (cell.get("ok_runs") or 1)
+    low = share and median_interval(shares, thresholds.confidence, noise).low
+    return (low or 0.0) >= thresholds.long_wait_share
 
 
-def _exchange_explains(cell: Row, lines: Thresholds) -> bool:
+def _exchange_explains(cell: Row, thresholds: Thresholds) -> bool:
     """Whether exchanging gradients takes at least half of the time that is lost (by the ends of the
     intervals that are against it) or, where the exchange was not measured, the loss is large."""
     exchange = cell.get("exchange_ratio_high")
     if exchange is None:
-        return _at_least(cell, "model_ratio_low", lines.headroom)
+        return _at_least(cell, "model_ratio_low", thresholds.headroom)
     return bool(1 / exchange >= (1 - 1 / cell["model_ratio_high"]) / 2)
 
 
-def _lacks_cores(cell: Row, lines: Thresholds) -> bool:
+def _lacks_cores(cell: Row, thresholds: Thresholds) -> bool:
     """Whether loader and model share too few cores: each alone is faster, and the job's threads
     keep its cores full or wait for a free one. A loader without workers is serial."""
     if cell["loader_workers"] == 0 and not cell["decodes_on_device"]:
         return False
-    short = _at_least(cell, "cores_busy_share", CORES_FULL)
-    short |= _at_least(cell, "cores_waited_share", CORES_WAITED)
-    loader_is_faster = _at_least(cell, "loader_ratio_low", lines.headroom)
-    model_is_faster = _at_least(cell, "model_ratio_low", math.nextafter(1, 2))
-    model_is_faster &= _at_least(cell, "model_ratio", lines.replay_gain)
-    return short and loader_is_faster and model_is_faster
+    busy, waited = cell.get("cores_busy_share") or 0.0, cell.get("cores_waited_share") or 0.0
+    return (
+        (busy >= CORES_FULL or waited >= CORES_WAITED)
+        and _at_least(cell, "loader_ratio_low", thresholds.headroom)
+        and (cell.get("model_ratio_low") or 0.0) > 1
+        and _at_least(cell, "model_ratio", thresholds.replay_gain)
+    )
 
 
-def _at_least(cell: Row, name: str, line: float) -> bool:
-    return (cell.get(name) or 0.0) >= line
+def _at_least(cell: Row, name: str, least: float) -> bool:
+    return (cell.get(name) or 0.0) >= least
 
 
 def _wait(cell: Row) -> float:

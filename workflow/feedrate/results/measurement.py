@@ -193,12 +193,13 @@ def _accuracy(ranks: Ranks) -> dict[str, Any]:
     evaluations = ranks[0].evaluations if 0 in ranks else []
     if not evaluations:
         return {}
-    found = {"evaluation_s": sum(one.seconds or 0.0 for one in evaluations)}
-    for score in scores(evaluations):
-        if score.on == "test" and score.metric in ACCURACIES:
-            for name in ("before", "after", "gain_low", "gain_high", "chance"):
-                found.setdefault(f"accuracy_{name}", getattr(score, name))
-    return found
+    on_test = [score for score in scores(evaluations) if score.on == "test"]
+    main = next((score for score in on_test if score.metric in ACCURACIES), Score(on="", metric=""))
+    return {
+        "evaluation_s": sum(evaluation.seconds or 0.0 for evaluation in evaluations),
+        "accuracy_before": main.before,
+        "accuracy_after": main.after,
+    }
 
 
 def _utilisation(

@@ -8,13 +8,7 @@ from typing import Any, get_args
 from feedrate.config.spec import LoadingStage, Stage
 from feedrate.jobs.events import Ceiling, RankEvents
 from feedrate.results.schema import Ceilings, Stages
-from feedrate.results.statistics import (
-    CONFIDENCE,
-    Noise,
-    critical,
-    median_interval,
-    pooled_noise,
-)
+from feedrate.results.statistics import CONFIDENCE, Noise, critical, median_interval, pooled_noise
 
 Ranks = Mapping[int, RankEvents]
 Blocks = dict[int, Ceiling]

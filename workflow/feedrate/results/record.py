@@ -68,8 +68,7 @@ class Record(Strict, kw_only=True):
     spec: RunSpec | None = None
     model_parameters: int | None = None
     flops_per_sample: Annotated[
-        float | None,
-        about("Forward + backward (inference: forward), 2 per MAC, no recomputation."),
+        float | None, about("Forward + backward (inference: forward), 2 per MAC, no recomputation.")
     ] = None
     measurement: Measurement | None = None
     ceilings: Ceilings = Ceilings()

@@ -23,11 +23,11 @@ Number = float | None
 Repeats = Literal["median", "largest", "smallest", "same", "pooled", ""]
 
 
-def value(unit: str, meaning: str, repeats: Repeats = "median", extra: str = "") -> Meta:
+def value(unit: str, meaning: str, repeats: Repeats = "median") -> Meta:
     """The annotation of a measured value. `repeats`: how the ok runs of a cell combine in
     cells.csv; `same`: a value only where they have the same; `pooled`: an end of an interval
-    (`over_runs`); empty: they do not. `extra`: heading of a column of tables of cells."""
-    return Meta(extra={"unit": unit, "meaning": meaning, "repeats": repeats, "extra": extra})
+    (`over_runs`); empty: they do not."""
+    return Meta(extra={"unit": unit, "meaning": meaning, "repeats": repeats})
 
 
 class Measurement(Strict, kw_only=True):
@@ -40,69 +40,45 @@ class Measurement(Strict, kw_only=True):
     step_time_median_s: Annotated[float, value("s", "Median time of a step, slowest rank.")]
     step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
     step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
-    first_step_s: Annotated[
-        Number, value("s", "The very first step, with compilation.", extra="First step")
-    ] = None
+    first_step_s: Annotated[Number, value("s", "The very first step, with compilation.")] = None
     block_noise: Annotated[
         Number, value("share", "Standard error of the rate, from blocks of steps within the run.")
     ] = None
-    data_wait_share: Annotated[
-        float,
-        value(
-            "share",
-            "Share of wall time spent waiting for batches, mean of the ranks.",
-            extra="Waiting for data",
-        ),
-    ]
-    copy_wait_share: Annotated[
-        Number, value("share", "Share of wall time spent copying batches, mean of the ranks.")
-    ] = None
+    data_wait_share: Annotated[float, value("share", "Wait for batches, mean of the ranks.")]
+    copy_wait_share: Annotated[Number, value("share", "Copying batches, mean of the ranks.")] = None
     epoch_start_share: Annotated[
         Number, value("share", "Extra time of epochs' first steps; empty: none starts in it.")
     ] = None
     peak_memory_gib: Annotated[
-        Number,
-        value(
-            "GiB", "Peak memory of a device (cpu: of a process).", "largest", "Peak memory (GiB)"
-        ),
+        Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest")
     ] = None
     forward_memory_gib: Annotated[
         Number, value("GiB", "Used after a forward pass (cpu: resident).", "largest")
     ] = None
     host_peak_memory_gib: Annotated[
-        Number,
-        value("GiB", "Peak of all processes on the first host.", "largest", "Host memory (GiB)"),
+        Number, value("GiB", "Peak of all processes on the first host.", "largest")
     ] = None
     reserved_memory_gib: Annotated[
         Number, value("GiB", "Peak that CUDA's allocator reserved on a device.", "largest")
     ] = None
     allocator_retries: Annotated[
-        int | None,
-        value("", "Times that CUDA's allocator freed its cache.", "largest", "Allocator retries"),
+        int | None, value("", "Times that CUDA's allocator freed its cache.", "largest")
     ] = None
     energy_j: Annotated[Number, value("J", "Energy of all devices, counted.", "")] = None
-    energy_j_per_sample: Annotated[
-        Number, value("J", "energy_j divided by samples.", extra="Energy (J/sample)")
-    ] = None
+    energy_j_per_sample: Annotated[Number, value("J", "energy_j divided by samples.")] = None
     power_w: Annotated[Number, value("W", "energy_j divided by wall_s, all devices.")] = None
     mfu: Annotated[
-        Number,
-        value("share", "Model FLOP/s, padding included, over the data sheet's peak.", extra="MFU"),
+        Number, value("share", "Model FLOP/s, padding included, over the data sheet's peak.")
     ] = None
-    mfu_real_tokens: Annotated[
-        Number, value("share", "MFU without the padding of texts.", extra="MFU, real tokens")
-    ] = None
+    mfu_real_tokens: Annotated[Number, value("share", "MFU without the padding of texts.")] = None
     mfu_achievable: Annotated[Number, value("share", "Model FLOP/s over achievable peak.")] = None
-    tflops_per_device: Annotated[
-        Number, value("TFLOP/s", "Model FLOP/s of one device.", extra="TFLOP/s per device")
-    ] = None
+    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOP/s of one device.")] = None
     loss_first: Annotated[Number, value("", "Loss of the first step that reported one.", "")] = None
     loss_last: Annotated[Number, value("", "Loss of the last step that reported one.")] = None
     loss_end: Annotated[Number, value("", "Mean of the last tenth of losses (5 or more).")] = None
     loss_digest: Annotated[str, value("", "Digest of all reported losses, bit by bit.", "")] = ""
     skipped_updates: Annotated[
-        int | None,
-        value("", "Steps without an update: fp16 overflowed.", "largest", extra="Skipped"),
+        int | None, value("", "Steps without an update: fp16 overflowed.", "largest")
     ] = None
     steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
     warmup_steps: Annotated[int, value("", "Optimizer steps before the window, left out.", "")]
@@ -110,9 +86,7 @@ class Measurement(Strict, kw_only=True):
     samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "")]
     wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "")]
     paused_s: Annotated[float, value("s", "Checkpoints or pauses, not in wall_s.", "")] = 0.0
-    device_busy_share: Annotated[
-        Number, value("share", "Time with a kernel running, least busy device.")
-    ] = None
+    device_busy_share: Annotated[Number, value("share", "Kernel time, least busy device.")] = None
     cores_busy_share: Annotated[
         Number, value("share", "CPU time of the job over the time of the cores granted to it.")
     ] = None
@@ -127,13 +101,6 @@ class Measurement(Strict, kw_only=True):
         Number, value("share", "Right answers on the test split, before training.")
     ] = None
     accuracy_after: Annotated[Number, value("share", "The same after training.")] = None
-    accuracy_gain_low: Annotated[
-        Number, value("share", "Gain in right answers: lower end of its 95% interval.", "smallest")
-    ] = None
-    accuracy_gain_high: Annotated[
-        Number, value("share", "Upper end of the interval, paired by answer.", "largest")
-    ] = None
-    accuracy_chance: Annotated[Number, value("share", "The same by guessing.", "same")] = None
     evaluation_s: Annotated[
         Number, value("s", "Time of the evaluations before and after training, not in wall_s.")
     ] = None
@@ -227,13 +194,7 @@ class PixelDistance(Strict, kw_only=True):
     event."""
 
     mean_abs_diff: Annotated[
-        Number,
-        value(
-            "levels",
-            "Mean difference from `decode: reference`, of 255.",
-            "largest",
-            "Pixels off (of 255)",
-        ),
+        Number, value("levels", "Mean difference from `decode: reference`, of 255.", "largest")
     ] = None
     psnr_db: Annotated[Number, value("dB", "The same as PSNR; empty: equal.", "")] = None
     worst_abs_diff: Number = None  # of the picture that differs most
@@ -289,7 +250,6 @@ class Value(NamedTuple):
     unit: str
     meaning: str
     repeats: Repeats
-    extra: str
 
 
 def values_of(part: str, struct: type[Strict], prefix: str = "") -> Iterator[Value]:
@@ -307,11 +267,10 @@ def _kind(declared: inspect.Type) -> Kind:
     return kinds.get(type(declared), "text")
 
 
-_OWN = "The Trainer's own rate"
-_TRAINERS = value("samples/s", f"{_OWN}; never mixed with ours.", extra=_OWN).extra or {}
+_TRAINERS = value("samples/s", "The Trainer's own rate; never mixed with ours.").extra or {}
 VALUES = {
-    found.column: found
-    for found in (
+    measured.column: measured
+    for measured in (
         *values_of("measurement", Measurement),
         Value("trainer_samples_per_s", "trainer", "samples_per_s", "number", **_TRAINERS),
         *values_of("ceilings", Ceilings),

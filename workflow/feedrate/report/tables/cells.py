@@ -16,6 +16,22 @@ from feedrate.results.schema import VALUES
 
 # All cells
 
+EXTRA = {
+    "First step": "first_step_s",
+    "Waiting for data": "data_wait_share",
+    "Peak memory (GiB)": "peak_memory_gib",
+    "Host memory (GiB)": "host_peak_memory_gib",
+    "Allocator retries": "allocator_retries",
+    "Energy (J/sample)": "energy_j_per_sample",
+    "MFU": "mfu",
+    "MFU, real tokens": "mfu_real_tokens",
+    "TFLOP/s per device": "tflops_per_device",
+    "Skipped": "skipped_updates",
+    "The Trainer's own rate": "trainer_samples_per_s",
+    "Pixels off (of 255)": "pixel_mean_abs_diff",
+}
+"""Columns of measured values that are shown where they are known, by their heading."""
+
 
 def cells(study: StudyResults) -> list[Any]:
     """The tried cells; then those that a device does not support and those that share runs, with a
@@ -41,9 +57,8 @@ def cells(study: StudyResults) -> list[Any]:
 def _columns(study: StudyResults) -> list[Column]:
     formats = {"share": text.share, "s": text.seconds}
     extra = [
-        Column(value.extra, name, formats.get(value.unit, text.number), optional=True)
-        for name, value in VALUES.items()
-        if value.extra
+        Column(head, name, formats.get(VALUES[name].unit, text.number), optional=True)
+        for head, name in EXTRA.items()
     ]
     samples = study.study.epoch_samples
     epoch = [Column(f"Epoch of {samples:,} samples", partial(_epoch, samples))] if samples else []
