@@ -260,9 +260,13 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
 
 
+NAMED = 0.02
+"""Share of the cores' time from which a program is named."""
+
+
 def _programs(ranks: Mapping[int, RankEvents]) -> str:
-    """The programs that were busiest in the window, on the host where they were, with their shares
-    of the time of the job's cores: `python3 (pid 123, 40%), chromium (12%)`."""
+    """The busy programs of the window, on the host where they were, with their shares of the time
+    of the job's cores: `python3 (pid 123, 40%), chromium (12%)`."""
     ends = [events for events in ranks.values() if len(events.machines) == 2]
     busiest = max(ends, key=lambda e: sum(p.cpu_s for p in e.machines[1].programs), default=None)
     whole_s = passed(busiest).get("cores_s") if busiest else None
@@ -272,6 +276,7 @@ def _programs(ranks: Mapping[int, RankEvents]) -> str:
         f"{program.name} ({f'pid {program.pid}, ' if program.pid else ''}"
         f"{program.cpu_s / whole_s:.0%})"
         for program in busiest.machines[1].programs
+        if program.cpu_s >= NAMED * whole_s
     )
 
 
