@@ -22,7 +22,10 @@ IS_DRIVER = workflow.is_main_process
 PROFILE_FILES = configuration.profile_files(main_process=IS_DRIVER)
 # Read before Snakemake reads the same files, which is less strict and names no line.
 with configuration.workflow_errors():
-    LAYERS = configuration.of_workflow(workflow, PROFILE_FILES)
+    SETTINGS = workflow.config_settings
+    LAYERS = configuration.read_layers(
+        [*PROFILE_FILES, *SETTINGS.configfiles], SETTINGS.config_args or ()
+    )
 
 
 configfile: "config/config.yaml"

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from feedrate.config.workflow import find_dataset
 from feedrate.core import paths, plugins
 from feedrate.flow import configuration, driver
 from feedrate.flow.data import job
@@ -18,7 +19,9 @@ with configuration.workflow_errors():
         if not configuration.call().report:
             GRAPH.write_plans()
         if workflow.output_settings.dryrun:
-            driver.check_files(GRAPH, LAYERS)
+            configuration.check_files(
+                PROJECT, GRAPH.runs_to_do(), LAYERS, here=configuration.call().is_local
+            )
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8

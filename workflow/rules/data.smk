@@ -2,6 +2,10 @@
 what they are made from is in the paths, so inputs are `ancient`: their times say nothing.
 """
 
+dataset = lambda wc: find_dataset(PROJECT.config, wc.dataset)
+examples = lambda wc: PROJECT.config.winoground_sets[wc.winoground]
+store = lambda wc: GRAPH.data.store_spec(wc.store)
+
 
 rule fetch_dataset:
     """Fetch a dataset's images and rows, with a checksum for every file."""
@@ -13,7 +17,7 @@ rule fetch_dataset:
     conda:
         REPORT_ENV
     params:
-        job=lambda wc: GRAPH.data.fetch_dataset(wc.dataset),
+        job=lambda wc: job("fetch-dataset", name=wc.dataset, settings=dataset(wc)),
     shell:
         "python -m feedrate {params.job} --out {output:q} 2> >(tee {log:q} >&2)"
 
@@ -26,7 +30,7 @@ use rule fetch_dataset as fetch_winoground with:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
     localrule: DOWNLOADS_ARE_LOCAL
     params:
-        job=lambda wc: GRAPH.data.fetch_winoground(wc.winoground),
+        job=lambda wc: job("fetch-winoground", name=wc.winoground, settings=examples(wc)),
 
 
 # A hub checkpoint's weights and tokenizer, with a checksum for every file.
@@ -53,7 +57,7 @@ rule preprocess_dataset:
         REPORT_ENV
     threads: CORES
     params:
-        job=lambda wc: GRAPH.data.preprocess_dataset(wc.dataset),
+        job=lambda wc: job("preprocess-dataset", settings=dataset(wc)),
     shell:
         "python -m feedrate {params.job} --index {input:q} --out {output.manifest:q} "
         "2> >(tee {log:q} >&2)"
@@ -63,7 +67,7 @@ rule store_dataset:
     """Decode, resize and tokenise the data once, for runs with `loader.decode: cache`."""
     input:
         data=ancient(paths.MANIFEST),
-        weights=lambda wc: ancient(GRAPH.data.weights_of_store(wc.store)),
+        weights=lambda wc: ancient(GRAPH.data.fetched_weights(store(wc).model)),
     output:
         paths.STORE,
     log:
@@ -72,7 +76,7 @@ rule store_dataset:
         "../../envs/cpu.yaml"
     threads: CORES
     params:
-        job=lambda wc: GRAPH.data.store_dataset(wc.store),
+        job=lambda wc: job("store-dataset", settings=store(wc)),
     shell:
         "python -m feedrate {params.job} --data {input.data:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

@@ -23,7 +23,7 @@ HOLD = """
 import sys, time
 from feedrate.flow import driver
 from test_driver import GRAPH, HERE
-driver.check_files = lambda *_: None
+driver.configuration.check_files = lambda *_, **__: None
 driver.configuration.call = lambda: HERE
 driver.start(GRAPH, None)
 if sys.argv[1] == "end":
@@ -37,7 +37,7 @@ time.sleep(60)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(driver, "_lock", None)
-    monkeypatch.setattr(driver, "check_files", lambda *_: None)
+    monkeypatch.setattr(driver.configuration, "check_files", lambda *_, **__: None)
     for variable in (variables.DRIVER, "PATH", "PYTHONPATH"):
         monkeypatch.setenv(variable, os.environ.get(variable, ""))
     return tmp_path

@@ -1,6 +1,5 @@
 """What the rules get: inputs, options of jobs, outcomes, and the plans of the studies."""
 
-import json
 import os
 import shlex
 from pathlib import Path
@@ -81,9 +80,8 @@ def test_fetched_weights_and_a_store_of_pictures_are_inputs(copy):
     assert options_of(graph, pick(graph))["--store"] == [store]
     again = copy.graph(studies=[SEARCH], checkpoint="hub/flava", checkpoint_model="flava")
     key = key.removeprefix("store-")
-    assert again.data.weights_of_store(key) == inputs["weights"]
-    (settings,) = options(again.data.store_dataset(key))["--settings"]
-    assert json.loads(settings)["model"]["name"] == "flava"
+    assert again.data.fetched_weights(again.data.store_spec(key).model) == inputs["weights"]
+    assert again.data.store_spec(key).model.name == "flava"
     fetched = {"--name": ["hub/flava"], "--revision": ["main"]}
     assert options(again.data.fetch_checkpoint("hub--flava@main")) == fetched
 
@@ -130,8 +128,6 @@ def test_datasets_have_their_identity_in_their_paths(copy):
     assert len(datasets) > 1
     assert len(found) == 2 * len(datasets)
     for name in datasets:
-        settings = json.loads(options(graph.data.fetch_dataset(name))["--settings"][0])
-        assert (settings["source"], settings["train"] is None) == ("generated", False)
         assert graph.data.raw_index(name).startswith(f"resources/datasets/{name}/raw-")
 
 

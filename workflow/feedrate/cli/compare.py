@@ -33,8 +33,8 @@ MOST_CHANGES = 3
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    for name, when in (("OLD", "before"), ("NEW", "after")):
-        text = f"the results {when}: a folder of results, or the identity of a run in runs/"
+    for name in ("OLD", "NEW"):
+        text = "a folder of results, or the identity of a run in runs/"
         parser.add_argument(name.lower(), metavar=name, nargs="?", help=text)
     text = "medians that differ by no more than this share count as equal; default: %(default)s"
     parser.add_argument(
@@ -70,9 +70,8 @@ def compare(options: argparse.Namespace) -> int:
     if options.out:
         levels = (parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows)
         write_csv(options.out, with_levels(COMPARISON, levels), rows)
-    named = ("Before", options.old, before), ("After", options.new, after)
-    described = "\n".join(f"{word}: {place}, {_times(runs)}" for word, place, runs in named)
-    parts: list[str | Table] = [described, *tables(rows, lines)]
+    sides = f"Before: {options.old}, {_times(before)}\nAfter: {options.new}, {_times(after)}"
+    parts: list[str | Table] = [sides, *tables(rows, lines)]
     counts = Counter(row["change"] for row in rows)
     listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
     summary = f"{counted(len(rows), 'cell')}: {listed}."
@@ -88,8 +87,8 @@ def compare(options: argparse.Namespace) -> int:
         return fail("feedrate", "no cell has a rate before and after: nothing was compared")
     if slowed := comparison.slowed(rows, options.fail_slower):
         names = "; ".join(f"{row['study']} {row['device']} {row['cell']}" for row in slowed)
-        share_text = f"{options.fail_slower:.4g}"
-        return fail("feedrate", f"slower by more than {share_text}, or without a rate now: {names}")
+        text = f"slower by more than {options.fail_slower:.4g}, or without a rate now: {names}"
+        return fail("feedrate", text)
     return 0
 
 
@@ -157,12 +156,11 @@ def sets_table(sets: Sequence[Sequence[Run]]) -> Table:
     """The sets in runs/: what to type, their runs, and what differs from the set before."""
     rows = []
     for number, runs in enumerate(sets):
-        counts = Counter((run["study"], run["device"]) for run in runs)
-        numbers = (f"{study} {device}: {n}" for (study, device), n in sorted(counts.items()))
+        counts = Counter(f"{run['study']} {run['device']}" for run in runs)
+        numbers = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         earlier = (other for other in sets[number + 1 :] if _cells(other) & _cells(runs))
-        changes = _changes(next(earlier, []), runs)
-        commit = runs[0].get("commit", "")[:8]
-        rows.append((runs[0]["name"], _times(runs), ", ".join(numbers), commit, changes))
+        changes, commit = _changes(next(earlier, []), runs), runs[0].get("commit", "")[:8]
+        rows.append((runs[0]["name"], _times(runs), numbers, commit, changes))
     columns = ("identity", "measured", "runs", "commit", "other than before")
     return table("Sets of runs", columns, rows, left=columns, wrapped=(columns[2], columns[-1]))
 
@@ -175,10 +173,10 @@ def _changes(before: Sequence[Run], after: Sequence[Run]) -> str:
     """What differs between two sets in a phrase; nothing if there is no set before."""
     both = _cells(before) & _cells(after)
     sides = ([run for run in side if _cells([run]) & both] for side in (before, after))
-    found = []
+    changes: dict[str, None] = {}
     for name, (old, new) in differences(*sides).items():
         word = name.split()[0]
         if word != "commit":  # it has its own column
-            found.append(word if word in comparison.WORK else f"{name} {old} to {new}")
-    words = list(dict.fromkeys(found))
+            changes[word if word in comparison.WORK else f"{name} {old} to {new}"] = None
+    words = list(changes)
     return ", ".join(words[:MOST_CHANGES]) + (", …" if len(words) > MOST_CHANGES else "")

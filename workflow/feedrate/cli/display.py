@@ -1,6 +1,7 @@
 """Tables on stdout."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -26,19 +27,13 @@ def table(
 ) -> Table:
     """A table without lines. The columns named in `left` and `wrapped` are justified left, all
     others right; only those in `wrapped` may take several lines."""
-    made = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        show_header=header,
-    )
+    style: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "pad_edge": False}
+    result = Table(title=title, show_header=header, box=None, **style)
     for name in columns:
         if name in wrapped:
-            made.add_column(name, overflow="fold")
+            result.add_column(name, overflow="fold")
         else:
-            made.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+            result.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for row in rows:
-        made.add_row(*row)
-    return made
+        result.add_row(*row)
+    return result

@@ -4,7 +4,7 @@ import argparse
 import copy
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -52,36 +52,32 @@ def _of_devices(options: argparse.Namespace, devices: list[str], *, here: bool) 
     return findings if here else [*findings, *_slurm(project, options.profile)]
 
 
-def _slurm(project: Project, profile: str) -> Iterator[Finding]:
+def _slurm(project: Project, profile: str) -> list[Finding]:
     """Whether Slurm is here, and has what the training jobs of each device ask for."""
     if not slurm.is_installed():
         remedy = "run it on a login node, or use a profile for one machine"
-        yield Finding(FAILS, "Slurm", "there is no sbatch here", remedy)
-        return
+        return [Finding(FAILS, "Slurm", "there is no sbatch here", remedy)]
     options = configuration.snakemake_options(["--profile", profile])
     try:
         problems = preflight.problems(options, project, project.config.devices)
     except slurm.SlurmError as error:
-        yield Finding(UNKNOWN, "Slurm", f"{error}", "ask again when Slurm answers")
-        return
-    for problem in problems:
-        remedy = "set it under this rule in the profile's config.yaml (sinfo -o '%P %G')"
-        yield Finding(FAILS, "Slurm", problem, remedy)
+        return [Finding(UNKNOWN, "Slurm", f"{error}", "ask again when Slurm answers")]
     if not problems:
-        yield Finding(FINE, "Slurm", f"it takes jobs of {', '.join(project.config.devices)}")
+        return [Finding(FINE, "Slurm", f"it takes jobs of {', '.join(project.config.devices)}")]
+    remedy = "set it under this rule in the profile's config.yaml (sinfo -o '%P %G')"
+    return [Finding(FAILS, "Slurm", problem, remedy) for problem in problems]
 
 
-def _show(findings: Iterable[Finding]) -> None:
+def _show(findings: Sequence[Finding]) -> None:
     """Print the findings, those that need an action first, and their number."""
     console, order = output(), list(STYLES)
-    rows = sorted(findings, key=lambda one: order.index(one.outlook))
-    for one in rows:
-        is_bad = one.outlook != FINE and one.remedy
-        concerned = f" ({', '.join(one.studies)})" if one.studies and is_bad else ""
-        line = Text(f"{one.outlook:<12}  ", STYLES[one.outlook])
-        line.append(f"{one.subject}: {one.text}{concerned}", "default")
+    counts = Counter(finding.outlook for finding in findings)
+    for finding in sorted(findings, key=lambda finding: order.index(finding.outlook)):
+        is_bad = finding.outlook != FINE and finding.remedy
+        studies = f" ({', '.join(finding.studies)})" if finding.studies and is_bad else ""
+        line = Text(f"{finding.outlook:<12}  ", STYLES[finding.outlook])
+        line.append(f"{finding.subject}: {finding.text}{studies}", "default")
         console.print(line, soft_wrap=True)
         if is_bad:
-            console.print(Text(f"{'':14}{one.remedy}", "dim"), soft_wrap=True)
-    counts = Counter(one.outlook for one in rows)
+            console.print(Text(f"{'':14}{finding.remedy}", "dim"), soft_wrap=True)
     console.print(", ".join(f"{counts[name]} {name}" for name in order if counts[name]))

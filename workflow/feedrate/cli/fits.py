@@ -7,12 +7,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import asdict, replace
 
 from feedrate.cli.display import output, table
 from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import make_plan, published_settings
 from feedrate.config.project import Project, study_names
+from feedrate.config.settings import Settings
 from feedrate.config.values import cell_name
 from feedrate.core.errors import UsageError
 from feedrate.results.files import Column, Row, write_csv
@@ -30,50 +31,51 @@ def fits(options: argparse.Namespace) -> int:
     options.study = options.study or study_names(Path())
     options.config = [*options.config, "checkpoint=null", "checkpoint_revision=null"]
     project = load_project(options)
-    rows = counted(project, planned(project) if options.device else published(project))
+    rows = distinct(project, planned(project) if options.device else published(project))
     if not rows:
         raise UsageError("no training cell with a published number; name a --device to count all")
     study, *names = rows[0]
     for name, group in groupby(rows, key=itemgetter(study)):
-        shown = (map(_text, list(row.values())[1:]) for row in group)
-        output().print(table(f"{name}: GiB a device", names, shown, left=("device", "cell")))
+        texts = ([_text(value) for value in list(row.values())[1:]] for row in group)
+        output().print(table(f"{name}: GiB a device", names, texts, left=("device", "cell")))
     if options.csv:
         write_csv(options.csv, [Column(key, "text", "", "") for key in rows[0]], rows)
     return 0
 
 
-def published(project: Project) -> Iterator[Row]:
+def published(project: Project) -> Iterator[tuple[Row, Settings]]:
     """Each training cell that has a published number, with its settings."""
     for name, study in project.studies.items():
         for row in project.published[name] if study.task == "training" else ():
             cell = cell_name(study.baseline | row.levels)
             where = {"study": name, "device": row.device, "count": row.count, "cell": cell}
-            yield {**where, "settings": published_settings(project, name, row)}
+            yield where, published_settings(project, name, row)
 
 
-def planned(project: Project) -> Iterator[Row]:
+def planned(project: Project) -> Iterator[tuple[Row, Settings]]:
     """Each training cell of the plan, with its settings."""
     for spec in make_plan(project).runs.values():
         if spec.repeat == 1 and spec.task == "training":
-            names = ("study", "device", "count", "cell", "settings")
-            yield {name: getattr(spec, name) for name in names}
+            names = ("study", "device", "count", "cell")
+            yield {name: getattr(spec, name) for name in names}, spec.settings
 
 
-def counted(project: Project, cells: Iterable[Row]) -> list[Row]:
+def distinct(project: Project, cells: Iterable[tuple[Row, Settings]]) -> list[Row]:
     """A row for each distinct need of the cells of a study on a device."""
     from feedrate.models.memory import needs  # imports torch and transformers
 
     rows: dict[str, Row] = {}
-    for cell in cells:
-        settings, device = cell.pop("settings"), project.devices[cell["device"]]
-        work = cell | {"cell": (settings.model, settings.train, settings.loader.max_tokens)}
-        if (key := repr(work)) not in rows:
-            found = needs(settings, msgspec.structs.replace(device, count=cell["count"]))
+    for cell, settings in cells:
+        work = (settings.model, settings.train, settings.loader.max_tokens)
+        key = repr((cell["study"], cell["device"], cell["count"], work))
+        if key not in rows:
+            device = replace(project.devices[cell["device"]], count=cell["count"])
             batch = {"batch": settings.train.batch_size}
-            rows[key] = cell | batch | msgspec.structs.asdict(found)
+            rows[key] = cell | batch | asdict(needs(settings, device))
     return list(rows.values())
 
 
 def _text(value: Any) -> str:
-    shown = f"{value:.2f}" if isinstance(value, float) else str(value)
-    return "" if value is None else shown
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -50,7 +50,7 @@ def run(job: str, words: Sequence[str]) -> int:
 
     def work() -> int:
         function = imported(JOBS[job])
-        if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values()):
+        if inspect.getfullargspec(function).varargs:
             return int(function(*words) or 0)
         options.update(vars(parser(program, function).parse_args(words)))
         return int(function(**options) or 0)
@@ -75,15 +75,15 @@ def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any])
         return fail(program, error, error.exit_code)
     except OSError as error:
         out = options.get("out")
-        place = out.parent if out else options.get("results")
-        return fail(program, explain_os_error(error, place))
+        folder = out.parent if out else options.get("results")
+        return fail(program, explain_os_error(error, folder))
     except KeyboardInterrupt:
         return STOPPED
 
 
 def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParser:
     """A parser with an option per parameter of `function`; `@FILE`: words from a file's lines."""
-    made = argparse.ArgumentParser(
+    result = argparse.ArgumentParser(
         prog=program,
         description=inspect.getdoc(function),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -92,8 +92,8 @@ def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParse
     )
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         option = "--" + parameter.name.rstrip("_").replace("_", "-")
-        made.add_argument(option, dest=parameter.name, **_argument(option, parameter))
-    return made
+        result.add_argument(option, dest=parameter.name, **_argument(option, parameter))
+    return result
 
 
 def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
@@ -101,14 +101,13 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
     kind = parameter.annotation
     if kind is bool:
         return {"action": "store_true"}
-    settings: dict[str, Any] = {"required": parameter.default is parameter.empty}
-    if not settings["required"]:
-        settings["default"] = parameter.default
+    is_required = parameter.default is parameter.empty
+    settings = {"required": True} if is_required else {"default": parameter.default}
     if NoneType in get_args(kind):
         kind = get_args(kind)[0]
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
-        settings["nargs"] = "+" if settings["required"] else "*"
+        settings["nargs"] = "+" if is_required else "*"
     if kind in METAVARS:
         return {"type": kind, "metavar": METAVARS[kind], **settings}
     about = "a JSON file, or its content"

@@ -1,6 +1,7 @@
 """`python -m feedrate prune`: what no planned run uses, with its size, and its deletion."""
 
 import argparse
+import itertools
 import re
 import shutil
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 from feedrate.cli.display import output, table
 from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import make_plan
-from feedrate.config.workflow import find_dataset
 from feedrate.core import paths
 from feedrate.flow import driver
 from feedrate.flow.folders import NAME, run_folder
@@ -48,19 +48,22 @@ def prune(options: argparse.Namespace) -> int:
         unused: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
         for title, reason, folder in (*unused_runs(graph), *unused_data(graph)):
             unused[title][reason].append(folder)
-        columns = ("why", "folders", "size", "newest from", "the first")
+        columns, folders = ("why", "folders", "size", "newest from", "the first"), list[Path]()
         for title, reasons in unused.items():
-            rows = ((reason, *_described(folders)) for reason, folders in reasons.items())
+            rows = ((reason, *_described(some)) for reason, some in reasons.items())
             output().print(table(title, columns, rows, left=columns[:1], wrapped=columns[-1:]))
-        folders = [one for reasons in unused.values() for some in reasons.values() for one in some]
-        size = _described(folders)[1]
+            folders += itertools.chain(*reasons.values())
+        text = f"{counted(len(folders), 'folder')} ({_described(folders)[1]})"
         if options.yes or not sys.stdin.isatty() or not folders:
-            print(f"{counted(len(folders), 'folder')} ({size})")
+            print(text)
         else:
-            question = f"Delete {counted(len(folders), 'folder')} ({size})? [y/N] "
-            options.yes = input(question).strip().lower() in ("y", "yes")
+            options.yes = input(f"Delete {text}? [y/N] ").strip().lower() in ("y", "yes")
         for folder in folders if options.yes else ():
-            delete(folder)
+            # What a kill leaves is not complete, so it does not count.
+            for file in itertools.chain(*map(folder.glob, MARKS)):
+                file.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
+            _log(folder).unlink(missing_ok=True)
             with suppress(OSError):  # other runs of the cell
                 folder.parent.rmdir()
     return 0
@@ -73,20 +76,24 @@ def unused_runs(graph: Graph) -> Iterator[tuple[str, str, Path]]:
     kept = {graph.folders.target(spec) for spec in specs}
     kept |= {graph.folders.result(spec) for spec in specs}
     planned = {run_folder(spec, graph.identity(spec)) for spec in specs}
-    pairs = [(s, device) for s in graph.project.studies for device in graph.project.devices_of(s)]
-    for study, device in pairs:
-        title = f"Runs of {study} on {device}"
-        for cell in sorted(Path(paths.RUNS, study, device).glob("*/")):
-            names = filter(None, (_OF_RUN.fullmatch(path.name) for path in cell.iterdir()))
-            runs = {cell / name[1]: f"{cell}/rep{name[2]}-{name[3]}" for name in names}
-            for run, first in sorted(runs.items()):
-                places = leftovers(run)
-                ended = [place.path for place in places if not place.is_at_work]
-                yield from ((title, LEFT, path) for path in ended)
-                exists = run.exists() or _log(run).exists()
-                if exists and str(run) not in kept and len(ended) == len(places):
-                    why = OLDER if is_complete(run) else LEFT
-                    yield title, why if first in planned else OTHER, run
+    cells = (
+        cell
+        for study in graph.project.studies
+        for device in graph.project.devices_of(study)
+        for cell in sorted(Path(paths.RUNS, study, device).glob("*/"))
+    )
+    for cell in cells:
+        title = f"Runs of {cell.parts[1]} on {cell.parts[2]}"
+        names = filter(None, (_OF_RUN.fullmatch(path.name) for path in cell.iterdir()))
+        runs = {cell / name[1]: f"{cell}/rep{name[2]}-{name[3]}" for name in names}
+        for run, first in sorted(runs.items()):
+            places = leftovers(run)
+            ended = [place.path for place in places if not place.is_at_work]
+            yield from ((title, LEFT, path) for path in ended)
+            exists = run.exists() or _log(run).exists()
+            if exists and str(run) not in kept and len(ended) == len(places):
+                why = OLDER if is_complete(run) else LEFT
+                yield title, why if first in planned else OTHER, run
 
 
 def unused_data(graph: Graph) -> Iterator[tuple[str, str, Path]]:
@@ -95,21 +102,10 @@ def unused_data(graph: Graph) -> Iterator[tuple[str, str, Path]]:
     for dataset in sorted(Path(paths.DATASETS).glob("*/")):
         kept: set[Path] = set()
         with suppress(KeyError, ValueError):  # no dataset of the configuration
-            find_dataset(graph.project.config, dataset.name)
             files = graph.data.raw_index(dataset.name), graph.data.manifest(dataset.name)
             kept = {Path(file).parent for file in files}
         for folder in sorted({*dataset.glob("raw-*/"), *dataset.glob("prepared-*/")} - kept):
             yield "Data", OTHER, folder
-
-
-def delete(folder: Path) -> None:
-    """Delete a folder, and a run's log. What a kill leaves is not complete, so it does not
-    count."""
-    for mark in MARKS:
-        for file in folder.glob(mark):
-            file.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
-    _log(folder).unlink(missing_ok=True)
 
 
 def _described(folders: Sequence[Path]) -> tuple[str, str, str, str]:

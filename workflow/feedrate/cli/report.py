@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +75,24 @@ def make_report(plans: Sequence[StudyPlan]) -> None:
 def _report_of_sites(options: argparse.Namespace) -> int:
     if options.out and options.out.exists():
         raise UsageError(f"--out {options.out}: not allowed; it exists")
-    sites = dict(map(_site, options.sites))
+    sites = {}
+    for word in options.sites:
+        name, _, place = word.rpartition("=")
+        folder = Path(place).resolve()
+        if not (folder / "config/config.yaml").is_file():
+            raise UsageError(f"{place}: neither a clone nor an unpacked archive")
+        sites[name or folder.name] = folder
     if len(sites) < len(options.sites):
         raise UsageError("two sites have one name: name them, as in SITE=FOLDER")
     if wrong := [name for name in sites if options.out and not re.fullmatch(r"[\w.+-]+", name)]:
         raise UsageError(f"{wrong[0]!r} is not allowed as a site's name: it is in names of folders")
-    first, changed = next(iter(sites.values())), False
-    for folder in sites.values():
-        for name in changed_files(folder):
-            changed = True
-            print(f"{folder / name} is not the file of {paths.CHECKSUMS}")
+    first = next(iter(sites.values()))
+    changed = [file for folder in sites.values() for file in changed_files(folder)]
+    for file in changed:
+        print(f"{file} is not the file of {paths.CHECKSUMS}")
     runs, origins = _runs(sites, study_names(first))
     project, plan = _planned(first, runs, origins)
-    folders = {
-        key: f"{paths.RUNS}/{key[0]}/{key[1]}/{key[2]}/{runs[key].name}" for key in plan.runs
-    }
+    folders = {key: "/".join((paths.RUNS, *key[:3], runs[key].name)) for key in plan.runs}
     reports = {
         study: data_report(first, [runs[key] for key in plan.runs if key[0] == study])
         for study in project.studies
@@ -98,48 +102,37 @@ def _report_of_sites(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for key, name in folders.items():
                 shutil.copytree(runs[key], folder / name)
-            for name in set(reports.values()):
-                if (first / name).is_file():
-                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(first / name, folder / name)
+            for name in set(reports.values()) - {""}:
+                (folder / name).parent.mkdir(parents=True)
+                shutil.copy(first / name, folder / name)
             with contextlib.chdir(folder):
                 make_report(plans)
     else:
         with contextlib.chdir(first):
             make_report(plans)
     print(f"The report: {(options.out or first) / paths.PAGE}")
-    return 1 if changed else 0
+    return int(bool(changed))
 
 
 def data_report(site: Path, runs: Sequence[Path]) -> str:
     """The file about the data that the first of these runs read, from the site's root; empty if the
     site has none. The command in a run's outcome names its data."""
     for run in runs:
-        command = shlex.split(json.loads((run / paths.OUTCOME_NAME).read_bytes())["command"])
-        if "--data" in command:
-            data = Path(command[command.index("--data") + 1])
-            report = data.with_name(Path(paths.DATA_REPORT).name)
+        words = shlex.split(json.loads((run / paths.OUTCOME_NAME).read_bytes())["command"])
+        for _, data in filter(lambda pair: pair[0] == "--data", pairwise(words)):
+            report = Path(data).with_name(Path(paths.DATA_REPORT).name)
             if (site / report).is_file():
                 return str(report)
     return ""
 
 
-def _site(word: str) -> tuple[str, Path]:
-    """The name and the folder of a site, from a word of the command line."""
-    name, _, place = word.rpartition("=")
-    folder = Path(place).resolve()
-    if not (folder / "config/config.yaml").is_file():
-        raise UsageError(f"{place}: neither a clone nor an unpacked archive")
-    return name or folder.name, folder
-
-
-def changed_files(folder: Path) -> Iterator[str]:
+def changed_files(folder: Path) -> Iterator[Path]:
     """The files that are missing or differ from the checksums of a folder, if it has any."""
     sums = folder / paths.CHECKSUMS
     for line in sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else ():
         digest, _, name = line.partition("  ")
         if not (folder / name).is_file() or digest_file(folder / name) != digest:
-            yield name
+            yield folder / name
 
 
 def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, Path], Origins]:
@@ -167,8 +160,10 @@ def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tupl
     """The project of the first site, with the studies and devices that have runs; and these runs,
     without those of cells that the project does not plan."""
     several = len({site for _, site in origins.values()}) > 1
-    chosen = {"studies": list(dict.fromkeys(key[0] for key in runs))}
-    chosen["devices"] = list(dict.fromkeys(device for device, _ in origins.values()))
+    chosen = {
+        "studies": list(dict.fromkeys(key[0] for key in runs)),
+        "devices": list(dict.fromkeys(device for device, _ in origins.values())),
+    }
     with contextlib.chdir(first):
         project = read_project(first, load(Path("config/config.yaml"), dict[str, Any]) | chosen)
     devices = dict(project.devices)
@@ -176,9 +171,8 @@ def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tupl
         family = devices[own].variant_of or (own if name != own else None)
         label = f"{devices[own].label} ({site})" if several else devices[own].label
         devices[name] = replace(project.devices[own], label=label, variant_of=family)
-    measured: dict[str, list[str]] = {}
-    for study, device in dict.fromkeys(key[:2] for key in runs):
-        measured.setdefault(study, []).append(device)
+    pairs = dict.fromkeys(key[:2] for key in runs)
+    measured = {s: [device for study, device in pairs if study == s] for s in chosen["studies"]}
     project = replace(
         project,
         config=replace(project.config, devices=list(origins)),

@@ -40,8 +40,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Run the workflow and write its report; return the exit code."""
     given = check_call(options, others)
-    levels = {level.name for level in given.quiet or ()}
-    quiet = options.quiet or bool(levels & {"ALL", "PROGRESS"})
+    quiet = options.quiet or any(level.name in ("ALL", "PROGRESS") for level in given.quiet or ())
     if options.dry_run or given.dryrun:  # the number of jobs by rule; `snakemake -n` lists them
         code = run_snakemake(options, *others, "--dry-run", "--quiet", "host", "rules", "reason")
         if code == 0:
@@ -51,8 +50,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         return fail("feedrate", why, LOCKED)
     driver.STARTED.unlink(missing_ok=True)
     page = Path(paths.PAGE)
-    before_ns = page.stat().st_mtime_ns if page.is_file() else 0
-    words = [*others, *(["--quiet", "all"] if quiet else [])]
+    before_ns = page.is_file() and page.stat().st_mtime_ns
+    words = [*others, "--quiet", "all"] if quiet else others
     code = run_snakemake(options, *words, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         return code
     if code and not given.targets:
         report_on_what_exists(options)
-    after_ns = page.stat().st_mtime_ns if page.is_file() else 0
+    after_ns = page.is_file() and page.stat().st_mtime_ns
     if after_ns and not quiet and not (given.targets and after_ns == before_ns):
         show(page)  # not of targets without a page
     return code
@@ -68,12 +67,10 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None:
     """Print how many runs the targets of a dry run need, and how long they take."""
-    project = load_project(options)
-    graph = Graph(project, Path().resolve())
-    chosen = set(given.targets or ()) & set(project.studies)
-    if not given.targets or chosen:
-        on_cluster = not is_local(options, given)
-        print(outlook(graph, chosen or project.studies, on_cluster=on_cluster))
+    graph = Graph(load_project(options), Path().resolve())
+    chosen = set(given.targets or graph.project.studies) & set(graph.project.studies)
+    if chosen:
+        print(outlook(graph, chosen, on_cluster=not is_local(options, given)))
 
 
 def report_on_what_exists(options: argparse.Namespace) -> None:
@@ -88,17 +85,16 @@ def report_on_what_exists(options: argparse.Namespace) -> None:
 def add_cancel_options(parser: argparse.ArgumentParser) -> None:
     """The options of `cancel`."""
     parser.add_argument("-n", "--dry-run", action="store_true", help="only list the jobs")
-    told = "cancel even while a run is active in this folder"
-    parser.add_argument("--force", action="store_true", help=told)
+    text = "cancel even while a run is active in this folder"
+    parser.add_argument("--force", action="store_true", help=text)
 
 
 def cancel(options: argparse.Namespace) -> int:
     """List this project's jobs on Slurm and cancel them; return the exit code."""
     why = driver.occupied()
     if why and not (options.force or options.dry_run):
-        return fail(
-            "feedrate", f"{why} with Ctrl-C, which cancels its jobs, or use --force", LOCKED
-        )
+        why += " with Ctrl-C, which cancels its jobs, or use --force"
+        return fail("feedrate", why, LOCKED)
     jobs = slurm.own_jobs()
     for job in jobs:
         print(f"{job.id}  {job.state.lower()}  {job.rule}  {job.nodes or job.reason}".rstrip())

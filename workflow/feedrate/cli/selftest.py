@@ -7,6 +7,7 @@ physics (jobs/probe.py), and judges both.
 import argparse
 import json
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,11 +16,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from feedrate.cli.ranks import run_ranks
 from feedrate.cli.snakemake import check_call, load_project, run_snakemake
 from feedrate.config.devices import Device, variant
 from feedrate.config.errors import raise_all
@@ -35,6 +35,8 @@ from feedrate.core.files import write_json, write_text
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import FAILS, examine
+from feedrate.devices.launch import run_ranks
+from feedrate.flow.data import job
 from feedrate.jobs.probe import ANSWER, Probe, Product
 from feedrate.results.assemble import build_record
 from feedrate.results.conformity import DISTURBED
@@ -89,21 +91,15 @@ def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Path) -> None:
-    """Test one device on this machine. Raises DeviceError if every part is bound to fail.
-
-    --device   its name in the registry
-    --entry    its registry entry
-    --parts    config/selftest.yaml
-    --data     prepared/manifest.json
-    --out      the page; selftest.json and the runs are written next to it
-    """
+    """Test one device on this machine. Next to `out`, the page, are selftest.json and the runs.
+    Raises DeviceError if every part is bound to fail."""
     start_s, runs = time.monotonic(), out.parent / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     project = plan_project(device, entry, parts)
     plan = make_plan(project)
     specs = sorted(filter(is_shown, plan.runs.values()), key=lambda spec: spec.count)
     findings = examine(project, [spec for spec in specs if spec.device == device])
-    if bound := [f"{one}" for one in findings if one.outlook == FAILS and not one.studies]:
+    if bound := [str(f) for f in findings if f.outlook == FAILS and not f.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
     lines = []
     tests = (part_lines(spec, entry, data, runs, start_s + LIMIT_S) for spec in specs)
@@ -118,11 +114,13 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
     lines.sort(key=lambda line: ORDER.index(line.outcome))
     minutes = (time.monotonic() - start_s) / 60
     counts = Counter(line.outcome for line in lines)
-    page = f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes\n"
-    page += ", ".join(f"{number} {name}" for name, number in counts.items()) + "\n\n"
-    page += "".join(f"{line.outcome:<12}{line.subject}: {line.text}\n" for line in lines)
     write_json(out.with_suffix(".json"), {"device": device, "lines": msgspec.to_builtins(lines)})
-    write_text(out, page)
+    page = [
+        f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes",
+        ", ".join(f"{number} {name}" for name, number in counts.items()) + "\n",
+        *(f"{line.outcome:<12}{line.subject}: {line.text}" for line in lines),
+    ]
+    write_text(out, "\n".join(page) + "\n")
 
 
 def plan_project(device: str, entry: Device, parts: Path) -> Project:
@@ -185,21 +183,17 @@ def part_lines(
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:
     """The record of a job, run as in the workflow. Raises LogError if there is none."""
-    folder = runs / spec.device / spec.cell
-    file = folder.with_suffix(".json")
-    write_json(file, msgspec.to_builtins(spec))
-    feedrate, of_data = [sys.executable, "-m", "feedrate"], ["--data", str(data)]
-    train = ["train", "--spec", str(file), *of_data, "--out", str(folder), "--quiet"]
+    folder, store = runs / spec.device / spec.cell, store_folder(spec.settings, data.parent)
+    options: dict[str, Any] = {"store": store and store / STORE_INDEX}
+    jobs = []
+    if store and not options["store"].is_file():
+        settings = store_spec(spec.settings)
+        jobs.append(job("store-dataset", settings=settings, data=data, out=options["store"]))
     # A last try, which records a fault of the machine too.
-    train += ["--try", f"{sys.maxsize}", "--timeout-min", f"{limit_s / 60}"]
-    needed, store = store_spec(spec.settings), store_folder(spec.settings, data.parent)
-    if needed and store:
-        index = store / STORE_INDEX
-        train += ["--store", str(index)]
-        if not index.is_file():
-            settings = ["--settings", msgspec.json.encode(needed).decode(), "--out", str(index)]
-            subprocess.run([*feedrate, "store-dataset", *of_data, *settings], check=False)
-    subprocess.run([*feedrate, *train], check=False)
+    options |= {"try": sys.maxsize, "timeout_min": limit_s / 60}
+    jobs.append(job("train", spec=spec, data=data, out=folder, **options) + " --quiet")
+    for words in jobs:
+        subprocess.run([sys.executable, "-m", "feedrate", *shlex.split(words)], check=False)
     return build_record(folder, entry)
 
 
@@ -271,16 +265,17 @@ def judge_limit(record: Record, expected: str, memory_gib: float | None, subject
     """A planted limit is found: data loading with a slow loader, computing with a slow model."""
     if record.measurement is None or record.spec is None:
         return Line("failed", f"{subject}: limit", "there is no measurement")
+    spec, loader = record.spec, record.spec.settings.loader
     cell = msgspec.structs.asdict(record.measurement) | msgspec.structs.asdict(record.ceilings)
-    cell |= {"status": "ok", "task": "training"}
-    cell |= {"device_kind": record.spec.kind, "world_size": record.spec.count}
-    loader = record.spec.settings.loader
+    cell |= {"status": "ok", "task": "training", "device_kind": spec.kind, "world_size": spec.count}
     cell |= {"loader_workers": loader.workers, "decodes_on_device": loader.decode == "device"}
     cell["device_busy_share"] = None  # a slow model may have small kernels
     name, low, high = limit_of(cell, Thresholds(), memory_gib)
-    wrong = "" if name == expected else f", not {expected}"
-    gain = f"a faster loader would gain {low or 0.0:.0%} to {high or 0.0:.0%}"
-    return Line(_if(not wrong), f"{subject}: limit", f"{name or 'not known'}{wrong}: {gain}")
+    text = name or "not known"
+    if name != expected:
+        text += f", not {expected}"
+    text += f": a faster loader would gain {low or 0.0:.0%} to {high or 0.0:.0%}"
+    return Line(_if(name == expected), f"{subject}: limit", text)
 
 
 def _if(passed: bool) -> Outcome:

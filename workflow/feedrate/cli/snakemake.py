@@ -65,28 +65,25 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
     return parsed
 
 
-def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
-    """The project of a call, checked but for the files outside of config/: Snakemake checks them,
-    which knows where jobs run. Raises ConfigError."""
+def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> None:
+    """Check the configuration but for the files outside of config/: Snakemake checks them, which
+    knows where jobs run. Raises ConfigError."""
     layers = layers_of(options)
     project = configuration.load(Path(), layers)
     configuration.check_targets(Path(), project, layers, targets)
     make_plan(project)
-    return project
 
 
 def layers_of(options: argparse.Namespace) -> configuration.Layers:
     """The configuration of a call, file by file. Raises ConfigError."""
-    files = configuration.read_profile(options.profile).files
-    files = [*files, *map(Path, options.configfile)]
-    return configuration.read_layers(files, assignments(options))
+    _, files = configuration.read_profile(options.profile)
+    return configuration.read_layers([*files, *map(Path, options.configfile)], assignments(options))
 
 
 def is_local(options: argparse.Namespace, given: argparse.Namespace | None = None) -> bool:
     """Whether jobs run on this host: by the profile, unless Snakemake's words name an executor."""
-    executor = getattr(given, "executor", None)
-    executor = executor or configuration.read_profile(options.profile).executor
-    return executor in ("", "local")
+    executor, _ = configuration.read_profile(options.profile)
+    return (getattr(given, "executor", None) or executor) in ("", "local")
 
 
 def assignments(options: argparse.Namespace) -> list[str]:

@@ -14,10 +14,12 @@ import itertools
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -26,9 +28,11 @@ import msgspec
 
 from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
 from feedrate.core import paths, plugins, variables
+from feedrate.core.errors import ExpectedError, tell
+from feedrate.core.files import write_json
 from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices.base import DeviceError, adapter_class
-from feedrate.devices.host import cores_granted
+from feedrate.devices.host import cores_granted, host_lock
 
 RECORDED_PREFIXES = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_",
@@ -279,3 +283,32 @@ def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
 
 def _from_root(path: str) -> str:
     return str(Path.cwd() / paths.expand(path))
+
+
+def run_ranks(
+    spec: RunSpec,
+    job: str,
+    folder: Path,
+    options: Sequence[str],
+    what: str,
+    limit_s: float,
+    package: str = "feedrate",
+) -> None:
+    """Run a job of `package` in `folder` on each rank of a run. It holds the host's lock, which
+    training jobs take too. Raises ExpectedError, which says `what` failed, or DeviceError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_json(folder / paths.SPEC_NAME, msgspec.to_builtins(spec))
+    module = [package, job, "--run", str(folder), *options]
+    folders = [folder, *(Path(word) for word in options if word.startswith("/"))]
+    start = prepare(spec, module, folders, os.environ)
+    try:
+        with host_lock(partial(tell, "feedrate")) as locks:
+            subprocess.run(
+                start.command, env=start.environment, check=True, timeout=limit_s, pass_fds=locks
+            )
+    except subprocess.TimeoutExpired:
+        raise ExpectedError(f"{what} took longer than {limit_s:g} s") from None
+    except subprocess.CalledProcessError as error:
+        code = error.returncode
+        raise ExpectedError(f"{what} failed with exit code {code}; see the lines above") from None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from feedrate.config.errors import ConfigError, Problems, not_one_of, raise_all
 from feedrate.config.project import Project, load_project, study_names
@@ -48,19 +48,11 @@ class Layers:
         for name, values in reversed(self._layers):
             if key in values:  # also one that is wrong: `--config datasets.hub.name=x`
                 return name
-        path = re.sub(r"\[\d+\]", "", key).split(".")
-        depths = ((_depth(values, path), at) for at, (_, values) in enumerate(self._layers))
-        deepest, last = max(depths)
-        return self._layers[last if deepest else 0][0]
-
-
-def _depth(values: Any, path: Sequence[str]) -> int:
-    """The number of keys of `path`, from its first, that `values` has."""
-    for number, key in enumerate(path):
-        if not isinstance(values, Mapping) or key not in values:
-            return number
-        values = values[key]
-    return len(path)
+        origin, layers = self._layers[0][0], self._layers
+        for name in re.sub(r"\[\d+\]", "", key).split("."):
+            layers = [(o, v[name]) for o, v in layers if isinstance(v, Mapping) and name in v]
+            origin = layers[-1][0] if layers else origin
+        return origin
 
 
 def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layers:
@@ -97,12 +89,6 @@ def workflow_errors() -> Iterator[None]:
         raise WorkflowError(str(error)) from None
 
 
-def of_workflow(workflow: Any, profile_files: Iterable[Path]) -> Layers:
-    """The configuration of Snakemake's `workflow`, or of one of its jobs."""
-    settings = workflow.config_settings
-    return read_layers([*profile_files, *settings.configfiles], settings.config_args or ())
-
-
 def load(root: Path, layers: Layers) -> Project:
     """The whole configuration of the project in `root`. Raises ConfigError."""
     project = load_project(root, layers.values, host.machine, layers.origin)
@@ -127,26 +113,20 @@ def check_targets(root: Path, project: Project, layers: Layers, targets: Iterabl
 # Profiles, which `python -m feedrate` reads without Snakemake.
 
 
-class Profile(NamedTuple):
-    """A profile's executor and configuration files."""
-
-    executor: str
-    files: list[Path]
-
-
-def read_profile(name: str) -> Profile:
-    """The profile that Snakemake would use. Raises ConfigError, with all names, if none."""
+def read_profile(name: str) -> tuple[str, list[Path]]:
+    """Executor and configuration files of the profile that Snakemake would use. Raises ConfigError,
+    with all names, if there is none."""
     for folder in PROFILE_FOLDERS:
         place = paths.expand(folder) / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
             if file.is_file():
                 return _profile_in(file)
         if place.is_dir():  # its file is for certain versions of Snakemake
-            return Profile("", [])
+            return "", []
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 
-def _profile_in(file: Path) -> Profile:
+def _profile_in(file: Path) -> tuple[str, list[Path]]:
     """The profile in a file. Raises ConfigError if its configuration files are no names."""
     origin = _shown(file)
     values = convert(read_yaml(file, origin), dict[str, Any], origin)
@@ -159,7 +139,7 @@ def _profile_in(file: Path) -> Profile:
             errors.check_path(key, name)
     raise_all(errors)
     files = [file.parent / name if (file.parent / name).exists() else Path(name) for name in names]
-    return Profile(str(values.get("executor", "local")), files)
+    return str(values.get("executor", "local")), files
 
 
 def profile_names() -> list[str]:

@@ -13,16 +13,17 @@ from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
+from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import StoreSpec, store_spec
 from feedrate.flow.identity import (
     Code,
     DigestCache,
     builder,
     edited,
+    file_state,
     folder_state,
     identity,
     plugin_file,
-    weights_state,
 )
 from feedrate.models.build import is_on_hub, local_folder
 
@@ -67,13 +68,15 @@ class Data:
         return self._identities[key]
 
     def weights(self, model: ModelSettings) -> str:
-        """The state of a user's folder with weights; fetched ones are named by their revision."""
+        """A digest of the files in a user's folder that a model is read from: not of its card.
+        Fetched weights are named by their revision."""
         folder = local_folder(model)
         if folder is None:
             return ""
         key = f"weights {folder}"
         if key not in self._identities:
-            self._identities[key] = weights_state(folder, self._digests)
+            files = (file for pattern in PATTERNS for file in folder.glob(pattern))
+            self._identities[key] = identity({f.name: file_state(f, self._digests) for f in files})
         return self._identities[key]
 
     # Files
@@ -129,16 +132,6 @@ class Data:
 
     # Jobs
 
-    def fetch_dataset(self, dataset: str) -> str:
-        """The job that fetches a dataset."""
-        entry = workflow.find_dataset(self._project.config, dataset)
-        return job("fetch-dataset", name=dataset, settings=entry)
-
-    def fetch_winoground(self, name: str) -> str:
-        """The job that fetches a copy of Winoground."""
-        entry = self._project.config.winoground_sets[name]
-        return job("fetch-winoground", name=name, settings=entry)
-
     def fetch_checkpoint(self, key: str) -> str:
         """The job that fetches a hub checkpoint."""
         for spec in self._plan.runs.values():
@@ -148,20 +141,8 @@ class Data:
                 return job("fetch-checkpoint", name=model.checkpoint, revision=revision)
         raise KeyError(key)
 
-    def preprocess_dataset(self, dataset: str) -> str:
-        """The job that prepares a dataset."""
-        entry = workflow.find_dataset(self._project.config, dataset)
-        return job("preprocess-dataset", settings=entry)
-
-    def store_dataset(self, key: str) -> str:
-        """The job that makes a store of decoded pictures."""
-        return job("store-dataset", settings=self._store_spec(key))
-
-    def weights_of_store(self, key: str) -> list[str]:
-        """The fetched checkpoint whose tokenizer a store needs."""
-        return self.fetched_weights(self._store_spec(key).model)
-
-    def _store_spec(self, key: str) -> StoreSpec:
+    def store_spec(self, key: str) -> StoreSpec:
+        """The settings of a store of decoded pictures."""
         if key not in self._stores:  # a job's process has not planned it yet
             for spec in self._plan.runs.values():
                 self.store(spec)
@@ -176,11 +157,9 @@ def job(program: str, /, **options: Any) -> str:
     """A job with its options in the syntax of a shell; options without a value are left out."""
     words = [program]
     for option, value in options.items():
-        if value in (None, "", []):
-            continue
-        values = value if isinstance(value, list) else [value]
-        words.append(f"--{option.replace('_', '-')}")
-        for item in values:
-            is_struct = isinstance(item, msgspec.Struct)
-            words.append(msgspec.json.encode(item).decode() if is_struct else f"{item}")
+        if value not in (None, "", []):
+            words.append(f"--{option.replace('_', '-')}")
+            for item in value if isinstance(value, list) else [value]:
+                is_struct = isinstance(item, msgspec.Struct)
+                words.append(msgspec.json.encode(item).decode() if is_struct else f"{item}")
     return shlex.join(words)

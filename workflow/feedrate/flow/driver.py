@@ -39,17 +39,11 @@ class Occupied(ExpectedError):
     """Another driver works in this folder."""
 
 
-def check_files(graph: Graph, layers: Layers) -> None:
-    """Raise ConfigError for files that the configuration names and that do not exist."""
-    here = configuration.call().is_local
-    configuration.check_files(graph.project, graph.runs_to_do(), layers, here=here)
-
-
 def start(graph: Graph, layers: Layers) -> None:
     """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of
     a killed driver on Slurm, and check what would fail. Raises ExpectedError."""
-    check_files(graph, layers)
-    call = configuration.call()
+    call, specs = configuration.call(), graph.runs_to_do()
+    configuration.check_files(graph.project, specs, layers, here=call.is_local)
     driver = DriverCall(
         pid=os.getpid(),
         host=socket.gethostname(),
@@ -71,7 +65,7 @@ def start(graph: Graph, layers: Layers) -> None:
         os.environ[variable] = os.pathsep.join([folder, *others])
     if not call.is_local:
         cancel_left_over_jobs()
-    check(graph.project, graph.runs_to_do(), call)
+    check(graph.project, specs, call)
     STARTED.touch()
 
 
@@ -154,7 +148,7 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
             "nothing was started"
         )
     if not (call.is_local or slurm.is_installed()):
-        local = [n for n in profile_names() if read_profile(f"profiles/{n}").executor == "local"]
+        local = [n for n in profile_names() if read_profile(f"profiles/{n}")[0] == "local"]
         raise ExpectedError(
             "no sbatch here: this profile sends its jobs to Slurm; run it on a login node, or use "
             f"a profile for one machine (--profile {', '.join(local)})"

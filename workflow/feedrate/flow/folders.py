@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from feedrate.config.spec import RunSpec
@@ -50,17 +51,16 @@ class RunFolders:
         if outcome.get("status") not in ("ok", "out_of_memory"):
             return False
         if smaller := outcome.get("smaller"):  # not tried, because this run had run out of memory
-            return any(self._ran_out(run) == smaller for run in self._smaller(spec))
+            for run in self._smaller(spec):
+                last, ended = self._last(run)
+                in_vain = ended.get("status") == "out_of_memory" and not ended.get("smaller")
+                if in_vain and self._folder(run, last) == smaller:
+                    return True
+            return False
         file = paths.DISTURBED.format(study=spec.study, device=spec.device)
         if file not in self._disturbed:
             self._disturbed[file] = set(_read_json(file, []))
         return self._folder(spec, number) not in self._disturbed[file]
-
-    def _ran_out(self, spec: RunSpec) -> str:
-        """The folder of a run that was tried and ran out of memory; empty for any other run."""
-        number, outcome = self._last(spec)
-        tried_in_vain = outcome.get("status") == "out_of_memory" and not outcome.get("smaller")
-        return self._folder(spec, number) if tried_in_vain else ""
 
     def _last(self, spec: RunSpec) -> tuple[int, Outcome]:
         """Number and outcome of the newest attempt that has ended; 0 if there is none."""
@@ -79,17 +79,15 @@ class RunFolders:
         cell = f"{paths.RUNS}/{spec.study}/{spec.device}/{spec.cell}"
         if cell not in self._attempts:
             attempts: dict[tuple[int, str], list[int]] = {}
-            try:
+            names: list[str] = []
+            with suppress(OSError):
                 names = os.listdir(cell)  # noqa: PTH208 (10,000 of them per plan)
-            except OSError:
-                names = []
             for match in filter(None, map(NAME.fullmatch, names)):
                 run = int(match[1]), match[2]
                 attempts.setdefault(run, []).append(int(match[3] or 1))
             self._attempts[cell] = attempts
-        return sorted(
-            self._attempts[cell].get((spec.repeat, self._identity(spec)), ()), reverse=True
-        )
+        numbers = self._attempts[cell].get((spec.repeat, self._identity(spec)), ())
+        return sorted(numbers, reverse=True)
 
     def _folder(self, spec: RunSpec, number: int) -> str:
         suffix = f"-{number}" if number > 1 else ""

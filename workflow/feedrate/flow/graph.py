@@ -1,10 +1,14 @@
 """The workflow's graph as the rules ask for it: paths of targets and inputs, options of jobs."""
 
+import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count, product
 from pathlib import Path
 from typing import Any
+
+import msgspec
+import yaml
 
 from feedrate.config.plan import Plan, make_plan, runnable, timeouts_min
 from feedrate.config.project import Project
@@ -12,16 +16,16 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_name
 from feedrate.core import paths, plugins
 from feedrate.core.errors import ExpectedError
+from feedrate.core.files import digest_value
 from feedrate.flow.data import Data, job
 from feedrate.flow.folders import RunFolders
 from feedrate.flow.identity import (
+    LENGTH,
     PACKAGE,
     DigestCache,
-    environment_digest,
     identity,
     measured_code,
     plugin_file,
-    run_identity,
 )
 from feedrate.flow.resources import with_cached_signature
 from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
@@ -53,7 +57,7 @@ class Graph:
         self.folders = RunFolders(self.identity, self.smaller)
         if plan is None:
             self.plan = runnable(project, self.plan, self.folders.has_result)
-        self._order = {key: number for number, key in enumerate(self.plan.runs)}
+        self._order = {key: -1 - number for number, key in enumerate(self.plan.runs)}
         self._timeouts_min = timeouts_min(project)
 
     # Identities
@@ -62,7 +66,10 @@ class Graph:
         """The identity of a run: its spec, data, measured code and environment."""
         key = spec.study, spec.device, spec.cell, spec.repeat
         if key not in self._of_run:
-            self._of_run[key] = run_identity(spec, self._surroundings_of(spec)[0])
+            # As short as it can be: a plan may have 10,000 runs.
+            content = self._surroundings_of(spec)[0].encode()
+            content += msgspec.json.encode(spec, order="sorted")
+            self._of_run[key] = hashlib.sha256(content).hexdigest()[:LENGTH]
         return self._of_run[key]
 
     def _surroundings_of(self, spec: RunSpec) -> tuple[str, str]:
@@ -75,13 +82,15 @@ class Graph:
             *(settings.loader.library, settings.loader.form, *self.data.store(spec)),
         )
         if key not in self._surroundings:
-            environment = self.root / f"envs/{self._environments[spec.kind]}.yaml"
+            file = self.root / f"envs/{self._environments[spec.kind]}.yaml"
+            # Without its comments; an unpacked archive has none.
+            environment = yaml.safe_load(file.read_bytes()) if file.is_file() else None
             code = self._digests.of_code(measured_code(spec))
             made_from = {
                 "campaign": self.project.config.campaign,
                 "data": self.data.prepared(spec.dataset),
                 "code": code,
-                "environment": environment_digest(environment) if environment.is_file() else "",
+                "environment": environment and digest_value(environment),
                 "weights": self.data.weights(settings.model),
                 "store": self.data.store(spec),
                 "winoground": self.data.examples(spec),
@@ -98,19 +107,16 @@ class Graph:
         names = {
             "study": self.project.studies,
             "device": config.devices,
+            "dataset": config.datasets,
             "winoground": config.winoground_sets or ["none"],
         }
-        return {
-            **{wildcard: "|".join(map(re.escape, known)) for wildcard, known in names.items()},
-            # A generated one may be named with its rows: generated-7680.
-            "dataset": f"({'|'.join(map(re.escape, config.datasets))})(-\\d+)?",
-            "checkpoint": "[^/]+",
-            "cell": "[^/]+",
-            "store": "[0-9a-f]{8}",
-            # Of a run, a second attempt and later ones have a number: ab12cd34-2.
-            "identity": r"[0-9a-f]{8}(-\d+)?",
-            "repeat": r"\d+",
-        }
+        forms = {wildcard: "|".join(map(re.escape, known)) for wildcard, known in names.items()}
+        # A generated dataset may be named with its rows: generated-7680.
+        forms["dataset"] = rf"({forms['dataset']})(-\d+)?"
+        # Of a run, a second attempt and later ones have a number: ab12cd34-2.
+        forms["identity"] = r"[0-9a-f]{8}(-\d+)?"
+        forms |= {"checkpoint": "[^/]+", "cell": "[^/]+", "repeat": r"\d+"}
+        return forms | {"store": "[0-9a-f]{8}"}
 
     def outcomes(self, study: str, device: str, *, ended: bool = False) -> list[str]:
         """The outcomes of all runs of a study on a device. `ended`: those that exist, as a job's
@@ -175,8 +181,7 @@ class Graph:
 
     def order(self, device: str, wildcards: Any) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
-        key = wildcards.study, device, wildcards.cell, int(wildcards.repeat)
-        return -1 - self._order[key]
+        return self._order[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]
 
     def smaller(self, spec: RunSpec) -> list[RunSpec]:
         """The runs of cells that need no more memory: they differ only in factors of the study's
@@ -227,13 +232,7 @@ class Graph:
         """The files of programs and of all modules that they import."""
         files = sorted(self._digests.sources(*programs))
         self._digests.save()
-        return self._from_root(files)
-
-    def _from_root(self, files: Iterable[Path]) -> list[str]:
-        return [
-            str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
-            for file in files
-        ]
+        return [str(f.relative_to(self.root) if f.is_relative_to(self.root) else f) for f in files]
 
     def page_inputs(self) -> dict[str, Files]:
         """The inputs of a study's tables and figures."""
@@ -257,4 +256,5 @@ class Graph:
     def templates(self) -> list[str]:
         """The templates of pages, with their style and script; they are beside the package."""
         folder = PACKAGE.parents[1] / "report"
-        return self._from_root(sorted([*folder.glob("templates/*"), *folder.glob("static/*")]))
+        files = sorted([*folder.glob("templates/*"), *folder.glob("static/*")])
+        return [str(f.relative_to(self.root) if f.is_relative_to(self.root) else f) for f in files]

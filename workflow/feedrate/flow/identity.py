@@ -6,7 +6,6 @@ unchanged file costs one stat.
 """
 
 import ast
-import hashlib
 import json
 import stat
 from collections.abc import Callable, Iterator
@@ -16,13 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-import yaml
-
 from feedrate.config.spec import LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
 from feedrate.core.files import digest_file, digest_value, write_text
-from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
 from feedrate.loading.decoders import decoder_of
 
@@ -37,13 +32,6 @@ MEASURED = ("jobs", "devices", "models", "loading")
 def identity(*parts: Any) -> str:
     """The identity of what is made from these JSON values."""
     return digest_value(parts)[:LENGTH]
-
-
-def run_identity(spec: RunSpec, surroundings: str) -> str:
-    """The identity of a run; `surroundings` is the digest of all that it is made from besides its
-    spec. Many runs share it, and there may be thousands of them in a plan."""
-    made_from = surroundings.encode() + msgspec.json.encode(spec, order="sorted")
-    return hashlib.sha256(made_from).hexdigest()[:LENGTH]
 
 
 class Code(NamedTuple):
@@ -97,10 +85,9 @@ class DigestCache:
     def __init__(self, path: Path) -> None:
         self._path, self._fresh = path, False
         self._code: dict[Code, str] = {}
-        try:
-            self._known: dict[str, list[Any]] = json.loads(path.read_text())
-        except (OSError, ValueError):
-            self._known = {}
+        self._known: dict[str, list[Any]] = {}
+        with suppress(OSError, ValueError):
+            self._known = json.loads(path.read_text())
 
     def of_file(self, path: Path, compute: Callable[[Path], Any] = digest_file) -> Any:
         """`compute(path)`, a JSON value; computed only if the file's size or time has changed."""
@@ -159,12 +146,15 @@ def digest_code(tree: ast.Module) -> str:
     """Digest of Python code without comments, layout and docstrings, which the tree loses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [statement for statement in node.body if not _is_text(statement)]
+            node.body = [
+                statement
+                for statement in node.body
+                if not (
+                    isinstance(statement, ast.Expr)
+                    and isinstance(getattr(statement.value, "value", None), str)
+                )
+            ]
     return digest_value(ast.unparse(tree))
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
 
 
 def imported_modules(tree: ast.Module) -> list[str]:
@@ -195,19 +185,13 @@ def _roots() -> dict[str, Path]:
 @cache
 def _files(top: str, package: Path) -> list[tuple[str, Path]]:
     """The dotted names of a package's modules, with their files."""
-    modules = []
-    for file in package.rglob("*.py"):
-        parts = file.relative_to(package).with_suffix("").parts
-        modules.append((".".join((top, *parts)).removesuffix(".__init__"), file))
-    return modules
+    files = (
+        (file.relative_to(package).with_suffix("").parts, file) for file in package.rglob("*.py")
+    )
+    return [(".".join((top, *parts)).removesuffix(".__init__"), file) for parts, file in files]
 
 
 # Files besides code that data and runs are made from.
-
-
-def environment_digest(file: Path) -> str:
-    """Digest of an environment file's content, without its comments."""
-    return digest_value(yaml.safe_load(file.read_text(encoding="utf-8")))
 
 
 def edited(index_path: Path, digests: DigestCache) -> dict[str, str]:
@@ -220,7 +204,7 @@ def edited(index_path: Path, digests: DigestCache) -> dict[str, str]:
     if index.root:
         return {}
     listed = {file.path: file.sha256 for file in [index.rows, *index.files]}
-    now = {path: _state(index_path.parent / path, digests) for path in listed}
+    now = {path: file_state(index_path.parent / path, digests) for path in listed}
     return {path: state for path, state in now.items() if state != listed[path]}
 
 
@@ -228,18 +212,10 @@ def folder_state(path: Path, digests: DigestCache) -> str:
     """A digest of the file `path`, or of the names and contents of all files in the folder `path`
     that are not hidden; "absent" if there is neither. Only regular files are opened."""
     if path.is_file():
-        return _state(path, digests)
+        return file_state(path, digests)
     if not path.is_dir():
         return "absent"
-    return digest_value({str(f.relative_to(path)): _state(f, digests) for f in _visible(path)})
-
-
-def weights_state(folder: Path, digests: DigestCache) -> str:
-    """A digest of the names and contents of the files in `folder` that a model is read from;
-    "absent" if there are none. Other files, such as a model's card, do not count."""
-    files = {file for pattern in PATTERNS for file in folder.glob(pattern)}
-    states = {file.name: _state(file, digests) for file in sorted(files)}
-    return digest_value(states) if states else "absent"
+    return digest_value({str(f.relative_to(path)): file_state(f, digests) for f in _visible(path)})
 
 
 def _visible(folder: Path) -> Iterator[Path]:
@@ -253,7 +229,7 @@ def _visible(folder: Path) -> Iterator[Path]:
             yield entry
 
 
-def _state(path: Path, digests: DigestCache) -> str:
+def file_state(path: Path, digests: DigestCache) -> str:
     """The SHA-256 of a regular file; for anything else, or after an error, a word."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):

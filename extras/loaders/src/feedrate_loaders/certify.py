@@ -13,7 +13,6 @@ from statistics import fmean
 import msgspec
 
 from feedrate.cli import snakemake
-from feedrate.cli.ranks import run_ranks
 from feedrate.config.devices import default_launcher
 from feedrate.config.errors import not_one_of
 from feedrate.config.plan import published_settings
@@ -24,6 +23,7 @@ from feedrate.core import paths, plugins
 from feedrate.core.errors import UsageError, tell
 from feedrate.core.files import digest_file, write_json, write_text
 from feedrate.devices.host import host_facts
+from feedrate.devices.launch import run_ranks
 from feedrate.flow.graph import Graph
 from feedrate.jobs.events import read_run_events
 from feedrate.jobs.supervisor import read_commit
@@ -173,7 +173,7 @@ def library_levels(named: Sequence[str] | None) -> list[Level]:
 def measure(
     pace: Pace, spec: RunSpec, levels: Sequence[Level], manifest: Path, folder: Path
 ) -> Certificate:
-    """Feed emulated accelerators, with `folder` for the job. Raises MeasuringError."""
+    """Feed emulated accelerators, with `folder` for the job. Raises ExpectedError."""
     request, started = Request(step_s=pace.step_s, levels=tuple(levels)), datetime.now(UTC)
     options = ["--data", str(manifest.parent.absolute())]
     options += ["--request", msgspec.json.encode(request).decode()]

@@ -8,7 +8,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from feedrate.cli import ranks
+from feedrate.core.errors import ExpectedError
 from feedrate.core.processes import is_alive
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock
@@ -21,11 +21,11 @@ SPEC = tiny_spec()
 
 def test_a_measurement_that_fails_is_told_in_a_sentence(tmp_path, monkeypatch):
     def fail(command, **_options):
-        raise ranks.subprocess.CalledProcessError(3, command)
+        raise launch.subprocess.CalledProcessError(3, command)
 
-    monkeypatch.setattr(ranks.subprocess, "run", fail)
-    with pytest.raises(ranks.MeasuringError, match=r"physics failed with exit code 3"):
-        ranks.run_ranks(SPEC, "probe", tmp_path / "probe", [], "physics", 6)
+    monkeypatch.setattr(launch.subprocess, "run", fail)
+    with pytest.raises(ExpectedError, match=r"physics failed with exit code 3"):
+        launch.run_ranks(SPEC, "probe", tmp_path / "probe", [], "physics", 6)
 
 
 def test_the_host_is_its_own_while_it_lasts_and_then_free_for_a_run(tmp_path, monkeypatch):
@@ -40,9 +40,9 @@ def test_the_host_is_its_own_while_it_lasts_and_then_free_for_a_run(tmp_path, mo
 
     seen = []
     monkeypatch.setattr(
-        ranks.subprocess, "run", lambda _, *, pass_fds, **__: seen.append((taken(), len(pass_fds)))
+        launch.subprocess, "run", lambda _, *, pass_fds, **__: seen.append((taken(), len(pass_fds)))
     )
-    ranks.run_ranks(SPEC, "probe", tmp_path / "probe", [], "physics", 6)
+    launch.run_ranks(SPEC, "probe", tmp_path / "probe", [], "physics", 6)
     assert seen == [(True, 2)]
     assert not taken()
 
@@ -67,9 +67,9 @@ def test_a_rank_that_hangs_ends_with_its_launcher(tmp_path, monkeypatch):
     folder = tmp_path / "probe"
     command = [sys.executable, "-c", LAUNCHER, str(folder)]
     made = launch.Launch(command, dict(os.environ))
-    monkeypatch.setattr(ranks.launch, "prepare", lambda *_: made)
-    with pytest.raises(ranks.MeasuringError, match="physics took longer than"):
-        ranks.run_ranks(SPEC, "probe", folder, [], "physics", 6)
+    monkeypatch.setattr(launch, "prepare", lambda *_: made)
+    with pytest.raises(ExpectedError, match="physics took longer than"):
+        launch.run_ranks(SPEC, "probe", folder, [], "physics", 6)
     rank = int((folder / "rank.pid").read_text())
     deadline_s = time.monotonic() + 10
     while psutil.pid_exists(rank) and is_alive(psutil.Process(rank)):
