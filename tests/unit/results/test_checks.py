@@ -379,8 +379,7 @@ def test_causes_of_one_kind_are_one_sentence_with_ranges_and_programs():
         used("55%", ""),
     ]
     assert len({cause_kind(cause) for cause in causes}) == 1
-    programs = ": python3.11 (40% to 55%), Web Content (12%)"
-    assert merge_causes(causes) == used("50% to 60%", programs)
+    assert merge_causes(causes) == used("50% to 60%", ": python3.11, Web Content")
     assert merge_causes(causes[:1]) == causes[0]
     assert merge_causes([used("7%", ""), used("9%", "")]) == used("7% to 9%", "")
 

@@ -114,29 +114,9 @@ def test_tails_are_those_of_the_slowest_rank():
 
     found = stages({0: told(0, 0.1, 2.0), 1: told(1, 0.3, 4.0)})
     assert (found.read_p95_s, found.read_cpu_s, found.spans["read"]["p95_s"]) == (0.3, 3.0, 0.3)
-    assert (found.fetch_s, found.prepare_s, found.not_split) == (1.5, 4.25, ["resize"])
+    assert found.not_split == ["resize"]
     few = stages({0: told(0, 0.1, 2.0, count=19)})
     assert (few.read_p95_s, few.spans["read"]["p95_s"]) == (None, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("told", "not_split", "expected"),
-    [
-        (("open", "read", "decode"), ("resize",), (2.0, 1.0)),
-        (("read", "decode"), ("open",), (1.0, 1.0)),
-        (("open", "read", "decode", "tokenise"), ("resize", "collate"), (2.0, 2.0)),
-        # Pixels that are read and resized at once; a library that reads while it decodes.
-        (("read", "tokenise"), ("resize", "collate"), (None, None)),
-        (("decode", "tokenise"), ("open", "read", "resize", "collate"), (None, None)),
-        (("decode",), ("open", "read"), (None, None)),
-        (("open", "read"), ("decode", "resize", "tokenise", "collate"), (None, None)),
-    ],
-)
-def test_fetching_is_told_from_preparing_only_where_their_stages_are(told, not_split, expected):
-    seconds = dict.fromkeys(told, 1.0)
-    events = RankEvents(stages=Stages(rank=0, steps=5, seconds=seconds, not_split=[*not_split]))
-    found = stages({0: events})
-    assert (found.fetch_s, found.prepare_s) == expected
 
 
 def counted(rank, cores, used_s, busy_s=8.0, whole_s=8.0):

@@ -18,13 +18,14 @@ from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import Project, study_names
 from feedrate.config.project import load_project as read_project
+from feedrate.config.spec import RunSpec
 from feedrate.config.values import load
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import digest_file, replaced_folder
 from feedrate.flow.graph import Graph
 from feedrate.report.page import plot_figures, tabulate_results, write_report
-from feedrate.results.assemble import parse_logs, read_spec
+from feedrate.results.assemble import parse_logs, read_document
 from feedrate.results.checks import confirm_results
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results
@@ -183,7 +184,7 @@ def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tupl
     plan = make_plan(project)
     planned = {key[:3]: spec.of_cell for key, spec in plan.runs.items()}
     specs = {
-        key: replace(read_spec(folder / paths.SPEC_NAME), device=key[1])
+        key: replace(read_document(folder / paths.SPEC_NAME, RunSpec), device=key[1])
         for key, folder in sorted(runs.items())
     }
     # A cell has the settings of the plan, if a run of it has, else those of its first repeat.

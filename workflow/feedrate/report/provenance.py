@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
+from feedrate.config.workflow import Generated
 from feedrate.core import paths
 from feedrate.core.errors import Masker, hide_secrets, without_secrets
 from feedrate.report import text
@@ -53,14 +54,17 @@ def headline(study: StudyResults) -> list[str]:
         batch = _usual(run.batch_size for run in good)
         days = sorted({run.started_at[:10] for run in runs if run.started_at})
         made = [run for run in runs if run.status not in ("missing", "unsupported")]
-        setup = study.plan.setups.get(device)
+        dataset = _usual(run.dataset for run in good)
+        entries = study.plan.project.config.datasets
+        names = (dataset, dataset.rpartition("-")[0])  # without the number of rows
+        drawn = any(isinstance(entries.get(name), Generated) for name in names)
         parts = [
             machine,
             f"{cores} CPU cores" if cores else "",
             _usual(run.model for run in good),
             f"batch {batch}" if batch else "",
             _usual(run.precision for run in good),
-            "drawn pictures" if setup and setup.drawn else _usual(run.dataset for run in good),
+            "drawn pictures" if drawn else dataset,
             " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
             text.counted(len(made), "run"),
         ]
@@ -79,7 +83,8 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         made = [record.provenance for record in records]
         limit_gib = study.memory_limit_gib(device)
-        setup = study.plan.setups.get(device)
+        protocols = [record.spec.protocol for record in records if record.spec]
+        repeats = max(run.repeat for run in runs)
         times = sorted(run.started_at[:16] for run in runs if run.started_at)
         before = made[0].machine_before.items()
         facts = {
@@ -99,8 +104,10 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
             "Model": _distinct(run.model for run in runs),
             "Parameters": _distinct(text.integer(r.model_parameters) for r in records),
             "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
-            "Steps": f"{setup.steps}, the first {setup.warmup_steps} left out" if setup else "",
-            "Repeats": f"{setup.repeats}, interleaved" if setup and setup.repeats > 1 else "1",
+            "Steps": _distinct(
+                f"{p.steps}, the first {p.warmup_steps} left out" for p in protocols
+            ),
+            "Repeats": f"{repeats}, interleaved" if repeats > 1 else "1",
             "Trainer": _distinct(run.library for run in runs),
             "Python": _distinct(f"{one.python} {one.platform}".strip() for one in made),
             "Packages": _every(" ", (one.packages for one in made)),

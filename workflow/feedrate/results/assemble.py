@@ -86,7 +86,7 @@ def build_record(run: Path, device: Device) -> Record:
     """The record of a run, however the job ended. Logs that cannot be read make it `invalid`,
     unless it failed. Raises LogError if spec.json is missing or wrong: nothing else describes the
     run."""
-    spec = read_spec(run / paths.SPEC_NAME)
+    spec = read_document(run / paths.SPEC_NAME, RunSpec)
     outcome, ranks, checks = _read_logs(run)
     if outcome:
         checks += _faults_of_files(run, outcome)
@@ -121,12 +121,8 @@ def build_record(run: Path, device: Device) -> Record:
     )
 
 
-def read_spec(path: Path) -> RunSpec:
-    """Read spec.json. Raises LogError naming the file."""
-    return _read(path, RunSpec)
-
-
-def _read(path: Path, kind: type[T]) -> T:
+def read_document(path: Path, kind: type[T]) -> T:
+    """Read spec.json or outcome.json. Raises LogError naming the file."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), kind)
     except FileNotFoundError:
@@ -139,7 +135,7 @@ def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
     """Outcome and events, and a failed check if one of the files is not valid."""
     outcome = None
     try:
-        outcome = _read(run / paths.OUTCOME_NAME, Outcome)
+        outcome = read_document(run / paths.OUTCOME_NAME, Outcome)
         return outcome, read_run_events(run), []
     except LogError as error:
         detail = one_line(str(error))
@@ -183,10 +179,8 @@ def _status(
 
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     """The provenance from outcome and events; unknown fields keep their defaults."""
-    known: dict[str, Any] = {}
-    for name in Provenance.__struct_fields__:
-        if (value := getattr(first.start, name, None)) is not None:
-            known[name] = value
+    fields = {name: getattr(first.start, name, None) for name in Provenance.__struct_fields__}
+    known: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     for note in first.notes:
         if note.about.endswith("trace"):  # a failure is about `ceiling trace`
             known["trace"] = note.message if note.about == "trace" else f"none: {note.message}"

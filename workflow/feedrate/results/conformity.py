@@ -41,11 +41,10 @@ def listed(values: object) -> str:
     return ", ".join(map(str, values))  # type: ignore[call-overload]
 
 
-def _as_asked(what: str, asked: object, used: object) -> Judgement:
-    """Whether a run used what was asked for."""
-    if used == asked:
-        return True, f"{what} is {asked}, as asked for."
-    return False, f"{what}: {asked} was asked for, {used or 'an unknown one'} was used."
+def _as_asked(what: str, wanted: object, used: object) -> Judgement:
+    if used == wanted:
+        return True, f"{what} is {wanted}, as asked for."
+    return False, f"{what}: {wanted} was asked for, {used or 'an unknown one'} was used."
 
 
 def all_ranks_reported(e: Evidence) -> Judgement:
@@ -68,12 +67,12 @@ def device_model(e: Evidence) -> Judgement:
     """The device's model matches the registry's `model_pattern`."""
     starts = [events.start for events in e.ranks.values() if events.start]
     models = sorted({start.device_model for start in starts if start.device_model})
-    pattern, found = e.device.model_pattern, listed(models) or "unknown"
+    pattern, names = e.device.model_pattern, listed(models) or "unknown"
     if pattern is None:
-        return True, f"The device registry asks for no model; found {found}."
+        return True, f"The device registry asks for no model; found {names}."
     if not models or not all(is_called(model, pattern) for model in models):
-        return False, f"The device model is {found}, the registry asks for /{pattern}/."
-    return True, f"The device model is {found}, as registered."
+        return False, f"The device model is {names}, the registry asks for /{pattern}/."
+    return True, f"The device model is {names}, as registered."
 
 
 def decode_path(e: Evidence) -> Judgement:
@@ -91,10 +90,10 @@ def library(e: Evidence) -> Judgement:
     """The requested loader library made the batches, in the requested form. Each
     batch is compared with the request (rows, type, layout); a different one ends the run."""
     loader, data = e.spec.settings.loader, e.first.data
-    asked, form = library_of(loader) or "torch", loader.form or "same"
+    name, form = library_of(loader) or "torch", loader.form or "same"
     if data is None or data.library is None:
-        return asked == "torch", f"The library {asked} was asked for; the run reported none."
-    package = plugins.declared(LIBRARIES, "PACKAGES").get(asked, ("torch",))[0]
+        return name == "torch", f"The library {name} was asked for; the run reported none."
+    package = plugins.declared(LIBRARIES, "PACKAGES").get(name, ("torch",))[0]
     if (data.library.partition(" ")[0], data.form) != (package, form):
         return False, f"{package}, {form}, was asked for; {data.library}, {data.form}, was used."
     return True, f"{data.library} made the batches, in the form {form}."
@@ -112,28 +111,28 @@ def pixels(e: Evidence) -> Judgement:
     worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
     if worst is None:
         return True, "The pixels were not compared."
-    detail = f"Pictures differ from the reference by at most {worst:.3g} of 255."
-    return worst <= PIXEL_BOUND, detail
+    text = f"Pictures differ from the reference by at most {worst:.3g} of 255."
+    return worst <= PIXEL_BOUND, text
 
 
 def attention(e: Evidence) -> Judgement:
     """The model's layers ran the requested attention."""
-    asked, model = e.spec.settings.model.attention, e.first.model
-    return _as_asked("attention", asked, (model.attention if model else None) or asked)
+    wanted, model = e.spec.settings.model.attention, e.first.model
+    return _as_asked("attention", wanted, (model.attention if model else None) or wanted)
 
 
 def strategy(e: Evidence) -> Judgement:
     """In training: gradients were exchanged (with the DDP settings that were given), parameters
     sharded and layers checkpointed as requested."""
     train, model, ran = e.spec.settings.train, e.spec.settings.model, e.first.strategy
-    asked = train.strategy
+    name = train.strategy
     if ran is None:
-        plain = asked != "fsdp" and not model.checkpointing
-        return plain, f"The strategy {asked} was asked for; the run reported none."
-    if (e.spec.count > 1 or asked == "fsdp") and ran.name != asked:
-        return _as_asked("strategy", asked, ran.name)
+        plain = name != "fsdp" and not model.checkpointing
+        return plain, f"The strategy {name} was asked for; the run reported none."
+    if (e.spec.count > 1 or name == "fsdp") and ran.name != name:
+        return _as_asked("strategy", name, ran.name)
     for what, wanted, count in (
-        ("sharded", asked == "fsdp", ran.sharded_layers),
+        ("sharded", name == "fsdp", ran.sharded_layers),
         ("offloaded", train.cpu_offload, ran.offloaded_layers),
         ("checkpointed", model.checkpointing, ran.checkpointed_layers),
     ):
@@ -174,36 +173,36 @@ def computation(e: Evidence) -> Judgement:
     replayed, missed = ran.replayed_passes, ran.missed_passes
     graphs = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
     if graphs and (missed or not replayed):
-        detail = f"HPU graphs were asked for: {replayed} passes were replayed, {missed} missed."
-        return False, detail
+        return False, f"HPU graphs were asked for: {replayed} passes replayed, {missed} missed."
     by = f" with {ran.optimizer}" if trains else ""
     return True, f"Steps were computed in {ran.precision}{by}, as asked for."
 
 
 def equal_weights(e: Evidence) -> Judgement:
     """In training: all ranks ended with equal weights, unless each held a part of them."""
-    digests = [events.computation.weights for events in e.ranks.values() if events.computation]
-    found = {digest for digest in digests if digest}
-    if len(found) > 1:
-        return False, f"{e.spec.count} ranks ended with {len(found)} different sets of weights."
-    if not found or e.spec.count == 1:
+    weights = {events.computation.weights for events in e.ranks.values() if events.computation}
+    weights.discard("")
+    if len(weights) > 1:
+        return False, f"{e.spec.count} ranks ended with {len(weights)} different sets of weights."
+    if not weights or e.spec.count == 1:
         return True, "There were no two ranks with whole weights to compare."
-    return True, f"All {len(digests)} ranks ended with equal weights."
+    return True, f"All {e.spec.count} ranks ended with equal weights."
 
 
 def fp32(e: Evidence) -> Judgement:
     """Fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else without it."""
-    asked = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
-    return _as_asked("fp32", asked, (e.first.strategy.fp32 if e.first.strategy else None) or asked)
+    wanted = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
+    used = (e.first.strategy.fp32 if e.first.strategy else None) or wanted
+    return _as_asked("fp32", wanted, used)
 
 
 def data_digest(e: Evidence) -> Judgement:
     """The data that were read are the data that were prepared."""
-    asked = e.outcome.data_digest if e.outcome else None
-    if not asked:
+    wanted = e.outcome.data_digest if e.outcome else None
+    if not wanted:
         return True, "No data digest was asked for."
     used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
-    return _as_asked("data digest", asked[:12], listed(digest[:12] for digest in used))
+    return _as_asked("data digest", wanted[:12], listed(digest[:12] for digest in used))
 
 
 def alone_on_host(e: Evidence) -> Judgement:
@@ -247,16 +246,18 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
             if busy := events.machines[1].device.get("others_busy"):
                 certain.append(f"Another process used {busy:.0%} of the device's cores.")
             if stolen >= STOLEN_POSSIBLE:
-                found = certain if stolen >= STOLEN_CERTAIN else possible
-                found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to other guests.")
+                kind = certain if stolen >= STOLEN_CERTAIN else possible
+                kind.append(f"The hypervisor gave {stolen:.0%} of the CPU time to other guests.")
             if waited >= WAITED_FOR_MEMORY:
                 possible.append(f"Processes waited for memory {waited:.0%} of the time.")
     foreign, idle = foreign_cpu(ranks)
     if foreign >= FOREIGN_POSSIBLE:
-        found = certain if foreign >= FOREIGN_CERTAIN and idle < FEW_IDLE else possible
         sentence = f"Other programs used {foreign:.0%} of the time of the job's CPU cores"
-        names = _programs(ranks) if found is certain else ""
-        found.append(f"{sentence}: {names}." if names else f"{sentence}.")
+        if foreign < FOREIGN_CERTAIN or idle >= FEW_IDLE:
+            possible.append(f"{sentence}.")
+        else:
+            names = _programs(ranks)
+            certain.append(f"{sentence}: {names}." if names else f"{sentence}.")
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
 
 
@@ -267,17 +268,14 @@ NAMED = 0.02
 def _programs(ranks: Mapping[int, RankEvents]) -> str:
     """The busy programs of the window, on the host where they were, with their shares of the time
     of the job's cores: `python3 (pid 123, 40%), chromium (12%)`."""
-    ends = [events for events in ranks.values() if len(events.machines) == 2]
+    ends = (e for e in ranks.values() if passed(e).get("cores_s"))
     busiest = max(ends, key=lambda e: sum(p.cpu_s for p in e.machines[1].programs), default=None)
-    whole_s = passed(busiest).get("cores_s") if busiest else None
-    if busiest is None or not whole_s:
-        return ""
-    return ", ".join(
-        f"{program.name} ({f'pid {program.pid}, ' if program.pid else ''}"
-        f"{program.cpu_s / whole_s:.0%})"
-        for program in busiest.machines[1].programs
-        if program.cpu_s >= NAMED * whole_s
-    )
+    names = []
+    for program in busiest.machines[1].programs if busiest else ():
+        share = program.cpu_s / passed(busiest)["cores_s"]
+        pid = f"pid {program.pid}, " if program.pid else ""
+        names += [f"{program.name} ({pid}{share:.0%})"] if share >= NAMED else []
+    return ", ".join(names)
 
 
 LOADED_BEFORE = 0.05
@@ -285,10 +283,9 @@ LOADED_BEFORE = 0.05
 
 
 def head_starts(spec: RunSpec, measured: Measurement | None, parts: Ceilings) -> list[str]:
-    """A sentence if workers had loaded many of the window's batches before it began; else none. In
-    the middle of an epoch, as many are ready at the window's end as at its beginning; near the end
-    of an epoch, fewer are. This changes no rate where the loader is at least as fast as training
-    and has cores of its own."""
+    """A sentence if workers had loaded many of the window's batches before it began; else none.
+    Near the end of an epoch, fewer are ready than at the window's beginning. This changes no rate
+    where the loader is at least as fast as training and has cores of its own."""
     loader, of_epoch = spec.settings.loader, measured.steps_per_epoch if measured else None
     fast = spec.kind != "cpu" and (parts.loader_ratio_low or 0.0) >= 1
     if measured is None or not (loader.workers and of_epoch) or fast:
@@ -303,10 +300,8 @@ def head_starts(spec: RunSpec, measured: Measurement | None, parts: Ceilings) ->
     share = (ahead(first) - ahead(first + measured.steps)) / measured.steps
     if share < LOADED_BEFORE:
         return []
-    return [
-        f"Workers loaded {share:.0%} of the window's batches before it began; the epoch's end kept "
-        "them from loading as many ahead again."
-    ]
+    why = "the epoch's end kept them from loading as many ahead again"
+    return [f"Workers loaded {share:.0%} of the window's batches before it began; {why}."]
 
 
 def undisturbed(e: Evidence) -> Judgement:
@@ -314,16 +309,14 @@ def undisturbed(e: Evidence) -> Judgement:
     heat or power supply; 10% or more of the CPU time for other guests of a hypervisor; other
     processes on 25% or more of the job's cores while less than 10% is idle."""
     certain, possible = disturbances(e.ranks)
-    perhaps = ["The run may have been disturbed.", *possible] if possible else []
-    found = " ".join(certain or perhaps)
-    return not certain, found or "No disturbance was found."
+    if possible and not certain:
+        return True, " ".join(["The run may have been disturbed.", *possible])
+    return not certain, " ".join(certain) or "No disturbance was found."
 
 
 SHARE = re.compile(r"\d+(?:\.\d+)?%")
-
-
 PROGRAMS = re.compile(r"(?<=cores): (.+\))(?=\.$)")
-PROGRAM = re.compile(r"(.+?) \((?:pid \d+, )?(\d+%)\)(?:, |$)")
+PROGRAM = re.compile(r"(.+?) \((?:pid \d+, )?\d+%\)(?:, |$)")
 
 
 def cause_kind(cause: str) -> str:
@@ -332,23 +325,18 @@ def cause_kind(cause: str) -> str:
 
 
 def merge_causes(causes: Sequence[str]) -> str:
-    """Sentences of one kind as one: `used 12% to 17% of the time`."""
+    """Sentences of one kind as one: `used 12% to 17% of the time`, and the programs' names."""
     if len(set(causes)) == 1:
         return causes[0]
     heads = [PROGRAMS.sub("", cause) for cause in causes]
-    ranges = map(_range, zip(*(SHARE.findall(head) for head in heads), strict=True))
-    merged = SHARE.sub(lambda _: next(ranges), heads[0])
-    programs: dict[str, list[str]] = {}
-    for listed_programs in (found[1] for found in map(PROGRAMS.search, causes) if found):
-        for name, share in PROGRAM.findall(listed_programs):
-            programs.setdefault(name, []).append(share)
-    names = ", ".join(f"{name} ({_range(shares)})" for name, shares in programs.items())
-    return f"{merged.removesuffix('.')}: {names}." if names else merged
-
-
-def _range(shares: Sequence[str]) -> str:
-    ends = sorted(shares, key=lambda share: float(share[:-1]))
-    return " to ".join(dict.fromkeys((ends[0], ends[-1])))
+    ranges = []
+    for shares in zip(*(SHARE.findall(head) for head in heads), strict=True):
+        ends = sorted(shares, key=lambda share: float(share[:-1]))
+        ranges.append(" to ".join(dict.fromkeys((ends[0], ends[-1]))))
+    merged = SHARE.sub(lambda _: ranges.pop(0), heads[0])
+    matches = filter(None, map(PROGRAMS.search, causes))
+    names = dict.fromkeys(name for match in matches for name in PROGRAM.findall(match[1]))
+    return f"{merged.removesuffix('.')}: {', '.join(names)}." if names else merged
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}

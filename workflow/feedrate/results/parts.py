@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, get_args
 
-from feedrate.config.spec import LoadingStage, Stage
+from feedrate.config.spec import Stage
 from feedrate.jobs.events import Ceiling, RankEvents
 from feedrate.results.schema import Ceilings, Stages
 from feedrate.results.statistics import CONFIDENCE, Noise, critical, median_interval, pooled_noise
@@ -15,12 +15,8 @@ Blocks = dict[int, Ceiling]
 """The blocks of one kind and round, by rank."""
 
 PARTS = ("loader", "model", "exchange")
-STAGES = get_args(Stage)
-FETCHING = ("open", "read")
-"""The stages that bring a file's bytes; the loader's others prepare them."""
 FEWEST = 20
 """Spans that a 95th percentile needs; of fewer it is the longest."""
-PREPARING = tuple(stage for stage in get_args(LoadingStage) if stage not in FETCHING)
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
@@ -106,29 +102,17 @@ def stages(ranks: Ranks) -> Stages:
     reported = [events.stages for events in ranks.values() if events.stages]
     known: dict[str, float | None] = {}
     slowest: dict[str, dict[str, Any]] = {}
-    for name in STAGES:
+    for name in get_args(Stage):
         known[f"{name}_s"] = of_known(fmean, (one.seconds.get(name) for one in reported))
         spans = [one.spans[name] for one in reported if name in one.spans]
         known[f"{name}_cpu_s"] = of_known(fmean, (one.get("cpu_s") for one in spans))
         if spans:
-            slowest[name] = max(spans, key=lambda one: float(one["p95_s"]))
+            slowest[name] = max(spans, key=lambda span: float(span["p95_s"]))
             enough = slowest[name]["count"] >= FEWEST
             known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
     not_split = list(dict.fromkeys(stage for one in reported for stage in one.not_split))
-    if not _mixed(not_split, known):
-        for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
-            known[field] = of_known(sum, (known[f"{part}_s"] for part in parts))
     fields = {name: one for name, one in known.items() if name in Stages.__struct_fields__}
     return Stages(**fields, not_split=not_split, spans=slowest)
-
-
-def _mixed(not_split: Sequence[str], known: Mapping[str, float | None]) -> bool:
-    """Whether fetching and preparing may be in each other's stages: both have a stage that was not
-    told from another, or all of fetching, or the first of preparing (which is then in reading)."""
-    lost = {*not_split}
-    first = next((s for s in PREPARING if s in lost or known[f"{s}_s"] is not None), None)
-    both = not (lost.isdisjoint(FETCHING) or lost.isdisjoint(PREPARING))
-    return both or first in lost or lost.issuperset(FETCHING)
 
 
 def of_known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:

@@ -180,8 +180,6 @@ class Stages(Strict, kw_only=True):
     backward_s: Annotated[Number, value("s", "Backward pass.")] = None
     exchange_s: Annotated[Number, value("s", "Exchange of gradients, if not in backward.")] = None
     optimizer_s: Annotated[Number, value("s", "Update by the optimizer.")] = None
-    fetch_s: Annotated[Number, value("s", "Loader: open and read, if known apart.")] = None
-    prepare_s: Annotated[Number, value("s", "Loader: stages after read, if known apart.")] = None
     not_split: Annotated[
         list[str],
         value("", "Stages that the loader cannot split from others, separated by `;`.", "same"),
@@ -252,19 +250,16 @@ class Value(NamedTuple):
     repeats: Repeats
 
 
+_KINDS: dict[type, Kind] = {inspect.FloatType: "number", inspect.IntType: "integer"}
+
+
 def values_of(part: str, struct: type[Strict], prefix: str = "") -> Iterator[Value]:
     """The measured values that are fields of a struct."""
     for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
         if isinstance(field.type, inspect.Metadata) and field.type.extra:
-            kind = _kind(field.type.type)
+            declared = getattr(field.type.type, "types", (field.type.type,))[0]  # without None
+            kind = _KINDS.get(type(declared), "text")
             yield Value(prefix + field.name, part, field.name, kind, **field.type.extra)
-
-
-def _kind(declared: inspect.Type) -> Kind:
-    if isinstance(declared, inspect.UnionType):  # with None
-        declared = next(t for t in declared.types if not isinstance(t, inspect.NoneType))
-    kinds: dict[type, Kind] = {inspect.FloatType: "number", inspect.IntType: "integer"}
-    return kinds.get(type(declared), "text")
 
 
 _TRAINERS = value("samples/s", "The Trainer's own rate; never mixed with ours.").extra or {}

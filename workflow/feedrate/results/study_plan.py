@@ -8,11 +8,11 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from feedrate.config.plan import Plan, Shared, Unsupported, protocols
+from feedrate.config.plan import Plan, Shared, Unsupported
 from feedrate.config.project import Project
 from feedrate.config.study import Published, Sources, Study
-from feedrate.config.values import Level, Name, Strict, about, convert, subset
-from feedrate.config.workflow import Generated, Hub, find_dataset
+from feedrate.config.values import Level, Strict, about, convert, subset
+from feedrate.config.workflow import Hub
 from feedrate.core import paths
 from feedrate.core.files import write_text
 
@@ -30,15 +30,6 @@ class PlannedRun(Strict, kw_only=True):
     folder: Annotated[str, about("Its folder, as it is or will be, from the project's root.")]
 
 
-class Setup(Strict, kw_only=True):
-    """How a device was measured."""
-
-    steps: int
-    warmup_steps: int
-    repeats: int
-    drawn: Annotated[bool, about("Whether its pictures are drawn by the suite.")] = False
-
-
 class StudyPlan(Strict, kw_only=True):
     """One study of a project, as the jobs of the report need it."""
 
@@ -46,7 +37,6 @@ class StudyPlan(Strict, kw_only=True):
     runs: Annotated[list[PlannedRun], about("In measuring order.")]
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
-    setups: Annotated[dict[Name, Setup], about("By measured device.")] = {}
     data_report: Annotated[str, about("File with the numbers of the prepared data.")] = ""
 
     @property
@@ -100,23 +90,15 @@ def study_plan(
         measured={study: measured},
         sites={name: site for name, site in project.sites.items() if name in measured},
     )
-    planned, setups = protocols(own)[study], dict[str, Setup]()
-    runs = []
-    for key, spec in plan.runs.items():
-        if spec.study == study and spec.device in measured:
-            runs.append(subset(PlannedRun, spec, folder=folders[key]))
-            setups[spec.device] = subset(
-                Setup,
-                spec.protocol,
-                repeats=planned[spec.device].repeats,
-                drawn=isinstance(find_dataset(project.config, spec.dataset), Generated),
-            )
     return StudyPlan(
         project=own,
-        runs=runs,
+        runs=[
+            subset(PlannedRun, spec, folder=folders[key])
+            for key, spec in plan.runs.items()
+            if spec.study == study and spec.device in measured
+        ],
         unsupported=[cell for cell in plan.unsupported if cell.study == study],
         shared=[cell for cell in plan.shared if cell.study == study],
-        setups=setups,
         data_report=data_report,
     )
 

@@ -13,8 +13,6 @@ from feedrate.config.values import Strict, about
 from feedrate.core.errors import hide_secrets
 from feedrate.jobs.events import Trainer
 
-LIMIT_BYTES = 8 * 2**20
-"""Of a longer log, the first and the last half of this are read."""
 MAX_CHARS = 300
 """Length of a cause."""
 TRAINING, STATE, EVENTS = "*_results.json", "trainer_state.json", "**/events.out.tfevents.*"
@@ -154,18 +152,13 @@ def one_line(text: str) -> str:
 def read_log(path: Path) -> str:
     """The text of a log; bytes that are not UTF-8 are replaced. Empty if there is no log."""
     try:
-        with path.open("rb") as stream:
-            head = stream.read(LIMIT_BYTES // 2)
-            size = stream.seek(0, 2)
-            stream.seek(max(len(head), size - LIMIT_BYTES // 2))
-            tail = stream.read()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    return (head + tail).decode("utf-8", errors="replace")
 
 
 def fallback_reason(text: str) -> str | None:
     """Why optimum-habana's on-device loader fell back to the host's, with one warning; None if it
     did not. Such a run is invalid."""
-    found = _FALLBACK.search(text)
-    return (found[1].strip().rstrip(".") or "no reason given") if found else None
+    match = _FALLBACK.search(text)
+    return (match[1].strip().rstrip(".") or "no reason given") if match else None

@@ -123,9 +123,7 @@ def _trace(study: StudyResults, cell: CellRow) -> Field:
 
 # Stages
 
-GROUPS = {"fetch": "open", "prepare": "decode"}
-"""Groups of stages with the first of each: shown where the stages are not known apart."""
-STAGES = (*GROUPS, *get_args(Stage))
+STAGES = get_args(Stage)
 
 
 def staged(study: StudyResults) -> list[Any]:
@@ -148,12 +146,10 @@ def _stage_columns(study: StudyResults) -> list[Column]:
 
 
 def _stage(stage: str, cell: CellRow) -> Field:
-    """The time of a stage or group in a step; below it the 95th percentile of its single spans."""
+    """The time of a stage in a step; below it the 95th percentile of its single spans."""
     seconds = getattr(cell, f"stage_{stage}_s")
     if seconds is None:
         return Field("not split" if stage in cell.stage_not_split.split(";") else text.DASH)
-    if stage in GROUPS and getattr(cell, f"stage_{GROUPS[stage]}_s") is not None:
-        return Field(text.DASH)
     tail = getattr(cell, f"stage_{stage}_p95_s", None)
     return Field(text.seconds(seconds), [f"p95 {text.seconds(tail)}"] if tail is not None else [])
 
