@@ -9,23 +9,11 @@ from typing import Any
 
 from feedrate.config.study import Study
 from feedrate.config.values import cell_name
+from feedrate.results import statistics
 from feedrate.results.comparability import WORKERS, computes_the_same, trains_the_same
 from feedrate.results.files import Row
 from feedrate.results.parts import round_noise
-from feedrate.results.statistics import (
-    BLOCK_NOISE,
-    RATE,
-    Estimate,
-    Noise,
-    assumed_noise,
-    critical,
-    median_interval,
-    noise_by_device,
-    noise_of,
-    ratio_interval,
-    selection_bias,
-    variance,
-)
+from feedrate.results.statistics import BLOCK_NOISE, RATE, Estimate, Noise, noise_by_device
 
 WINDOW, LIVE_MODEL = "window", "live/model"
 """What settings are compared by: the rates of their windows; or training over the model alone in
@@ -81,11 +69,6 @@ class Group:
         """The rates of a cell's windows; none where it has no ok run."""
         return [run[RATE] for run in self.runs.get(cell, ())]
 
-    def rate(self, cell: str) -> Estimate:
-        """The rate of a cell with its interval, from assumed noise where nothing was repeated."""
-        noise = self._noises[WINDOW] or self._assumed(WINDOW, cell)
-        return median_interval(self.rates(cell), self._level, noise)
-
     def ratio(self, one: str, other: str, assume: bool = False) -> Estimate:
         """A cell over another, by the measure of this group; the intervals of all cells hold
         together. Without repeats there is no interval, unless noise may be assumed."""
@@ -99,7 +82,7 @@ class Group:
         if assume and not noise:
             noise = self._assumed(measure, one, other)
         values = self._values(one, measure), self._values(other, measure)
-        return ratio_interval(*values, self._level, noise, others)
+        return statistics.ratio_interval(*values, self._level, noise, others)
 
     def faster(self, cell: str) -> list[Estimate]:
         """The ratios to a cell of the others that compute the same."""
@@ -134,8 +117,8 @@ class Group:
         best = max(medians, key=medians.__getitem__)
         rivals = [c for c in cells if c != best and self._bounds(best, c)[0] <= 1]
         noise = self._noises[self.measure] or self._assumed(self.measure, best, *rivals)
-        noise = noise_of(values[best], noise) or noise
-        luck = selection_bias(noise, len(values[best]), 1 + len(rivals))
+        noise = statistics.noise_of(values[best], noise) or noise
+        luck = statistics.selection_bias(noise, len(values[best]), 1 + len(rivals))
         least = medians[best] / (1 + self.study.thresholds.smallest_effect) / (1 + luck)
         able = [cell for cell in cells if medians[cell] >= least]
         return min(able, key=lambda cell: (*self._cost(cell), -medians[cell])), luck
@@ -148,7 +131,8 @@ class Group:
         low, high = over[nearest] if nearest else (None, None)
         has_baseline = self.baseline in self.runs
         gain = self._bounds(use, self.baseline)[0] - 1 if has_baseline else None
-        rate = self.rate(use)
+        noise = self._noises[WINDOW] or self._assumed(WINDOW, use)
+        rate = statistics.median_interval(self.rates(use), self._level, noise)
         return {
             "study": self.runs[use][0]["study"],
             "device": self.device,
@@ -184,7 +168,7 @@ class Group:
         within = (
             run.get(BLOCK_NOISE) if measure == WINDOW else round_noise(run, "model") for run in runs
         )
-        return assumed_noise(self.study.thresholds.noise_share, within)
+        return statistics.assumed_noise(self.study.thresholds.noise_share, within)
 
     def _cost(self, cell: str) -> tuple[int, Any]:
         """The number of changes from the baseline, and the number of workers."""
@@ -200,7 +184,9 @@ class Group:
         noise = self._noises[self.measure]
 
         def width(repeats: int, dof: int) -> float:
-            return critical(self._level, dof, cells - 1) * math.sqrt(variance(repeats))
+            return statistics.critical(self._level, dof, cells - 1) * math.sqrt(
+                statistics.variance(repeats)
+            )
 
         goal = width(runs, (noise or self._assumed(self.measure, *self.alike)).dof) / 2
         dof = noise.dof if noise else 0
@@ -236,8 +222,7 @@ def answer_rows(cells: Iterable[Row], groups: Iterable[Group]) -> list[Row]:
     for group in groups:
         if group.use is not None:
             cell = of_name[group.device, group.use]
-            row = {factor: cell[factor] for factor in group.study.factors}
-            row |= {name: cell[name] for name in ("site", "limit")}
+            row = {name: cell[name] for name in (*group.study.factors, "site", "limit")}
             row |= {f"limit_{name}": cell[name] for name in ("gain_low", "gain_high")}
             rows.append(row | group.answer(group.use))
     return rows

@@ -103,11 +103,17 @@ def stated(row: Published | None, sources: Sources) -> dict[Item, Fact]:
 
 def compare(row: Published | None, run: Mapping[str, Any], sources: Sources) -> list[Compared]:
     """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
-    facts, items = stated(row, sources), []
-    for item, here in _here(run, sources.datasets).items():
-        fact = facts.get(item)
-        items.append(Compared(item, fact.values if fact else (), here))
-    return items
+    facts, names = stated(row, sources), {"devices": "world_size", "software": "library"}
+    ours: dict[Item, Level | None] = {i: run.get(names.get(i, i)) for i in get_args(Item)}
+    steps = run.get("steps_per_epoch")
+    if steps and run.get("batch_size"):  # without an incomplete last step of an epoch
+        micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
+        ours["rows"] = steps * micro * run["world_size"]
+    ours["data"] = sources.datasets.get(run.get("dataset", ""), run.get("dataset"))
+    ours["tf32"] = run.get("precision") == "tf32"
+    ours["window"] = f"{run['steps']} steps" if run.get("steps") else None
+    says = {item: fact.values for item, fact in facts.items()}
+    return [Compared(item, says.get(item, ()), here) for item, here in ours.items()]
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
@@ -123,20 +129,6 @@ def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
         if (item in same and one.outcome != "same") or (item in alike and differs):
             wrong.append(one)
     return wrong
-
-
-def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Level | None]:
-    """The items of our run; rows without an incomplete last step of an epoch."""
-    names = {"devices": "world_size", "software": "library"}
-    items = {item: run.get(names.get(item, item)) for item in get_args(Item)}
-    steps = run.get("steps_per_epoch")
-    if steps and run.get("batch_size"):
-        micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
-        items["rows"] = steps * micro * run["world_size"]
-    items["data"] = datasets.get(run.get("dataset", ""), run.get("dataset"))
-    items["tf32"] = run.get("precision") == "tf32"
-    items["window"] = f"{run['steps']} steps" if run.get("steps") else None
-    return items
 
 
 def _is_near(one: Compared) -> bool:

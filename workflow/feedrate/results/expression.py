@@ -62,23 +62,20 @@ class Ratio(NamedTuple):
 
 def parse(text: str, *, fits: bool = False) -> Ratio:
     """Read an expression; with `fits`, one cell, as a ratio to itself. Raises ExpressionError."""
-    cells = [_read_cell(part) for part in text.split("/")]
+    cells = []
+    for part in text.split("/"):
+        if (match := _CELL.fullmatch(part)) is None:
+            wanted = "expected a device or *, and levels in brackets, as in h100[workers=2]"
+            raise ExpressionError(f"{wanted}; found {part.strip()!r}")
+        try:
+            levels = parse_levels(match[2] or "", ",").items()
+        except ValueError as error:
+            raise ExpressionError(str(error)) from None
+        cells.append(CellRef(match[1], tuple((name, level_text(level)) for name, level in levels)))
     if len(cells) != (1 if fits else 2):
         wanted = "one cell" if fits else "two cells, as in h100[workers=2] / h100"
         raise ExpressionError(f"expected {wanted}, found {len(cells)}")
     return Ratio(cells[0], cells[-1])
-
-
-def _read_cell(text: str) -> CellRef:
-    found = _CELL.fullmatch(text)
-    if found is None:
-        wanted = "expected a device or *, and levels in brackets, as in h100[workers=2]"
-        raise ExpressionError(f"{wanted}; found {text.strip()!r}")
-    try:
-        levels = parse_levels(found[2] or "", ",")
-    except ValueError as error:
-        raise ExpressionError(str(error)) from None
-    return CellRef(found[1], tuple((name, level_text(level)) for name, level in levels.items()))
 
 
 def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]) -> dict[str, str]:

@@ -267,7 +267,15 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
         reader = csv.reader(stream)
         try:
             names = next(reader, [])
-            return [_typed(names, fields, kinds) for fields in reader if fields]
+            readers = [_READERS.get(kinds.get(name), parse_level) for name in names]
+            rows = []
+            for fields in filter(None, reader):
+                if len(fields) != len(names):
+                    raise ValueError(f"{len(fields)} fields, expected {len(names)}")
+                cells = zip(names, readers, fields, strict=True)
+                row = {name: read(s) if s or read is str else None for name, read, s in cells}
+                rows.append(row)
+            return rows
         except (ValueError, csv.Error) as error:
             raise TableError(f"{path}, line {reader.line_num}: {error}") from None
 
@@ -289,11 +297,3 @@ def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) ->
     with atomic_path(path) as temporary:
         frame = pd.DataFrame(values, dtype=object)
         frame.to_parquet(temporary, index=False, schema=pa.schema(fields))
-
-
-def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, Kind]) -> Row:
-    if len(fields) != len(names):
-        raise ValueError(f"{len(fields)} fields, expected {len(names)}")
-    readers = (_READERS.get(kinds.get(name), parse_level) for name in names)
-    cells = zip(names, readers, fields, strict=True)
-    return {name: read(text) if text or read is str else None for name, read, text in cells}

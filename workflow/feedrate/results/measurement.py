@@ -17,13 +17,6 @@ from feedrate.results.statistics import block_noise, paired_interval
 
 ACCURACIES = ("matching_accuracy", "accuracy")
 """The score that stands for a model: of a pair of images and texts, and of a classifier."""
-QUANTILES = {
-    "step_time_min_s": 0.0,
-    "step_time_median_s": 0.5,
-    "step_time_p95_s": 0.95,
-    "step_time_p99_s": 0.99,
-    "step_time_max_s": 1.0,
-}
 
 
 def measure(
@@ -41,7 +34,6 @@ def measure(
     energies = [w.energy_j for w in windows if w.energy_j is not None]
     energy_j = sum(energies) or None if len(energies) == len(windows) else None
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
-    quantiles: dict[str, Any] = {name: quantile(times, share) for name, share in QUANTILES.items()}
     waits = [step.data_wait_s for steps in inside for step in steps]
     copies = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
     steps = [step for e in events for step in e.steps]
@@ -55,7 +47,11 @@ def measure(
         warmup_steps=first.first_step - 1,
         steps_per_epoch=rows // spec.step_samples if rows and spec.task == "training" else None,
         first_step_s=max((s.step_s for s in steps if s.step == 1), default=None),
-        **quantiles,
+        step_time_min_s=min(times),
+        step_time_median_s=quantile(times, 0.5),
+        step_time_p95_s=quantile(times, 0.95),
+        step_time_p99_s=quantile(times, 0.99),
+        step_time_max_s=max(times),
         block_noise=block_noise(times),
         data_wait_s=fmean(w.data_wait_s for w in windows),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
@@ -173,9 +169,9 @@ def _losses(ranks: Ranks) -> dict[str, Any]:
 
 def scores(evaluations: Iterable[Evaluation]) -> list[Score]:
     """The scores of a model before and after training, side by side."""
-    known = {one.moment: {(s.on, s.metric): s for s in one.scores} for one in evaluations}
+    known = {event.moment: {(s.on, s.metric): s for s in event.scores} for event in evaluations}
     before, after = known.get("before", {}), known.get("after", {})
-    found = []
+    pairs = []
     for on, metric in before | after:
         old, new = before.get((on, metric)), after.get((on, metric))
         low, high = paired_interval(old.right, new.right, new.of) if old and new else (None, None)
@@ -184,8 +180,8 @@ def scores(evaluations: Iterable[Evaluation]) -> list[Score]:
             if score:
                 values |= {"n": sum(score.of), "chance": score.chance}
                 values[moment] = sum(score.right) / sum(score.of) if score.of else None
-        found.append(Score(on=on, metric=metric, gain_low=low, gain_high=high, **values))
-    return found
+        pairs.append(Score(on=on, metric=metric, gain_low=low, gain_high=high, **values))
+    return pairs
 
 
 def _accuracy(ranks: Ranks) -> dict[str, Any]:
@@ -210,14 +206,13 @@ def _utilisation(
     flops = flops_per_sample(ranks)
     if flops is None:
         return {}
-    per_s = flops * samples / wall_s / spec.count
-    found = {"tflops_per_device": per_s / 1e12}
+    values = {"tflops_per_device": flops * samples / wall_s / spec.count / 1e12}
     precision = spec.settings.train.precision.removesuffix("_full")
     peak = next((p for p in peaks if p.precision == precision), None)
     if peak and peak.achievable_tflops:
-        found["mfu_achievable"] = per_s / (peak.achievable_tflops * 1e12)
+        values["mfu_achievable"] = values["tflops_per_device"] / peak.achievable_tflops
     if peak and peak.datasheet_tflops:
-        found["mfu"] = per_s / (peak.datasheet_tflops * 1e12)
+        values["mfu"] = values["tflops_per_device"] / peak.datasheet_tflops
         if real := flops_per_sample(ranks, "flops_per_real_sample"):
-            found["mfu_real_tokens"] = found["mfu"] * real / flops
-    return found
+            values["mfu_real_tokens"] = values["mfu"] * real / flops
+    return values

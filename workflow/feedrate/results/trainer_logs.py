@@ -61,22 +61,22 @@ def read_trainer(folder: Path, event: Trainer | None = None) -> TrainerFigures:
 
 def read_evaluations(folder: Path) -> dict[str, float]:
     """All evaluation figures in a Trainer's JSON files, as `eval_*` and `predict_*`."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for path in sorted(folder.glob(TRAINING)):
-        found |= evaluation_figures(_load(path))
-    return found
+        figures |= evaluation_figures(_load(path))
+    return figures
 
 
 def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Finite figures of evaluations as `eval_*` (validation) or `predict_*` (test), without
     optimum-habana's `*_end_time`, which is a moment."""
-    found = {}
+    figures = {}
     for key, value in metrics.items():
         word, _, name = key.partition("_")
         figure = number(value)
         if word in _SPLITS and figure is not None and not key.endswith("_end_time"):
-            found[f"{_SPLITS[word]}_{name}"] = figure
-    return found
+            figures[f"{_SPLITS[word]}_{name}"] = figure
+    return figures
 
 
 def _of_json(folder: Path) -> dict[str, Any]:
@@ -86,11 +86,10 @@ def _of_json(folder: Path) -> dict[str, Any]:
         # Every split writes its memory into all_results.json, so the last one's is left.
         both = {key: value for key, value in both.items() if key not in (MEMORY, PEAK_MEMORY)}
     history = state.get("log_history")
-    entries = history if isinstance(history, list) else []
-    summaries = [e for e in entries if isinstance(e, dict) and "train_runtime" in e]
-    flos = {} if state.get("total_flos") is None else {"total_flos": state["total_flos"]}
-    summary = summaries[-1] if summaries else {}
-    return {**flos, **summary, **both, **_load(folder / "train_results.json")}
+    entries = reversed(history) if isinstance(history, list) else []
+    summaries = (e for e in entries if isinstance(e, dict) and "train_runtime" in e)
+    flos = {"total_flos": state.get("total_flos")}
+    return {**flos, **next(summaries, {}), **both, **_load(folder / "train_results.json")}
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -105,13 +104,10 @@ def _load(path: Path) -> dict[str, Any]:
 def _of_events(folder: Path) -> dict[str, float]:
     """The last scalars of TensorBoard's events under the Trainer's own keys; the newest file is
     last, because the files' names have their time."""
-    metrics: dict[str, float] = {}
+    scalars: dict[str, float] = {}
     for path in sorted(folder.glob(EVENTS)):
-        for tag, figure in read_scalars(path).items():
-            group, _, key = tag.partition("/")
-            if group == "train":
-                metrics[key] = figure
-    return metrics
+        scalars |= read_scalars(path)
+    return {t.removeprefix("train/"): v for t, v in scalars.items() if t.startswith("train/")}
 
 
 def read_scalars(path: Path) -> dict[str, float]:
