@@ -1,5 +1,6 @@
 """The tables of the first screen, one for each thing that a study may ask."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -32,8 +33,17 @@ def _settings_columns(study: StudyResults) -> list[Column]:
         RATE,
         Column("Against the baseline", against),
         Column("Still to gain", _still_to_gain, optional=True),
-        Column("Limit", lambda cell: cell.limit or text.DASH, optional=True),
+        Column("Limit", partial(_limit, _on_first_screen(study)), optional=True),
     ]
+
+
+def _limit(cells: Sequence[CellRow], cell: CellRow) -> Field:
+    """The limit of a cell; below it how much later than others its first step ends, if that is a
+    second or more: a short run feels it, and the rate does not show it."""
+    starts_s = [c.first_step_s for c in cells if c.first_step_s and c.device == cell.device]
+    later_s = (cell.first_step_s or 0.0) - min(starts_s, default=0.0)
+    note = f"starts {text.seconds(later_s)} later" if starts_s and later_s >= 1 else ""
+    return Field(cell.limit or text.DASH, [note])
 
 
 def _still_to_gain(cell: CellRow) -> str:
