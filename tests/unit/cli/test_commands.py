@@ -108,15 +108,16 @@ def test_a_quiet_run_shows_errors_only(root, snakemake, quiet):
 
 
 def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
-    command = (
-        "run --profile gaudi --device h100 --device cpu --study a --dataset d --configfile f.yaml"
-    )
-    (root / "f.yaml").write_text("")
-    assert entry.main([*command.split(), "--jobs", "3", "all"]) == 0
+    """In one word: of several --config Snakemake takes the last one alone."""
+    for name in ("f.yaml", "g.yaml"):
+        (root / name).write_text("")
+    command = "run --profile gaudi --config repeats=1 --device h100 --device cpu --study a"
+    command += " --dataset d --configfile f.yaml g.yaml -C checkpoint=null --jobs 3 all"
+    assert entry.main(command.split()) == 0
     ((arguments, options),) = snakemake
     assert " ".join(arguments) == (
-        "--profile gaudi --jobs 3 all --configfile f.yaml "
-        "--config studies=[a] devices=[h100,cpu] dataset=d"
+        "--profile gaudi --jobs 3 all --configfile f.yaml g.yaml "
+        "--config studies=[a] devices=[h100,cpu] dataset=d repeats=1 checkpoint=null"
     )
     assert options["held_back"] is False
 
@@ -198,17 +199,6 @@ def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
         assert (root / "cancelled").read_text() == "7\n"
     finally:
         other.communicate()
-
-
-def test_configuration_is_passed_on_in_one_word(root, snakemake):
-    """Of several --config Snakemake takes the last one alone."""
-    (root / "a.yaml").write_text("")
-    (root / "b.yaml").write_text("")
-    command = "run --config repeats=1 --device cpu --configfile a.yaml b.yaml -C checkpoint=null"
-    assert entry.main(command.split()) == 0
-    assert " ".join(snakemake[0][0]).endswith(
-        "--configfile a.yaml b.yaml --config devices=[cpu] repeats=1 checkpoint=null"
-    )
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])

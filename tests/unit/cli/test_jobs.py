@@ -111,11 +111,15 @@ def test_settings_are_json_or_a_json_file(run, tmp_path):
 
 
 @pytest.mark.parametrize("text", ['{"steps": "many"}', '{"steps": 3', "[", "no/such/file"])
-def test_wrong_settings_are_one_sentence_that_names_the_option(run, capsys, text):
+def test_wrong_settings_are_one_sentence_that_names_the_option_or_file(run, capsys, text, tmp_path):
     assert run(settings_job, "--spec", text) == 1
     said = capsys.readouterr().err
     assert said.startswith("feedrate x: --spec: ")
     assert said.count("\n") == 1
+    file = tmp_path / "spec.json"
+    file.write_text(text)
+    assert run(settings_job, "--spec", file) == 1
+    assert capsys.readouterr().err.startswith(f"feedrate x: {file}: ")
 
 
 @pytest.mark.parametrize(
@@ -175,11 +179,3 @@ def test_a_job_needs_neither_rich_nor_snakemake_nor_what_it_does_not_use():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_wrong_json_file_is_named(run, capsys, tmp_path):
-    file = tmp_path / "spec.json"
-    for text in ("{", '{"steps": "many"}'):
-        file.write_text(text)
-        assert run(settings_job, "--spec", file) == 1
-        assert capsys.readouterr().err.startswith(f"feedrate x: {file}: ")

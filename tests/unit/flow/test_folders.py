@@ -159,10 +159,6 @@ def test_it_is_tried_when_the_ladder_is_gone(tmp_path):
     assert shown() == (f"{MADE}-2", MADE, False)
 
 
-def cells(runs):
-    return {run.cell for run in runs}
-
-
 @pytest.mark.parametrize("study", ["flava-batch-search", "bridgetower-inference", "flava-scaling"])
 @pytest.mark.parametrize("device", ["cpu", "a100-40gb"])
 def test_smaller_runs_are_all_that_the_ladder_orders_before_it_and_no_others(copy, study, device):

@@ -1,6 +1,5 @@
 """What a run is made from: an edit of it makes another run, any other edit does not."""
 
-import ast
 import json
 import os
 
@@ -10,9 +9,7 @@ from project_copy import pick
 from feedrate.core.files import digest_file, write_json
 from feedrate.flow.identity import (
     PACKAGE,
-    Code,
     DigestCache,
-    digest_code,
     edited,
     folder_state,
     measured_code,
@@ -215,46 +212,6 @@ def test_what_runs_in_a_job_imports_nothing_that_starts_or_watches_it(copy, tmp_
 
 
 # Digests
-
-RICH = (
-    'def f(x):\n    """Add."""\n    return x + 1\n'
-    "class C(dict):\n    def g(self, *, a=None, **k): return {**k, None: f'{a!r:>4}'}\n"
-)
-
-
-@pytest.mark.parametrize("change", [("None:", "1:"), ("**k, ", ""), (">4", ">5"), ("*, ", "")])
-def test_none_and_lists_in_code_count(change):
-    assert digest_code(ast.parse(RICH.replace(*change))) != digest_code(ast.parse(RICH))
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    monkeypatch.setattr("feedrate.flow.identity.PACKAGE", tmp_path)
-    (tmp_path / "rooms").mkdir()
-    (tmp_path / "main.py").write_text("from feedrate.rooms import kitchen\n")
-    (tmp_path / "rooms/kitchen.py").write_text("import feedrate.rooms.cellar\n")
-    (tmp_path / "rooms/cellar.py").write_text("WINE = 1\n")
-    (tmp_path / "rooms/attic.py").write_text("DUST = 1\n")
-    return tmp_path
-
-
-def digest_of(package, *rooms):
-    return DigestCache(package / "cache.json").of_code(Code(("main.py",), rooms))
-
-
-def test_only_imported_modules_count(package):
-    before = digest_of(package)
-    (package / "rooms/attic.py").write_text("DUST = 22\n")
-    assert digest_of(package) == before
-    (package / "rooms/cellar.py").write_text("WINE = 22\n")
-    assert digest_of(package) != before
-
-
-def test_only_the_named_rooms_count(package):
-    before = digest_of(package, "rooms")
-    (package / "main.py").write_text("from feedrate.rooms import kitchen\nX = 1\n")
-    assert digest_of(package, "rooms") == before
-    assert digest_of(package) != before
 
 
 def test_the_cache_reads_a_file_again_only_when_it_has_changed(tmp_path):

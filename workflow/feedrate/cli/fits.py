@@ -31,7 +31,7 @@ def fits(options: argparse.Namespace) -> int:
     options.study = options.study or study_names(Path())
     options.config = [*options.config, "checkpoint=null", "checkpoint_revision=null"]
     project = load_project(options)
-    rows = distinct(project, planned(project) if options.device else published(project))
+    rows = distinct(project, cells(project, of_plan=bool(options.device)))
     if not rows:
         raise UsageError("no training cell with a published number; name a --device to count all")
     study, *names = rows[0]
@@ -43,8 +43,14 @@ def fits(options: argparse.Namespace) -> int:
     return 0
 
 
-def published(project: Project) -> Iterator[tuple[Row, Settings]]:
-    """Each training cell that has a published number, with its settings."""
+def cells(project: Project, *, of_plan: bool) -> Iterator[tuple[Row, Settings]]:
+    """Each training cell that has a published number, or each of the plan, with its settings."""
+    if of_plan:
+        for spec in make_plan(project).runs.values():
+            if spec.repeat == 1 and spec.task == "training":
+                names = ("study", "device", "count", "cell")
+                yield {name: getattr(spec, name) for name in names}, spec.settings
+        return
     for name, study in project.studies.items():
         for row in project.published[name] if study.task == "training" else ():
             cell = cell_name(study.baseline | row.levels)
@@ -52,20 +58,12 @@ def published(project: Project) -> Iterator[tuple[Row, Settings]]:
             yield where, published_settings(project, name, row)
 
 
-def planned(project: Project) -> Iterator[tuple[Row, Settings]]:
-    """Each training cell of the plan, with its settings."""
-    for spec in make_plan(project).runs.values():
-        if spec.repeat == 1 and spec.task == "training":
-            names = ("study", "device", "count", "cell")
-            yield {name: getattr(spec, name) for name in names}, spec.settings
-
-
-def distinct(project: Project, cells: Iterable[tuple[Row, Settings]]) -> list[Row]:
+def distinct(project: Project, works: Iterable[tuple[Row, Settings]]) -> list[Row]:
     """A row for each distinct need of the cells of a study on a device."""
     from feedrate.models.memory import needs  # imports torch and transformers
 
     rows: dict[str, Row] = {}
-    for cell, settings in cells:
+    for cell, settings in works:
         work = (settings.model, settings.train, settings.loader.max_tokens)
         key = repr((cell["study"], cell["device"], cell["count"], work))
         if key not in rows:

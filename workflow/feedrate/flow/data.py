@@ -18,7 +18,6 @@ from feedrate.data.manifest import StoreSpec, store_spec
 from feedrate.flow.identity import (
     Code,
     DigestCache,
-    builder,
     edited,
     file_state,
     folder_state,
@@ -106,9 +105,8 @@ class Data:
         settings = store_spec(spec.settings)
         if settings is None:
             return []
-        code = Code(
-            ("jobs/store.py", builder(settings.model.name)), ("jobs", "models", "loading", "data")
-        )
+        programs = ("jobs/store.py", f"models/builders/{settings.model.name}.py")
+        code = Code(programs, ("jobs", "models", "loading", "data"))
         weights = self.weights(settings.model)
         key = identity(msgspec.to_builtins(settings), weights, self._digests.of_code(code))
         self._stores[key] = settings

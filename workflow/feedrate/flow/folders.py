@@ -14,14 +14,15 @@ NAME = re.compile(r"rep(\d+)-([0-9a-f]{8})(?:-(\d+))?")
 """A run's folder: repeat, identity, and the number of a second or later attempt."""
 
 Outcome = dict[str, Any]
-Smaller = Callable[[RunSpec], list[RunSpec]]
 
 
 class RunFolders:
     """The folders of planned runs. What is on disk is read once per plan: a job that ends does not
     change its plan."""
 
-    def __init__(self, identity: Callable[[RunSpec], str], smaller: Smaller) -> None:
+    def __init__(
+        self, identity: Callable[[RunSpec], str], smaller: Callable[[RunSpec], list[RunSpec]]
+    ) -> None:
         """`identity` gives that of a run; `smaller` the runs that need no more memory, by the
         study's ladder."""
         self._identity, self._smaller = identity, smaller

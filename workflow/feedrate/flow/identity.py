@@ -59,7 +59,7 @@ def measured_code(spec: RunSpec) -> Code:
             "devices/*.py",
             f"devices/kinds/{spec.kind}.py",
             f"devices/launchers/{spec.launcher}.py",
-            builder(spec.settings.model.name),
+            f"models/builders/{spec.settings.model.name}.py",
             *(f"loading/decoders/{name}.py" for name in sorted(filter(None, names))),
             *([plugin_file(LIBRARIES, library)] if library else []),
         ),
@@ -72,11 +72,6 @@ def plugin_file(package: str, name: str) -> str:
     if plugins.home(package, name) != package:
         return str(plugins.file(package, name))
     return f"{package.partition('.')[2].replace('.', '/')}/{name}.py"
-
-
-def builder(model: str) -> str:
-    """The file of a model's plug-in."""
-    return f"models/builders/{model}.py"
 
 
 class DigestCache:
