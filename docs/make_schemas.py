@@ -16,7 +16,7 @@ from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
-from feedrate.results.files import FILES
+from feedrate.results.files import FILES, Column
 from feedrate.results.parts import PARTS
 from feedrate.results.schema import VALUES
 
@@ -89,29 +89,37 @@ def _table(name: str) -> str:
     if name == "checks":
         about = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
         lines = [("check", "passes if"), *(about | ONLY_IF_FAILED).items()]
-    elif name == "results.csv":
-        lines = [("column", "kind", "unit", "meaning", "in cells.csv")]
-        lines += dict.fromkeys(
-            (_family(c.name), c.kind, c.unit, c.description, _over_repeats(c.name))
-            for c in FILES[name]
-        )
     else:
-        known = {*FILES["results.csv"]}
-        columns = [column for column in FILES[name] if column not in known]
-        lines = [("column", "kind", "unit", "meaning"), *columns]
+        of_runs, is_runs = {*FILES["results.csv"]}, name == "results.csv"
+        lines = [("column", "kind", "unit", "meaning", *["in cells.csv"] * is_runs)]
+        families: dict[Sequence[str], list[Column]] = {}
+        for column in FILES[name]:
+            if is_runs or column not in of_runs:
+                stem, unit = _FAMILY.sub("", _of_part(column.name)), column.unit
+                repeats = VALUES[column.name].repeats if column.name in VALUES else ""
+                last = [repeats] if is_runs else []
+                families.setdefault((stem, column.kind, unit, *last), []).append(column)
+        for (_, kind, unit, *last), columns in families.items():
+            names = dict.fromkeys(_of_part(column.name) for column in columns)
+            meanings = dict.fromkeys(column.description for column in columns)
+            lines.append((", ".join(names), kind, unit, " ".join(meanings), *last))
     head, *rows = (f"| {' | '.join(line)} |\n" for line in lines)
     return f"{head}|{'---|' * len(lines[0])}\n{''.join(rows)}"
 
 
-def _family(column: str) -> str:
+_FAMILY = re.compile(
+    r"_(low|high|before|after|ci_low|ci_high)$|(?<=step_time_)(median|p95|p99)_s|(?<=mfu)_\w+"
+    r"|(?<=^loss_)(first|last|end|shift|seeds)$|(?<=^stage_)[a-z]+(_[a-z]+)?_s$"
+    r"|^(source|data|spec)(?=_digest)|^(out_of_memory|failed|invalid|missing)(?=_runs)"
+    r"|^(data|copy)(?=_wait_share)|^cores_(busy|waited)(?=_share)"
+)
+"""What the names of a family of columns differ in: they share a row."""
+
+
+def _of_part(column: str) -> str:
     """The name of a column, or of all that mean the same of another stage or part."""
     name = re.sub(r"^stage_\w+_(p95_s|cpu_s)$", r"stage_<stage>_\1", column)
-    return re.sub(rf"^({'|'.join(PARTS)})_ratio", "<part>_ratio", name)
-
-
-def _over_repeats(column: str) -> str:
-    """How cells.csv combines the repeats' values of a column; empty: it does not."""
-    return VALUES[column].repeats or "" if column in VALUES else ""
+    return re.sub(rf"^({'|'.join(PARTS)})_(ratio|samples_per_s)", r"<part>_\2", name)
 
 
 def generated() -> dict[Path, str]:

@@ -140,10 +140,10 @@ def strategy(e: Evidence) -> Judgement:
         if count != expected or (wanted and not count):
             return False, f"{count} of {ran.layers} layers were {what}, expected {expected}."
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
-    for name, used in (ran.ddp or {}).items():
-        chosen = getattr(train, name)
-        if f"train.{name}" not in replaced and chosen not in (None, used):
-            return _as_asked(f"train.{name}", chosen, str(used))
+    for key, used in (ran.ddp or {}).items():
+        chosen = getattr(train, key)
+        if f"train.{key}" not in replaced and chosen not in (None, used):
+            return _as_asked(f"train.{key}", chosen, str(used))
     sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
     return True, f"The strategy was as asked for: {ran.name}{sums}."
 
@@ -268,10 +268,10 @@ NAMED = 0.02
 def _programs(ranks: Mapping[int, RankEvents]) -> str:
     """The busy programs of the window, on the host where they were, with their shares of the time
     of the job's cores: `python3 (pid 123, 40%), chromium (12%)`."""
-    ends = (e for e in ranks.values() if passed(e).get("cores_s"))
-    busiest = max(ends, key=lambda e: sum(p.cpu_s for p in e.machines[1].programs), default=None)
+    ends = [e for e in ranks.values() if passed(e).get("cores_s")]
+    busiest = max(ends, key=lambda e: sum(p.cpu_s for p in e.machines[1].programs))
     names = []
-    for program in busiest.machines[1].programs if busiest else ():
+    for program in busiest.machines[1].programs:
         share = program.cpu_s / passed(busiest)["cores_s"]
         pid = f"pid {program.pid}, " if program.pid else ""
         names += [f"{program.name} ({pid}{share:.0%})"] if share >= NAMED else []

@@ -5,7 +5,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.values import Level, level_text, parse_level
@@ -32,7 +32,7 @@ def _of_kind(kind: Kind) -> Callable[..., Column]:
     return lambda name, description, unit="": Column(name, kind, unit, description)
 
 
-_text, _flag, _integer, _number = map(_of_kind, ("text", "flag", "integer", "number"))
+_text, _integer, _number, _flag = map(_of_kind, get_args(Kind))
 _CELL = (
     _text("study", "The study, a file in config/studies."),
     _text("device", "The device, an entry of config/devices.yaml."),
