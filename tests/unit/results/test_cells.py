@@ -139,3 +139,14 @@ def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy():
     assert (cells[W1]["noisy"], cells[W2]["noisy"]) == (True, False)
     assert cells[W1]["disturbed"] == "Other processes were on the device."
     assert cells[W2]["disturbed"] == ""
+
+
+@pytest.mark.parametrize(("ranks", "slow"), [((1, 1, 1), 1), ((0, 1), None)])
+def test_a_cell_names_the_slow_rank_that_all_its_runs_name(ranks, slow):
+    records = [
+        replace(run, measurement=replace(run.measurement, slow_rank=r, slow_rank_ratio_low=1.4))
+        for run, r in zip(runs_of(1, [10.0] * len(ranks)), ranks, strict=True)
+    ]
+    cell = cells_of(records)[W1]
+    assert cell["slow_rank"] == slow
+    assert (cell["limit"] == "slow rank") is (slow is not None)
