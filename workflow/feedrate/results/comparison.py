@@ -203,9 +203,8 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
 
 
 def differences(before: Iterable[Run], after: Iterable[Run]) -> Changes:
-    """The facts whose values differ between runs of two sets. Where one side does not know a fact,
-    it does not differ; but software that the other side names is `none` on a side that names
-    any."""
+    """The facts whose values differ between runs of two sets, as far as both sides know them;
+    software that only one side names is `none` on a side that names any."""
     was, now = _values(before), _values(after)
     both_known = all(any(not _is_named(name) for name in side) for side in (was, now))
     changes: Changes = {}

@@ -5,8 +5,7 @@
 
 `*` means each device that was measured; a factor that is not named is at the study's baseline. The
 level `largest` of a factor of the study's ladder is the largest that fits, once a larger one is
-known not to.
-White space is allowed between the parts. The Snakefile imports this module, so it is light.
+known not to. The Snakefile imports this module, so it is light.
 """
 
 import re

@@ -48,10 +48,8 @@ def over_runs(
     runs: Sequence[Mapping[str, Any]], part: str, between: Noise | None = None
 ) -> dict[str, float | None]:
     """The median ratio of a part to training over the runs of a cell, and its interval, by column.
-    `between` is the noise of this ratio between runs, pooled over cells; None: no cell has two.
-    The noise between the rounds of a run and that between the runs of this cell are lower bounds of
-    it; its excess over the noise between rounds has its own degrees of freedom (Welch and
-    Satterthwaite)."""
+    `between` is the noise of this ratio between runs, pooled over cells; None: no cell has two. Its
+    excess over the noise between rounds has its own degrees of freedom (Welch, Satterthwaite)."""
     names = names_of(part)
     known = [run for run in runs if round_noise(run, part) is not None]
     if not known:

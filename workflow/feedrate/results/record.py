@@ -88,8 +88,7 @@ class Record(Strict, kw_only=True):
 
 
 def write_records(results: Path, device: str, records: Sequence[Record]) -> None:
-    """Write the records of a device into the folder of its study's results; NaN in the machine's
-    state, which JSON lacks, becomes null."""
+    """Write the records of a device into its study's results; NaN becomes null."""
     lines = (msgspec.json.encode(record).decode() + "\n" for record in records)
     write_text(results / device / RECORDS_NAME, "".join(lines))
 

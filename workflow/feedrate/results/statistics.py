@@ -1,9 +1,5 @@
-"""Medians and their ratios with t-intervals on the logarithm, from noise pooled over cells.
-
-Two or three runs of a cell say little about noise; the runs of all cells of a study on a device say
-more. `pooled_noise` estimates one standard deviation of ln(rate) from all of them, and the
-intervals use it. docs/measurement-intervals.md shows by simulation how often they cover.
-"""
+"""Medians and their ratios with t-intervals on the logarithm, from noise pooled over the cells of a
+study on a device. docs/measurement-intervals.md shows by simulation how often they cover."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +14,7 @@ LIMIT = 2.5 / 0.6745
 REPEATABILITY = 2.8
 """Standard deviations that two runs differ by in 95% of cases at most (ISO 5725-6)."""
 CONFIDENCE = 0.95
-"""Confidence of intervals outside any study's thresholds: those of records, of predictions, and
-of ratios that only sentences give (those of one sentence hold together)."""
+"""Confidence of intervals outside any study's thresholds."""
 RATE, BLOCK_NOISE = "samples_per_s", "block_noise"
 """The columns with the rate of a run, and its standard error from blocks of steps."""
 FEWEST_BLOCKS = 8
@@ -62,11 +57,9 @@ Noises = Mapping[tuple[str, str], Noise | None]
 
 def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise | None:
     """The noise between the runs of cells, from the positive rates of each; None without a cell of
-    two runs. `floor` is a lower bound from blocks of steps.
-
-    The estimate is the pooled variance, written as a sum over pairs of runs of one cell. A pair
-    counts as at most LIMIT median pairs (Shamos 1976): one slow run does not widen all intervals.
-    """
+    two runs. `floor` is a lower bound from blocks of steps. It is the pooled variance as a sum over
+    pairs of runs; a pair counts as at most LIMIT median pairs (Shamos 1976), so that one slow run
+    does not widen all intervals."""
     cells = [[math.log(value) for value in group] for group in groups if len(group) > 1]
     pairs = [[abs(a - b) for a, b in combinations(logs, 2)] for logs in cells]
     if not pairs:

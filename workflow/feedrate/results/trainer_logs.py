@@ -39,11 +39,8 @@ class TrainerFigures(Strict, kw_only=True):
 
 def read_trainer(folder: Path, event: Trainer | None = None) -> TrainerFigures:
     """The Trainer's figures from the files in its folder, which alone have optimum-habana's
-    `total_flos`, and from its event, whose metrics take precedence.
-
-    Rates are taken as reported and never computed from `train_runtime`, which includes warm-up and
-    graph compilation.
-    """
+    `total_flos`, and from its event, whose metrics take precedence. Rates are as reported: the
+    runtime includes warm-up and graph compilation."""
     metrics = {**_of_json(folder), **(event.metrics if event else {})}
     if "train_runtime" not in metrics:
         metrics = {**_of_events(folder), **metrics}
