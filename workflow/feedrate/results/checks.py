@@ -17,10 +17,9 @@ from feedrate.results.measurement import losses_of, step_sum, windows_of
 from feedrate.results.record import Check
 from feedrate.results.schema import BAD
 
-STEP_SUM_TOLERANCE = 0.05
-"""Share by which the sum of the step times may differ from the window's wall time."""
-STEP_SUM_SLACK_S = 0.1
-"""Seconds in addition: one synchronisation at each end of the window lies outside the steps."""
+STEP_SUM_TOLERANCE, STEP_SUM_SLACK_S = 0.05, 0.1
+"""Share and seconds by which the sum of the step times may differ from the window's wall time: one
+synchronisation at each end of the window lies outside the steps."""
 MOST_SKIPPED = 0.05
 """Share of skipped updates above which a rate leaves out too much of the optimizer's work. Once the
 loss scale fits, GradScaler tries a larger one every 2,000 steps (`growth_interval`)."""

@@ -177,17 +177,17 @@ def cell_rows(
     cells = {key: _combine(of_cell, part_noise) for key, of_cell in of_cells.items()}
     compared: dict[Key, list[Row]] = {}
     for (name, device, _), cell in cells.items():
-        price = plan.project.devices[device].price_usd_per_hour
-        if price is not None and cell["samples_per_s"]:
-            cell["usd_per_million_samples"] = price / 3600 / cell["samples_per_s"] * 1e6
+        entry = plan.project.devices[device]
+        if entry.price_usd_per_hour is not None and cell["samples_per_s"]:
+            price_usd_per_s = entry.price_usd_per_hour / 3600
+            cell["usd_per_million_samples"] = price_usd_per_s / cell["samples_per_s"] * 1e6
         baseline = name, device, cell_name(study.baseline_of(cell))
         compared.setdefault(baseline, []).append(cell)
         group = groups.get(group_key(cell, study))
         _add_intervals(cell, group, study.thresholds, noise.get((name, device)))
         others = group.faster(cell["cell"]) if group else []
-        memory_gib = plan.project.devices[device].memory_gib
         luck = group.luck if group and cell["use"] else 0.0
-        limit = limit_of(cell, study.thresholds, memory_gib, others, luck)
+        limit = limit_of(cell, study.thresholds, entry.memory_gib, others, luck)
         cell["limit"], cell["gain_low"], cell["gain_high"] = limit
     for baseline, alike in compared.items():
         add_losses(alike, baseline, of_cells)

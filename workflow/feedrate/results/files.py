@@ -182,10 +182,8 @@ def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[C
     for name, study in studies.items():
         for factor, entry in study.factors.items():
             if factor in taken:
-                raise ConfigError(
-                    f"config/studies/{name}.yaml: factors.{factor}: {factor!r} is a column of the "
-                    "results already; choose another name"
-                )
+                key = f"config/studies/{name}.yaml: factors.{factor}"
+                raise ConfigError(f"{key}: a column of the results has this name; choose another")
             levels.setdefault(factor, []).extend(entry.levels)
     return with_factors(columns, levels)
 

@@ -31,8 +31,8 @@ def value(unit: str, meaning: str, repeats: Repeats = "median") -> Meta:
 
 
 class Measurement(Strict, kw_only=True):
-    """The timed window of a run: warm-up steps left out, data loading inside. In inference a step is
-    a forward pass, and its time is the latency of the answer."""
+    """The timed window of a run: warm-up steps left out, data loading inside. In inference a step
+    is a forward pass, and its time is the latency of the answer."""
 
     samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks divided by wall_s.")]
     step_time_median_s: Annotated[float, value("s", "Median time of a step, slowest rank.")]
@@ -118,8 +118,8 @@ High = Annotated[Number, value("", "Upper end of the 95% interval of the ratio."
 
 
 class Ceilings(Strict, kw_only=True):
-    """Rates of single parts in the same job. Blocks of `live` training alternate with blocks of each
-    part; a ratio is between blocks of the same round, so drift cancels."""
+    """Rates of single parts in the same job. Blocks of `live` training alternate with blocks of
+    each part; a ratio is between blocks of the same round, so drift cancels."""
 
     rounds: Annotated[int | None, value("", "Rounds of blocks after the window.", "")] = None
     live_samples_per_s: Annotated[Number, value("samples/s", "Training in the live blocks.")] = None
