@@ -30,9 +30,8 @@ def slices(events: RankEvents, began_s: float) -> Iterator[Slice]:
         computing_s = start_s + step.data_wait_s + copied_s
         yield PARTS, "compute", computing_s, max(0.0, step.t_s - computing_s)
     for evaluation in events.evaluations:
-        times = (v for name, v in evaluation.metrics.items() if name.endswith("_runtime"))
-        length_s = float(next(times, 0.0))
-        name = f"evaluation: {evaluation.split}"
+        length_s = evaluation.seconds or 0.0
+        name = f"evaluation {evaluation.moment} training"
         yield BLOCKS, name, evaluation.at_s - began_s - length_s, length_s
     for block in events.ceilings:
         name = f"block {block.round}: {block.kind}"
