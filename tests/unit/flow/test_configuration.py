@@ -83,10 +83,6 @@ def test_an_error_in_a_configfile_names_that_file(root, text, message):
     assert error("mine.yaml").startswith(message)
 
 
-def test_an_error_of_the_command_line_names_no_file(root):
-    assert error(assignments=["repeats=0"]).startswith("command line: repeats: 0 is not allowed")
-
-
 def test_an_error_of_config_yaml_names_it_beside_other_files(root):
     write("mine.yaml", "repeats: 1\n")
     edit("config/config.yaml", "on_driver: [short]", "on_driver: [shrt]")
@@ -200,17 +196,14 @@ def test_what_a_module_or_a_container_brings_is_known_to_the_job_alone(root, tex
     passes()
 
 
-def test_on_other_hosts_an_absolute_path_may_exist(root):
+def test_on_other_hosts_an_absolute_path_may_exist_but_the_project_is_the_same(root):
     software("python: /opt/none/bin/python")
     write("mine.yaml", MINE.replace("data/mine", "/data/mine"))
     passes("mine.yaml", here=False)
     assert "datasets.mine.path: there is no folder '/data/mine'" in error(
         "mine.yaml", assignments=["on_driver=[downloads]"], here=False
     )
-
-
-def test_on_other_hosts_a_path_in_the_project_is_the_same(root):
-    software("python: envs/none/bin/python")
+    edit("config/devices.yaml", "/opt/none", "envs/none")
     assert "there is no program envs/none/bin/python in the project's folder" in error(here=False)
 
 

@@ -10,7 +10,6 @@ from feedrate.core.files import digest_file, write_json
 from feedrate.flow.identity import (
     PACKAGE,
     DigestCache,
-    edited,
     folder_state,
     measured_code,
 )
@@ -124,12 +123,9 @@ def test_a_touched_or_a_new_checkout_keeps_every_run(copy):
     assert identities(copy) == before
 
 
-def test_integrations_keep_every_run(copy):
-    assert identities(copy, report_to=["mlflow"], push_to_hub="me/models") == identities(copy)
-
-
-def test_another_study_or_device_keeps_every_run(copy):
+def test_integrations_and_another_study_or_device_keep_every_run(copy):
     both = identities(copy)
+    assert identities(copy, report_to=["mlflow"], push_to_hub="me/models") == both
     assert identities(copy, studies=[LOADING])[LOADING] == both[LOADING]
     more = copy.graph(studies=[LOADING], devices=["cpu-x2", "cpu"])
     run = pick(more, device="cpu")
@@ -252,17 +248,6 @@ def make_index(path):
     index = {"dataset": "small", "source": "hub", "rows": rows, "files": files, "left_out": []}
     write_json(path, index)
     return index
-
-
-def test_without_an_index_or_with_a_folder_source_there_is_no_edit(tmp_path, cache):
-    index = tmp_path / "raw/index.json"
-    assert edited(index, cache) == {}
-    content = make_index(index)
-    (index.parent / "images/1.jpg").write_bytes(b"another")
-    write_json(index, content | {"root": str(index.parent)})
-    assert edited(index, cache) == {}
-    index.write_text("{")
-    assert edited(index, cache) == {}
 
 
 def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):

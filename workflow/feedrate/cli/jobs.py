@@ -102,7 +102,7 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
     if kind is bool:
         return {"action": "store_true"}
     is_required = parameter.default is parameter.empty
-    settings = {"required": True} if is_required else {"default": parameter.default}
+    settings: dict[str, Any] = {"required": True} if is_required else {"default": parameter.default}
     if NoneType in get_args(kind):
         kind = get_args(kind)[0]
     if get_origin(kind) is list:

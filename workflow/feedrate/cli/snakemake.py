@@ -65,13 +65,14 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
     return parsed
 
 
-def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> None:
-    """Check the configuration but for the files outside of config/: Snakemake checks them, which
-    knows where jobs run. Raises ConfigError."""
+def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
+    """The project of a call, checked but for the files outside of config/: Snakemake checks them,
+    which knows where jobs run. Raises ConfigError."""
     layers = layers_of(options)
     project = configuration.load(Path(), layers)
     configuration.check_targets(Path(), project, layers, targets)
     make_plan(project)
+    return project
 
 
 def layers_of(options: argparse.Namespace) -> configuration.Layers:
