@@ -22,7 +22,7 @@ from benchmarks.figure import Figure, show
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import convert
-from feedrate.devices.host import host_load
+from feedrate.devices.load import host_load
 
 ROUNDS, REAL_ROUNDS = 3, 7
 """Of the rate limits; of the real model, whose rounds differ by up to 5% on a virtual machine."""

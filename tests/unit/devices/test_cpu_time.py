@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from feedrate.devices.host import core_wait_s, cpu_time_s
+from feedrate.devices.load import core_wait_s, cpu_time_s
 
 
 def test_cpu_time_is_that_of_a_process_and_of_those_below_it():

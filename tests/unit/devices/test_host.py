@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate.devices import host
+from feedrate.devices import host, load
 
 
 @pytest.fixture
@@ -113,10 +113,10 @@ def test_facts_of_this_host():
 
 def test_counters_of_the_host(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "PROC", tmp_path)
-    assert host.host_load() == {}
+    assert load.host_load() == {}
     monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {1, 3, 9})
-    monkeypatch.setattr(host, "cpu_time_s", lambda: 1.5)
-    monkeypatch.setattr(host, "core_wait_s", lambda: 0.25)
+    monkeypatch.setattr(load, "cpu_time_s", lambda: 1.5)
+    monkeypatch.setattr(load, "core_wait_s", lambda: 0.25)
     cores = "".join(f"cpu{n} {n}00 0 10 50 5 0 0 20 0 0\n" for n in range(4))
     (tmp_path / "stat").write_text(f"cpu  100 20 30 9000 800 4 6 40 7 7\n{cores}intr 7\n")
     (tmp_path / "pressure").mkdir()
@@ -125,7 +125,7 @@ def test_counters_of_the_host(tmp_path, monkeypatch):
             f"some avg10=0.00 avg60=0.00 avg300=0.00 total={number}500000\nfull avg10=0 total=9\n"
         )
         (tmp_path / "pressure" / what).write_text(text)
-    found = host.host_load()
+    found = load.host_load()
     assert found.pop("cpu_wanted_s") == pytest.approx(200 / host.TICKS)
     assert found.pop("cpu_stolen_s") == pytest.approx(40 / host.TICKS)
     assert found.pop("job_cpu_s") >= 1.5  # and what children used that have ended
@@ -139,14 +139,14 @@ def test_programs_of_others_are_named_by_their_use_and_without_their_arguments()
     burn = [sys.executable, "-c", "while True: pass", "a secret"]
     with subprocess.Popen(burn) as one, subprocess.Popen(burn) as other:
         try:
-            before = host.cpu_by_process(one.pid)
+            before = load.cpu_by_process(one.pid)
             time.sleep(0.5)
-            after = host.cpu_by_process(one.pid)
-            name, pid, used_s = host.busiest(
+            after = load.cpu_by_process(one.pid)
+            name, pid, used_s = load.busiest(
                 {other.pid: before[other.pid]}, {other.pid: after[other.pid]}
             )[0]
             assert one.pid not in after
-            assert other.pid not in host.cpu_by_process(os.getpid())
+            assert other.pid not in load.cpu_by_process(os.getpid())
         finally:
             one.kill()
             other.kill()
@@ -166,7 +166,7 @@ def test_programs_of_others_are_named_by_their_use_and_without_their_arguments()
     ],
 )
 def test_the_busiest_programs(before, after, expected):
-    found = host.busiest(before, after)
+    found = load.busiest(before, after)
     assert [f"{name} {pid} {used_s}" for name, pid, used_s in found] == expected
 
 
@@ -176,10 +176,10 @@ def test_a_busy_machine_is_told_with_what_keeps_it_busy(monkeypatch):
         for end_s in (0.0, 2.0)
     )
     uses = iter([{}, {7: ("python3", 1.2), 8: ("chromium", 0.6)}])
-    monkeypatch.setattr(host, "host_load", lambda: next(loads))
-    monkeypatch.setattr(host, "cpu_by_process", lambda _: next(uses))
-    monkeypatch.setattr(host, "WATCHED_S", 0.0)
+    monkeypatch.setattr(load, "host_load", lambda: next(loads))
+    monkeypatch.setattr(load, "cpu_by_process", lambda _: next(uses))
+    monkeypatch.setattr(load, "WATCHED_S", 0.0)
     monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {0, 1})
-    assert host.Watch().busy() == (
+    assert load.Watch().busy() == (
         "both cores are 90% busy with other programs (python3 60%, chromium 30%)"
     )

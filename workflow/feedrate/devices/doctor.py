@@ -18,7 +18,7 @@ from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.config.workflow import Hub
 from feedrate.core import paths, plugins, processes, slurm
-from feedrate.devices import host, launch
+from feedrate.devices import host, launch, load
 from feedrate.devices.base import DeviceError
 
 Outlook = Literal["fine", "will fail", "will be slow", "unknown"]
@@ -176,7 +176,7 @@ print("\\n" + json.dumps([answer(code) for code in json.loads(sys.argv[1])]))
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
     """The findings for these runs. `here`: they run on this host. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
-    findings, watch = [_disk(project, runs)], host.Watch()
+    findings, watch = [_disk(project, runs)], load.Watch()
     if here and runs:
         findings += _host(runs)
     for device, group in groupby(runs, key=attrgetter("device")):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from feedrate.devices.base import Adapter, Counter, Deferred
-from feedrate.devices.host import Use, busiest, cpu_by_process, host_load
+from feedrate.devices.load import Use, busiest, cpu_by_process, host_load
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 

@@ -21,7 +21,7 @@ from accelerate.utils import send_to_device
 
 from feedrate.config.spec import RunSpec, Stage
 from feedrate.devices.base import Adapter
-from feedrate.devices.host import cpu_time_s
+from feedrate.devices.load import cpu_time_s
 from feedrate.jobs import blocks, events
 from feedrate.jobs.blocks import FEWEST_ROUNDS, EndlessBatches, Part, Pipeline, needs_more
 from feedrate.jobs.events import EventLog

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from feedrate.config.values import Strict, about
 from feedrate.core.errors import ExpectedError
 from feedrate.core.processes import die_with_parent
-from feedrate.devices.host import host_load
+from feedrate.devices.load import host_load
 from feedrate.jobs.worker import classify
 
 BUSY = 0.9
