@@ -15,9 +15,11 @@ import importlib.machinery
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
+
+import numpy as np
 
 STEPS = ("definegraph", "create_opnodes", "segment_graph", "process_and_validate_graph")
 """The steps of the vendor's `build()` before anything is compiled for the device."""
@@ -49,30 +51,31 @@ def load(path: Any, *args: Any, **kwargs: Any) -> Any:
 real, ctypes.CDLL = ctypes.CDLL, load
 sys.meta_path.insert(0, Native())
 prepared, tokens = Path(sys.argv[1]), int(sys.argv[2])
-paths = sorted(str(path) for path in (prepared / "images").glob("train-*"))
+paths = sorted((prepared / "images").glob("train-*"))
 
 
 class Feed:
-    """One batch of the dataset, with crops, as `loading.decoders.gaudi.Feed` gives them."""
+    """One batch of the dataset, as `loading.decoders.gaudi.Feed` gives it."""
 
-    batch_size, max_tokens, changes, crops = 4, tokens, True, True
+    batch_size = 4
+    dataset = SimpleNamespace(
+        paths=paths,
+        image_px=64,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.25, 0.25, 0.25),
+        input_ids=np.zeros((len(paths), tokens)),
+    )
 
     def __len__(self) -> int:
         return 1
 
     def __iter__(self) -> Any:
-        import numpy as np
-
         numbers = np.zeros((4, tokens), np.uint32)
-        yield paths[:4], numbers, numbers, np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
-
-    def paths(self) -> set[str]:
-        return set(paths)
+        yield list(map(str, paths[:4])), numbers, numbers
 
 
 pipe_module = importlib.import_module("feedrate.loading.decoders._gaudi_pipe")
-statistics = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
-pipe = pipe_module.ImageTextPipe(Feed(), *statistics, image_px=64)
+pipe = pipe_module.ImageTextPipe(Feed())
 ran = []
 outputs = pipe.definegraph()
 pipe.definegraph = lambda: outputs

@@ -126,12 +126,12 @@ def test_counters_of_the_host(tmp_path, monkeypatch):
         )
         (tmp_path / "pressure" / what).write_text(text)
     found = load.host_load()
-    assert found.pop("cpu_wanted_s") == pytest.approx(200 / host.TICKS)
-    assert found.pop("cpu_stolen_s") == pytest.approx(40 / host.TICKS)
+    assert found.pop("cpu_wanted_s") == pytest.approx(200 / load.TICKS)
+    assert found.pop("cpu_stolen_s") == pytest.approx(40 / load.TICKS)
     assert found.pop("job_cpu_s") >= 1.5  # and what children used that have ended
     # Cores 1 and 3 may be used: what a hypervisor took of them is neither busy nor idle.
-    assert found.pop("cores_busy_s") == pytest.approx(420 / host.TICKS)
-    assert found.pop("cores_s") == pytest.approx(570 / host.TICKS)
+    assert found.pop("cores_busy_s") == pytest.approx(420 / load.TICKS)
+    assert found.pop("cores_s") == pytest.approx(570 / load.TICKS)
     assert found == {"job_waited_s": 0.25, "cpu_waited_s": 1.5, "memory_waited_s": 2.5}
 
 

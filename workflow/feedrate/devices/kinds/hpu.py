@@ -51,6 +51,8 @@ OFFERS = {
 INSTEAD = {
     "train.execution": "hpu.mode",
     "train.ddp_bucket_mb": "hpu.ddp_bucket_cap_mb",
+    "train.ddp_static_graph": "the settings of `hpu`",
+    "train.ddp_bucket_view": "the settings of `hpu`",
     "loader.non_blocking": "hpu.non_blocking_data_copy",
 }
 NEEDS = (
