@@ -60,7 +60,7 @@ def test_the_first_screen_has_machine_answer_table_figure_and_claim(made):
     assert "1.79" in first  # the claim that the study names
     assert first_screen(whole).count("<table") == 1
     assert first_screen(whole).count("<img") == 1
-    assert len(first.split()) < 260
+    assert len(first.split()) < 280
 
 
 def test_the_answer_names_the_setting_and_bounds_that_the_rows_have(made):

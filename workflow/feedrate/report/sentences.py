@@ -12,6 +12,7 @@ from feedrate.report import audit, text
 from feedrate.report.html import sentence
 from feedrate.report.rows import AnswerRow, CellOf, CellRow
 from feedrate.report.study import Line, StudyResults
+from feedrate.results.answers import LIVE_MODEL
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.record import Score
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
@@ -151,8 +152,10 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
     main = [c for c in good if c.levels[first] == study.study.baseline[first]] or good
     quick = min(main, key=lambda cell: cell.step_time_median_s or 0.0)
     busy = max(main, key=lambda cell: cell.samples_per_s or 0.0)
+    several = len({level_text(cell.levels[first]) for cell in good}) > 1
     words = sentence(
         "latency",
+        where=f"With {first} = {level_text(main[0].levels[first])}: " if several else "",
         quick=study.setting(quick.levels),
         quick_s=quick.step_time_median_s,
         quick_p99_s=quick.step_time_p99_s,
@@ -300,7 +303,7 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
 
 def remarks(study: StudyResults) -> Iterator[Statement]:
     """The sentences of the part "method and noise"."""
-    if any(answer.measure == "live/model" for answer in study.answers):
+    if any(answer.measure == LIVE_MODEL for answer in study.answers):
         yield Statement(sentence("measure"))
     repeated = [cell for cell in study.tried if cell.ok_runs > 1]
     for (_, device), noise in noise_by_device(map(asdict, study.runs)).items():

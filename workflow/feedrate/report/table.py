@@ -73,7 +73,7 @@ class Table(NamedTuple):
     place: int
     rows: Callable[[StudyResults], Sequence[Any]]
     columns: Callable[[StudyResults], Sequence[Column]]
-    note: str = ""
+    note: str | Callable[[StudyResults], str] = ""
     align: Literal["", "texts", "last-text"] = ""
 
     def shown(self, study: StudyResults) -> Shown | None:
@@ -90,7 +90,8 @@ class Table(NamedTuple):
         ]
         heads = [column.head for column in columns]
         lines = [_line(row, columns) for row in rows]
-        return Shown(self.name, self.title, heads, lines, self.note, self.align)
+        note = self.note if isinstance(self.note, str) else self.note(study)
+        return Shown(self.name, self.title, heads, lines, note, self.align)
 
 
 def all_tables() -> list[Table]:

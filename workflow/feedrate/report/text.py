@@ -83,8 +83,13 @@ def change(factor: float | None, low: float | None = None, high: float | None = 
     words = signed_percent(factor - 1)
     if low is None or high is None or low == high:
         return words
-    ends = f"{percent(low - 1)} to {percent(high - 1)}%"
-    return f"{words} ({ends if high <= TELLING * low else UNCERTAIN})"
+    return f"{words} ({bounds(low - 1, high - 1) if high <= TELLING * low else UNCERTAIN})"
+
+
+def bounds(low: float, high: float) -> str:
+    """An interval of a share, rounded outwards, as the bounds in sentences are: `5 to 32%`."""
+    ends = math.floor(100 * low + 1e-9), math.ceil(100 * high - 1e-9)
+    return f"{' to '.join(dict.fromkeys(map(str, ends)))}%"
 
 
 def percent(share: float) -> str:

@@ -9,6 +9,7 @@ from feedrate.report import text
 from feedrate.report.rows import CellOf, CellRow, without
 from feedrate.report.study import Line, StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
+from feedrate.results.answers import LIVE_MODEL
 
 # Speed
 
@@ -50,8 +51,7 @@ def _still_to_gain(cell: CellRow) -> str:
     """What a loader that never lets the device wait would add: `1 to 11%`, `5%`."""
     if cell.gain_low is None or cell.gain_high is None:
         return text.DASH
-    ends = dict.fromkeys(map(text.percent, (cell.gain_low, cell.gain_high)))
-    return f"{' to '.join(ends)}%"
+    return text.bounds(cell.gain_low, cell.gain_high)
 
 
 # Latency
@@ -160,8 +160,15 @@ def _score(study: StudyResults, key: tuple[str, str], cell: CellOf) -> Field:
     return Field(text.share(score.after), notes, study.runs_of(cell))
 
 
+def _measure(study: StudyResults) -> str:
+    """Why gains and rates may order settings differently; empty where gains are ratios of rates."""
+    if not any(answer.measure == LIVE_MODEL for answer in study.answers):
+        return ""
+    return "A drift of the machine cancels in gains (blocks that alternate), not in rates."
+
+
 TABLES = (
-    Table("settings", "Settings", "answer", 10, settings, _settings_columns),
+    Table("settings", "Settings", "answer", 10, settings, _settings_columns, _measure),
     Table("latency", "Latency", "answer", 11, latencies, _latency_columns),
     Table("largest", "The largest that fits", "answer", 12, reaches, _reach_columns),
     Table("scores", "Scores after training", "answer", 13, scored, _score_columns),
