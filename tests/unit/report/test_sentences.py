@@ -118,7 +118,7 @@ CLAIM = {
     "equal": 1.277,
     "differs": "decode = device",
     "mfu": ["B runs at 11% of its peak"],
-    "warmup_inside": "B",
+    "warmup_inside": ["B"],
     "measured": None,
     "verdict": "no data here",
     "missing": ["A", "B"],
@@ -127,8 +127,9 @@ CLAIM = {
 
 def test_the_verdict_on_a_claim_has_its_facts():
     words = sentence("claim", **CLAIM)
-    for fact in ("1.41", "1.28", "decode = device", "11%", "A and B"):
+    for fact in ("1.41", "1.28", "decode = device", "11%", "A and B", "window of B."):
         assert fact in words
+    assert not re.search(r"[.;][A-Z]", words)
     wrong = sentence("claim", **CLAIM | {"agrees": False, "recomputed": 1.3})
     assert "1.30" in wrong
     assert "1.28" not in sentence("claim", **CLAIM | {"equal": None})
