@@ -30,7 +30,9 @@ use rule fetch_dataset as fetch_winoground with:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
     localrule: DOWNLOADS_ARE_LOCAL
     params:
-        job=lambda wc: job("fetch-winoground", name=wc.winoground, settings=examples(wc)),
+        job=lambda wc: job(
+            "fetch-winoground", name=wc.winoground, settings=examples(wc)
+        ),
 
 
 # A hub checkpoint's weights and tokenizer, with a checksum for every file.

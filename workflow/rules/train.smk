@@ -46,9 +46,9 @@ for device in PROJECT.config.devices:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         threads: entry.threads or CORES
         resources:
+            **of_device(entry),
             # It takes ten minutes.
             runtime=60,
-            **of_device(entry),
         params:
             job=job("selftest-device", device=device, entry=entry),
         shell:
