@@ -24,7 +24,7 @@ def measure() -> Iterator[Figure]:
         spec = default_spec()
         spec_path = folder / "spec.json"
         spec_path.write_text(json.dumps(spec))
-        suite = [*FEEDRATE, "train", "--spec", str(spec_path), "--quiet", "--attempt", "1"]
+        suite = [*FEEDRATE, "train", "--spec", str(spec_path), "--quiet", "--try", "1"]
         suite += ["--data", str(prepared / "manifest.json"), "--source-digest", ""]
         bare = [sys.executable, "-m", "benchmarks.bare_trainer", str(spec_path), str(prepared)]
         root = {**job_environment(), "PYTHONPATH": str(ROOT)}
