@@ -188,7 +188,7 @@ WAYS = {
 
 
 def evaluations(labelled, folder, count, **train):
-    """The evaluations of a job of so many ranks, of which each has its share of the batch."""
+    """The evaluations of a job whose ranks divide the batch."""
     spec = make_spec(count=count, evaluate=True, batch_size=4 // count, steps=2, train=train)
     run = write_spec(folder, spec)
     module = ["feedrate", "worker", "--run", str(run), "--data", str(labelled)]

@@ -63,8 +63,8 @@ def anchor(study: str, device: str, cell: str, repeat: int | None = None) -> str
 def anchors(cells: Iterable[CellOf | None]) -> list[str]:
     """The anchors of the records of cells or runs, each once, as addresses hold them; a cell that
     its device does not support has none."""
-    made = [cell for cell in cells if cell and getattr(cell, "status", "") != "unsupported"]
-    return list(dict.fromkeys(address(_anchor_of(cell)) for cell in made))
+    supported = [cell for cell in cells if cell and getattr(cell, "status", "") != "unsupported"]
+    return list(dict.fromkeys(address(_anchor_of(cell)) for cell in supported))
 
 
 def address(anchor: str) -> str:

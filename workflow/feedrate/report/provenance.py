@@ -53,7 +53,7 @@ def headline(study: StudyResults) -> list[str]:
         machine = _usual(run.device_model for run in good) or study.label(device)
         batch = _usual(run.batch_size for run in good)
         days = sorted({run.started_at[:10] for run in runs if run.started_at})
-        made = [run for run in runs if run.status not in ("missing", "unsupported")]
+        launched = [run for run in runs if run.status not in ("missing", "unsupported")]
         dataset = _usual(run.dataset for run in good)
         entries = study.plan.project.config.datasets
         names = (dataset, dataset.rpartition("-")[0])  # without the number of rows
@@ -66,7 +66,7 @@ def headline(study: StudyResults) -> list[str]:
             _usual(run.precision for run in good),
             "drawn pictures" if drawn else dataset,
             " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-            text.counted(len(made), "run"),
+            text.counted(len(launched), "run"),
         ]
         lines.append(" · ".join(filter(None, parts)))
     return lines
@@ -81,24 +81,26 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
         records = [study.records[run.folder] for run in runs if run.folder in study.records]
         if not records:
             continue
-        made = [record.provenance for record in records]
+        provenances = [record.provenance for record in records]
         limit_gib = study.memory_limit_gib(device)
         protocols = [record.spec.protocol for record in records if record.spec]
         repeats = max(run.repeat for run in runs)
         times = sorted(run.started_at[:16] for run in runs if run.started_at)
-        before = made[0].machine_before.items()
+        before = provenances[0].machine_before.items()
         facts = {
             "Device model": _distinct(run.device_model for run in runs),
-            "Driver": _distinct(one.driver for one in made),
-            "Firmware": _distinct(", ".join(map(" ".join, one.firmware.items())) for one in made),
-            "CPU cores per job": _distinct(str(one.cores_granted or "") for one in made),
-            "CPU cores of the host": _distinct(str(one.cores_of_host or "") for one in made),
-            "Threads per process": _distinct(str(one.intraop_threads or "") for one in made),
+            "Driver": _distinct(one.driver for one in provenances),
+            "Firmware": _distinct(
+                ", ".join(map(" ".join, one.firmware.items())) for one in provenances
+            ),
+            "CPU cores per job": _distinct(str(one.cores_granted or "") for one in provenances),
+            "CPU cores of the host": _distinct(str(one.cores_of_host or "") for one in provenances),
+            "Threads per process": _distinct(str(one.intraop_threads or "") for one in provenances),
             "Host": _distinct(run.host for run in runs),
-            "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in made),
+            "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in provenances),
             "Host memory": _distinct(
                 f"{text.number(one.host_memory_gib)} GiB" if one.host_memory_gib else ""
-                for one in made
+                for one in provenances
             ),
             "Memory limit": f"{limit_gib:g} GiB per process" if limit_gib else "",
             "Model": _distinct(run.model for run in runs),
@@ -109,14 +111,14 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
             ),
             "Repeats": f"{repeats}, interleaved" if repeats > 1 else "1",
             "Trainer": _distinct(run.library for run in runs),
-            "Python": _distinct(f"{one.python} {one.platform}".strip() for one in made),
-            "Packages": _every(" ", (one.packages for one in made)),
-            "Environment variables": _every("=", (one.environment for one in made)),
+            "Python": _distinct(f"{one.python} {one.platform}".strip() for one in provenances),
+            "Packages": _every(" ", (one.packages for one in provenances)),
+            "Environment variables": _every("=", (one.environment for one in provenances)),
             "Commit": _distinct(run.commit for run in runs),
             "Source digest": _distinct(run.source_digest[:12] for run in runs),
             "Machine before the first run": ", ".join(f"{k} {v}" for k, v in before if v),
             "Measured": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
-            "Command of the first run": made[0].command,
+            "Command of the first run": provenances[0].command,
         }
         mask = Masker()
         yield study.label(device), {k: mask(hide_secrets(value)) for k, value in facts.items()}
@@ -124,11 +126,11 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
 
 def packed_runs(study: StudyResults) -> tuple[list[RunLine], dict[str, str]]:
     """All runs; and their documents, packed, by the name of the element that holds them."""
-    made = [run for run in study.runs if run.status != "unsupported"]
-    first = {run.key: run for run in reversed(made)}
+    supported = [run for run in study.runs if run.status != "unsupported"]
+    first = {run.key: run for run in reversed(supported)}
     lines, packed = list[RunLine](), dict[str, str]()
-    for at in range(0, len(made), PACKED):
-        name, group = f"{study.name}-records-{at // PACKED}", made[at : at + PACKED]
+    for at in range(0, len(supported), PACKED):
+        name, group = f"{study.name}-records-{at // PACKED}", supported[at : at + PACKED]
         lines += [_line(study, run, first[run.key] is run, name) for run in group]
         of_runs = {_anchor(r): documents(r, study.records.get(r.folder)) for r in group}
         packed[name] = pack(of_runs)

@@ -330,8 +330,12 @@ def _mixed_software(study: StudyResults) -> Iterator[Statement]:
     mixed, changed = list[CellRow](), set[str]()
     for cell in study.tried:
         runs = [run for run in study.runs_of(cell) if run.status == "ok"]
-        made = [study.records[run.folder].provenance for run in runs if run.folder in study.records]
-        software = [one.packages | {"the driver": one.driver} for one in made if one.packages]
+        provenances = [
+            study.records[run.folder].provenance for run in runs if run.folder in study.records
+        ]
+        software = [
+            one.packages | {"the driver": one.driver} for one in provenances if one.packages
+        ]
         every = {name for packages in software for name in packages}
         differ = {n for n in every if len({packages.get(n) for packages in software}) > 1}
         if differ:

@@ -47,7 +47,7 @@ class Group:
         first = {cell: own[0] for cell, own in runs.items()}
         self._base = study.baseline_of(next(iter(first.values())))
         owners = {cell: run["measured_as"] or cell for cell, run in first.items()}
-        # Of cells with the same runs, the owner stands for all, if it is here.
+        # Cells that share runs count once, under the name of the cell that owns the runs.
         names = {owners[c]: c for c in sorted(runs, key=lambda c: owners[c] == c)}
         self._name = {cell: names[owner] for cell, owner in owners.items()}
         self._others = len(names) - 1

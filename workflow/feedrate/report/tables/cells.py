@@ -127,10 +127,10 @@ STAGES = get_args(Stage)
 
 
 def staged(study: StudyResults) -> list[Any]:
-    """The cells of which a run measured stages."""
+    """The cells with times by stage."""
     names = [f"stage_{name}_s" for name in STAGES]
-    known = (c for c in study.tried if any(getattr(c, name) is not None for name in names))
-    return by_device(study, known)
+    cells = (c for c in study.tried if any(getattr(c, name) is not None for name in names))
+    return by_device(study, cells)
 
 
 def _stage_columns(study: StudyResults) -> list[Column]:

@@ -131,8 +131,8 @@ def _devices(study: StudyResults) -> Iterator[Any]:
 
 def _in_the_way(study: StudyResults, row: Published, runs: Sequence[RunRow]) -> list[Compared]:
     """What is in the way of comparing a rate with that of the run with most of its levels."""
-    wanted = {**study.study.baseline, **row.levels}
-    best = max(runs, key=lambda run: len(wanted.items() & run.levels.items()), default=None)
+    levels = {**study.study.baseline, **row.levels}
+    best = max(runs, key=lambda run: len(levels.items() & run.levels.items()), default=None)
     return in_the_way(compare(row, asdict(best), study.plan.sources), "rate") if best else []
 
 
