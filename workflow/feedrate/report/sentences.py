@@ -168,13 +168,11 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
 
 def _learning(study: StudyResults, cells: Sequence[CellRow]) -> Statement | None:
     """What training adds in the baseline cell, or in the first one with scores; and bad news."""
-    scored = [cell for cell in cells if _accuracy(study, cell)]
+    scored = [(cell, score) for cell in cells if (score := _accuracy(study, cell))]
     if not scored:
         return None
-    cell = next((c for c in scored if c.levels == study.study.baseline), scored[0])
-    score = _accuracy(study, cell)
-    if score is None:
-        return None
+    baseline = study.study.baseline
+    cell, score = next((pair for pair in scored if pair[0].levels == baseline), scored[0])
     record = next((run for run in study.runs_of(cell) if run.model), None)
     parts = [
         sentence(
@@ -330,12 +328,9 @@ def _mixed_software(study: StudyResults) -> Iterator[Statement]:
     mixed, changed = list[CellRow](), set[str]()
     for cell in study.tried:
         runs = [run for run in study.runs_of(cell) if run.status == "ok"]
-        provenances = [
-            study.records[run.folder].provenance for run in runs if run.folder in study.records
-        ]
-        software = [
-            one.packages | {"the driver": one.driver} for one in provenances if one.packages
-        ]
+        records = [study.records[run.folder] for run in runs if run.folder in study.records]
+        machines = [record.provenance for record in records if record.provenance.packages]
+        software = [each.packages | {"the driver": each.driver} for each in machines]
         every = {name for packages in software for name in packages}
         differ = {n for n in every if len({packages.get(n) for packages in software}) > 1}
         if differ:
