@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign import STUDY, campaign
+from campaign import ROOT, STUDY, campaign
 from feedrate import __main__ as entry
 from feedrate.cli import report
 from feedrate.core.files import digest_file
@@ -154,6 +154,17 @@ def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch,
     assert entry.main(["report", "."]) == 0
     assert "left out: " in capsys.readouterr().out
     assert (root / "results/cells.csv").read_text() == rows
+
+
+def test_studies_have_the_order_of_the_configuration_not_that_of_their_runs(tmp_path):
+    root = campaign(tmp_path / "project")
+    later = "bridgetower-learning"
+    shutil.copytree(ROOT / f"tests/golden/runs/{later}", root / f"runs/{later}")
+    config = root / "config/config.yaml"
+    config.write_text(config.read_text().replace(f"[{STUDY}]", f"[{STUDY}, {later}]"))
+    assert entry.main(["report", str(root)]) == 0
+    page = (root / "report.html").read_text()
+    assert -1 < page.index(f'id="{STUDY}"') < page.index(f'id="{later}"')
 
 
 def test_the_data_of_a_site_are_those_that_its_runs_read(tmp_path):

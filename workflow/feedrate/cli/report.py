@@ -158,15 +158,19 @@ def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, P
 
 
 def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tuple[Project, Plan]:
-    """The project of the first site, with the studies and devices that have runs; and these runs,
-    without those of cells that the project does not plan."""
+    """The project of the first site, with the studies and devices that have runs, the studies
+    in the order of its configuration; and these runs, without those of cells that the project does
+    not plan."""
     several = len({site for _, site in origins.values()}) > 1
-    chosen = {
-        "studies": list(dict.fromkeys(key[0] for key in runs)),
-        "devices": list(dict.fromkeys(device for device, _ in origins.values())),
-    }
     with contextlib.chdir(first):
-        project = read_project(first, load(Path("config/config.yaml"), dict[str, Any]) | chosen)
+        config = load(Path("config/config.yaml"), dict[str, Any])
+        measured_studies = dict.fromkeys(key[0] for key in runs)
+        selected = [name for name in config.get("studies") or () if name in measured_studies]
+        chosen = {
+            "studies": list(dict.fromkeys([*selected, *measured_studies])),
+            "devices": list(dict.fromkeys(device for device, _ in origins.values())),
+        }
+        project = read_project(first, config | chosen)
     devices = dict(project.devices)
     for name, (own, site) in origins.items():
         family = devices[own].variant_of or (own if name != own else None)
