@@ -1,14 +1,10 @@
-import statistics
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from feedrate.config.devices import Peak
 from feedrate.config.settings import TrainSettings
 from feedrate.jobs.events import Stages, Step, read_run_events
-from feedrate.results.measurement import measure, quantile, step_sum
+from feedrate.results.measurement import measure, step_sum
 from run_folder import make_spec, rank_events, write_run
 
 PEAKS = [
@@ -117,13 +113,6 @@ def test_without_a_window_there_is_no_measurement(ranks):
 
 def test_step_times_sum_up_over_the_window_of_the_slowest_rank(ranks):
     assert step_sum(ranks) == pytest.approx(5.0)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=20), st.integers(1, 99))
-def test_quantiles_agree_with_the_standard_library(values, percent):
-    expected = statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
-    assert quantile(values, percent / 100) == pytest.approx(expected)
 
 
 def test_an_epoch_has_as_many_steps_as_the_rows_make(ranks):

@@ -13,7 +13,6 @@ from feedrate.results.trainer_logs import (
     fallback_reason,
     number,
     read_evaluations,
-    read_log,
     read_scalars,
     read_trainer,
 )
@@ -123,12 +122,6 @@ def test_the_fallback_of_the_on_device_loader_is_seen():
     assert fallback_reason(f"x\n{line}\ny") == "no module named habana_media"
     assert fallback_reason("Using Pytorch native dataloader because: .") == "no reason given"
     assert fallback_reason("all is well") is None
-
-
-def test_a_log_need_not_be_text(tmp_path):
-    (tmp_path / "train.log").write_bytes(b"short \xff\n")
-    assert read_log(tmp_path / "train.log") == "short \ufffd\n"
-    assert read_log(tmp_path / "absent") == ""
 
 
 @pytest.fixture

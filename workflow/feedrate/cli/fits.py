@@ -39,7 +39,7 @@ def fits(options: argparse.Namespace) -> int:
         texts = ([_text(value) for value in list(row.values())[1:]] for row in group)
         output().print(table(f"{name}: GiB a device", names, texts, left=("device", "cell")))
     if options.csv:
-        write_csv(options.csv, [Column(key, "text", "", "") for key in rows[0]], rows)
+        write_csv(options.csv, [Column("text", key, "") for key in rows[0]], rows)
     return 0
 
 

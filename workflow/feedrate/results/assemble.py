@@ -1,6 +1,7 @@
 """Raw logs to records: one for each planned run of a study on a device."""
 
 import json
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,19 +30,15 @@ from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import DISTURBED_NAME, Check, Outcome, Record, write_records
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
 from feedrate.results.study_plan import PlannedRun, read_plan
-from feedrate.results.trainer_logs import (
-    EVENTS,
-    STATE,
-    TRAINING,
-    one_line,
-    read_evaluations,
-    read_log,
-    read_trainer,
-)
+from feedrate.results.trainer_logs import FILES, one_line, read_evaluations, read_trainer
 
 T = TypeVar("T")
-TRAINER_LOGS = [f"{paths.TRAINER_NAME}/{name}" for name in (TRAINING, STATE, EVENTS)]
-LOGS = (paths.SPEC_NAME, paths.LOG_NAME, paths.ANY_EVENTS, *TRAINER_LOGS)
+LOGS = (
+    paths.SPEC_NAME,
+    paths.LOG_NAME,
+    paths.ANY_EVENTS,
+    *(f"{paths.TRAINER_NAME}/{name}" for name in FILES),
+)
 """The files of a run that its record is made from."""
 
 
@@ -87,13 +84,22 @@ def build_record(run: Path, device: Device) -> Record:
     unless it failed. Raises LogError if spec.json is missing or wrong: nothing else describes the
     run."""
     spec = read_document(run / paths.SPEC_NAME, RunSpec)
-    outcome, ranks, checks = _read_logs(run)
+    outcome: Outcome | None = None
+    ranks: Ranks = {}
+    checks: list[Check] = []
+    try:
+        outcome = read_document(run / paths.OUTCOME_NAME, Outcome)
+        ranks = read_run_events(run)
+    except LogError as error:
+        checks.append(Check(name="logs_readable", passed=False, detail=one_line(str(error))))
     if outcome:
         checks += _faults_of_files(run, outcome)
     peak_gib = outcome.host_peak_memory_gib if outcome else None
     measurement = measure(ranks, spec, device.peaks, peak_gib)
     if measurement:
-        log = read_log(run / paths.LOG_NAME)
+        log = ""
+        with suppress(OSError):
+            log = (run / paths.LOG_NAME).read_text(encoding="utf-8", errors="replace")
         checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, measurement, checks)
     first, alone = ranks.get(0, RankEvents()), ceilings(ranks)
@@ -114,7 +120,7 @@ def build_record(run: Path, device: Device) -> Record:
         trainer=read_trainer(run / paths.TRAINER_NAME, first.trainer),
         evaluation=read_evaluations(run / paths.TRAINER_NAME),
         scores=scores(first.evaluations),
-        winoground=next((one.winoground for one in first.evaluations), ""),
+        winoground=first.evaluations[0].winoground if first.evaluations else "",
         checks=checks,
         disturbances=[*disturbances(ranks)[1], *head_starts(spec, measurement, alone)],
         provenance=_provenance(outcome, first),
@@ -129,17 +135,6 @@ def read_document(path: Path, kind: type[T]) -> T:
         raise LogError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise LogError(f"{path}: {error}") from None
-
-
-def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
-    """Outcome and events, and a failed check if one of the files is not valid."""
-    outcome = None
-    try:
-        outcome = read_document(run / paths.OUTCOME_NAME, Outcome)
-        return outcome, read_run_events(run), []
-    except LogError as error:
-        detail = one_line(str(error))
-        return outcome, {}, [Check(name="logs_readable", passed=False, detail=detail)]
 
 
 def _faults_of_files(run: Path, outcome: Outcome) -> list[Check]:

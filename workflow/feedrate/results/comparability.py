@@ -17,30 +17,32 @@ TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 """The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
 
-def trains_the_same(
-    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
-) -> bool:
+Levels = Mapping[str, Any]
+"""A row of a cell or a run, which has its levels by factor."""
+
+
+def trains_the_same(factors: Mapping[str, Factor], cell: Levels, other: Levels) -> bool:
     """Whether cells with these levels train the same: their settings in TRAINED are equal."""
-    return _differing(factors, one, other).isdisjoint(TRAINED)
+    return _differing(factors, cell, other).isdisjoint(TRAINED)
 
 
-def computes_the_same(
-    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
-) -> bool:
+def computes_the_same(factors: Mapping[str, Factor], cell: Levels, other: Levels) -> bool:
     """Whether a device computes the same in cells with these levels, however they load."""
-    differing = _differing(factors, one, other)
+    differing = _differing(factors, cell, other)
     return TOKENS not in differing and all(name.startswith("loader.") for name in differing)
 
 
-def _differing(
-    factors: Mapping[str, Factor], one: Mapping[str, Any], other: Mapping[str, Any]
-) -> set[str]:
+def _differing(factors: Mapping[str, Factor], cell: Levels, other: Levels) -> set[str]:
     """The settings in which cells with these levels differ, without those adapted for a device."""
-    ours, theirs = dict[str, Any](), dict[str, Any]()
-    for settings, levels in ((ours, one), (theirs, other)):
+
+    def settings(levels: Levels) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         for name, factor in factors.items():
             bundle = factor.bundles.get(level_text(levels[name]), {})
-            settings |= {factor.sets: levels[name]} if factor.sets else bundle
+            values |= {factor.sets: levels[name]} if factor.sets else bundle
+        return values
+
+    ours, theirs = settings(cell), settings(other)
     return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
 
 
@@ -82,9 +84,9 @@ class Compared(NamedTuple):
     @property
     def reason(self) -> str:
         """The words of the source, and those of our run."""
-        said = " or ".join(map(_word, self.says)) or "not stated"
+        source = " or ".join(map(_word, self.says)) or "not stated"
         here = "not known" if self.here is None else _word(self.here) or "not known"
-        return f"{self.label}: {said} in the source, {here} here"
+        return f"{self.label}: {source} in the source, {here} here"
 
 
 def _word(level: Level) -> str:
@@ -96,8 +98,8 @@ def stated(row: Published | None, sources: Sources) -> dict[Item, Fact]:
     facts: dict[Item, Fact] = {}
     names: tuple[Item, ...] = ("device", "batch_size", "software")
     for name in names:
-        if said := getattr(row, name, None):
-            facts[name] = Fact(says=said, where="its row")
+        if value := getattr(row, name, None):
+            facts[name] = Fact(says=value, where="its row")
     return facts | sources.facts(row.sheet if row else None)
 
 
@@ -123,16 +125,14 @@ def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
     same, alike = NEEDS[kind]
     if items["precision"].here == "fp32" and kind != "memory":
         same = same | {"tf32"}
-    wrong = []
-    for item, one in items.items():
-        differs = one.outcome == "different" and not (kind == "ratio" and _is_near(one))
-        if (item in same and one.outcome != "same") or (item in alike and differs):
-            wrong.append(one)
-    return wrong
-
-
-def _is_near(one: Compared) -> bool:
-    """Whether a batch is at most twice and at least half that of the source."""
-    if one.item != "batch_size" or not isinstance(one.here, int):
-        return False
-    return any(isinstance(said, int) and said <= 2 * one.here <= 4 * said for said in one.says)
+    batch = items["batch_size"]
+    if kind == "ratio" and isinstance(batch.here, int):
+        sizes = [size for size in batch.says if isinstance(size, int)]
+        near = any(size / 2 <= batch.here <= 2 * size for size in sizes)
+        alike = alike - {"batch_size"} if near else alike
+    return [
+        item
+        for name, item in items.items()
+        if (name in same and item.outcome != "same")
+        or (name in alike and item.outcome == "different")
+    ]

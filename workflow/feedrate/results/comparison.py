@@ -154,7 +154,7 @@ def compare(before: Sequence[Run], after: Sequence[Run], thresholds: Thresholds)
         named = {name.split()[0] for name in changes if _is_named(name)}
         row["differs"] = ";".join(word for word in (*WORK, *MACHINE) if word in named)
         software = (item for item in changes.items() if not _is_named(item[0]))
-        row["software"] = ";".join(f"{name} {one} to {other}" for name, (one, other) in software)
+        row["software"] = ";".join(f"{name} {a} to {b}" for name, (a, b) in software)
         if old and new:
             row |= judge(old, new, thresholds, noise.get(key[:2]), compared[key[:2]])
             if row["same_runs"] == len(was) == len(now):

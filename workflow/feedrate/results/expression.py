@@ -47,7 +47,8 @@ class Ratio(NamedTuple):
 
     def on(self, device: str) -> "Ratio":
         """The ratio with `device` for each `*`."""
-        return Ratio(*(one._replace(device=device) if one.device == ANY else one for one in self))
+        cells = (c._replace(device=device) if c.device == ANY else c for c in self)
+        return Ratio(*cells)
 
     def at(self, factor: str, level: str) -> "Ratio":
         """The ratio with both cells at a level of a factor that they do not name."""

@@ -4,8 +4,9 @@ reading and writing them as CSV with typed rows, and as Parquet."""
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.values import Level, level_text, parse_level
@@ -22,17 +23,16 @@ FACTORS = "<factor>"
 class Column(NamedTuple):
     """A column of a result file; an empty field means "not known" or "does not apply"."""
 
-    name: str
     kind: Kind
-    unit: str
+    name: str
     description: str
+    unit: str = ""
 
 
-def _of_kind(kind: Kind) -> Callable[..., Column]:
-    return lambda name, description, unit="": Column(name, kind, unit, description)
-
-
-_text, _integer, _number, _flag = map(_of_kind, get_args(Kind))
+_text = partial(Column, "text")
+_integer = partial(Column, "integer")
+_number = partial(Column, "number")
+_flag = partial(Column, "flag")
 _CELL = (
     _text("study", "The study, a file in config/studies."),
     _text("device", "The device, an entry of config/devices.yaml."),
@@ -55,7 +55,7 @@ RUNS = (
     _integer("repeat", "Number of the repeat, from 1."),
     _text("status", "ok, out_of_memory, failed, invalid, missing or unsupported."),
     _text("cause", "Why the status is not ok; for an ok run, a fault after its results."),
-    *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values()),
+    *(Column(v.kind, v.column, v.meaning, v.unit) for v in VALUES.values()),
     _text("device_kind", "Kind of the device: cpu, cuda or hpu."),
     _integer("gradient_accumulation", "Micro-steps per optimizer step."),
     _integer("loader_workers", "Loader processes per rank."),
@@ -96,7 +96,7 @@ CELLS = (
     _number("speedup", "Ratio to the baseline cell, by the measure of answers.csv."),
     _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
     _number("speedup_ci_high", "Upper end of the interval."),
-    *(Column(v.column, v.kind, v.unit, v.meaning) for v in VALUES.values() if v.repeats),
+    *(Column(v.kind, v.column, v.meaning, v.unit) for v in VALUES.values() if v.repeats),
     _number("ci_low", "Lower end of the interval of samples_per_s.", "samples/s"),
     _number("ci_high", "Upper end of the interval.", "samples/s"),
     _number("spread", "Difference that two runs of the cell exceed in 5% of all cases.", "share"),
@@ -193,7 +193,7 @@ def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]
     name of another column."""
     fixed = {column.name for column in columns}
     own = [
-        Column(name, level_kind(values), "", f"Level of {name}.")
+        Column(level_kind(values), name, f"Level of {name}.")
         for name, values in levels.items()
         if name not in fixed
     ]

@@ -4,8 +4,10 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
+
+import numpy as np
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
@@ -48,16 +50,16 @@ def measure(
         steps_per_epoch=rows // spec.step_samples if rows and spec.task == "training" else None,
         first_step_s=max((s.step_s for s in steps if s.step == 1), default=None),
         step_time_min_s=min(times),
-        step_time_median_s=quantile(times, 0.5),
-        step_time_p95_s=quantile(times, 0.95),
-        step_time_p99_s=quantile(times, 0.99),
+        step_time_median_s=median(times),
+        step_time_p95_s=float(np.quantile(times, 0.95)),
+        step_time_p99_s=float(np.quantile(times, 0.99)),
         step_time_max_s=max(times),
         block_noise=block_noise(times),
         data_wait_s=fmean(w.data_wait_s for w in windows),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
         copy_wait_s=of_known(fmean, (w.copy_wait_s for w in windows)),
         copy_wait_share=of_known(fmean, copies),
-        data_wait_p95_s=quantile(waits, 0.95) if waits else None,
+        data_wait_p95_s=float(np.quantile(waits, 0.95)) if waits else None,
         epoch_start_share=of_known(max, map(_epoch_starts, inside)),
         memory_gib=of_known(max, (w.memory_gib for w in windows)),
         peak_memory_gib=of_known(max, (w.peak_memory_gib for w in windows)),
@@ -110,15 +112,6 @@ def flops_per_sample(ranks: Ranks, name: str = "flops_per_sample") -> float | No
     return next((flops for flops in known if flops), None)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """Quantile with linear interpolation (numpy's default) of a sequence that is not empty."""
-    ordered = sorted(values)
-    position = (len(ordered) - 1) * share
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-
-
 def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
     return [s for s in steps if window.first_step <= s.step <= window.last_step]
 
@@ -129,7 +122,7 @@ def _epoch_starts(steps: Sequence[Step]) -> float | None:
     others = [step.step_s for step in steps if not step.starts_epoch]
     if not others or len(others) == len(steps):
         return None
-    usual_s = quantile(others, 0.5)
+    usual_s = median(others)
     extra_s = sum(step.step_s - usual_s for step in steps if step.starts_epoch)
     return max(0.0, extra_s) / sum(step.step_s for step in steps)
 

@@ -23,13 +23,13 @@ def ceilings(ranks: Ranks) -> Ceilings:
     """The rate of each part alone, and its ratio to training in the same rounds: the median, with
     its interval on the log scale."""
     live = blocks_of(ranks, "live")
-    found: dict[str, float | None] = {"live_samples_per_s": _rate(*live.values())}
+    values: dict[str, float | None] = {"live_samples_per_s": _rate(*live.values())}
     for part in PARTS:
         rounds = blocks_of(ranks, part)
-        found[f"{part}_samples_per_s"] = _rate(*rounds.values())
+        values[f"{part}_samples_per_s"] = _rate(*rounds.values())
         if ratios := round_ratios(ranks, part):
-            found |= zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True)
-    return Ceilings(rounds=len(live), **found)
+            values |= zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True)
+    return Ceilings(rounds=len(live), **values)
 
 
 def round_ratios(ranks: Ranks, part: str) -> list[float]:
@@ -62,8 +62,8 @@ def over_runs(
     ratios = [run[names[0]] for run in known]
     own = pooled_noise([ratios])
     sd = max(math.sqrt(square), own.sd if own else 0.0)
-    found = median_interval(ratios, CONFIDENCE, Noise(sd, dof, between.cells if between else 1))
-    return dict(zip(names, found, strict=True))
+    ratio = median_interval(ratios, CONFIDENCE, Noise(sd, dof, between.cells if between else 1))
+    return dict(zip(names, ratio, strict=True))
 
 
 def round_noise(run: Mapping[str, Any], part: str) -> float | None:
@@ -84,7 +84,7 @@ def blocks_of(ranks: Ranks, kind: str) -> dict[int, Blocks]:
         for block in events.ceilings:
             if block.kind == kind and block.samples and block.wall_s > 0:
                 rounds.setdefault(block.round, {})[rank] = block
-    return {number: found for number, found in rounds.items() if len(found) == len(ranks)}
+    return {number: blocks for number, blocks in rounds.items() if len(blocks) == len(ranks)}
 
 
 def _rate(*rounds: Blocks) -> float | None:
@@ -101,15 +101,15 @@ def stages(ranks: Ranks) -> Stages:
     known: dict[str, float | None] = {}
     slowest: dict[str, dict[str, Any]] = {}
     for name in get_args(Stage):
-        known[f"{name}_s"] = of_known(fmean, (one.seconds.get(name) for one in reported))
-        spans = [one.spans[name] for one in reported if name in one.spans]
-        known[f"{name}_cpu_s"] = of_known(fmean, (one.get("cpu_s") for one in spans))
+        known[f"{name}_s"] = of_known(fmean, (rank.seconds.get(name) for rank in reported))
+        spans = [rank.spans[name] for rank in reported if name in rank.spans]
+        known[f"{name}_cpu_s"] = of_known(fmean, (span.get("cpu_s") for span in spans))
         if spans:
             slowest[name] = max(spans, key=lambda span: float(span["p95_s"]))
             enough = slowest[name]["count"] >= FEWEST
             known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
-    not_split = list(dict.fromkeys(stage for one in reported for stage in one.not_split))
-    fields = {name: one for name, one in known.items() if name in Stages.__struct_fields__}
+    not_split = list(dict.fromkeys(stage for rank in reported for stage in rank.not_split))
+    fields = {name: value for name, value in known.items() if name in Stages.__struct_fields__}
     return Stages(**fields, not_split=not_split, spans=slowest)
 
 
@@ -152,8 +152,8 @@ def busy_shares(ranks: Ranks) -> dict[str, Any]:
     ends = [events.machines[1] for events in ranks.values() if len(events.machines) == 2]
     kernels: list[Any] = [end.device.get("busy") for end in ends]
     counted = [passed(events) for events in ranks.values()]
-    used_s = sum(one.get("job_cpu_s", 0.0) for one in counted)
-    waited_s = sum(one.get("job_waited_s", 0.0) for one in counted)
+    used_s = sum(counts.get("job_cpu_s", 0.0) for counts in counted)
+    waited_s = sum(counts.get("job_waited_s", 0.0) for counts in counted)
     hosts = {e.start.host: e.start.cores_granted or 0 for e in ranks.values() if e.start}
     granted_s = sum(hosts.values()) * max(e.window.wall_s for e in ranks.values() if e.window)
     return {
@@ -173,7 +173,8 @@ def foreign_cpu(ranks: Ranks) -> tuple[float, float]:
             groups.setdefault((events.start.host, events.start.cores), []).append(counted)
     worst = (0.0, 1.0)
     for group in groups.values():
-        whole_s, busy_s = (median(one[n] for one in group) for n in ("cores_s", "cores_busy_s"))
-        own_s = sum(one["job_cpu_s"] for one in group)
+        whole_s = median(counts["cores_s"] for counts in group)
+        busy_s = median(counts["cores_busy_s"] for counts in group)
+        own_s = sum(counts["job_cpu_s"] for counts in group)
         worst = max(worst, ((busy_s - own_s) / whole_s, 1 - busy_s / whole_s))
     return worst

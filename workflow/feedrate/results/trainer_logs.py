@@ -16,6 +16,8 @@ from feedrate.jobs.events import Trainer
 MAX_CHARS = 300
 """Length of a cause."""
 TRAINING, STATE, EVENTS = "*_results.json", "trainer_state.json", "**/events.out.tfevents.*"
+FILES = (TRAINING, STATE, EVENTS)
+"""The files that are read, in the Trainer's folder."""
 MEMORY, PEAK_MEMORY = "memory_allocated (GB)", "max_memory_allocated (GB)"
 """optimum-habana's figures of memory. Its "(GB)" are bytes / 1024^3, so GiB."""
 
@@ -43,7 +45,11 @@ def read_trainer(folder: Path, event: Trainer | None = None) -> TrainerFigures:
     runtime includes warm-up and graph compilation."""
     metrics = {**_of_json(folder), **(event.metrics if event else {})}
     if "train_runtime" not in metrics:
-        metrics = {**_of_events(folder), **metrics}
+        scalars: dict[str, float] = {}
+        for path in sorted(folder.glob(EVENTS)):  # the newest last: the names have their time
+            scalars |= read_scalars(path)
+        known = {tag.removeprefix("train/"): value for tag, value in scalars.items()}
+        metrics = {**known, **metrics}
     return TrainerFigures(
         samples_per_s=number(metrics.get("train_samples_per_second")),
         steps_per_s=number(metrics.get("train_steps_per_second")),
@@ -98,15 +104,6 @@ def _load(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _of_events(folder: Path) -> dict[str, float]:
-    """The last scalars of TensorBoard's events under the Trainer's own keys; the newest file is
-    last, because the files' names have their time."""
-    scalars: dict[str, float] = {}
-    for path in sorted(folder.glob(EVENTS)):
-        scalars |= read_scalars(path)
-    return {t.removeprefix("train/"): v for t, v in scalars.items() if t.startswith("train/")}
-
-
 def read_scalars(path: Path) -> dict[str, float]:
     """The last finite value by tag of one file, up to where it is damaged."""
     # tensorboard is slow to import: only when needed
@@ -140,14 +137,6 @@ def one_line(text: str) -> str:
     """`text` on one line, at most MAX_CHARS long, without access tokens."""
     text = hide_secrets(" ".join(text.split()))
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
-
-
-def read_log(path: Path) -> str:
-    """The text of a log; bytes that are not UTF-8 are replaced. Empty if there is no log."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def fallback_reason(text: str) -> str | None:
