@@ -16,7 +16,7 @@ from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import make_plan
 from feedrate.core import paths
 from feedrate.flow import driver
-from feedrate.flow.folders import NAME, run_folder
+from feedrate.flow.folders import run_folder
 from feedrate.flow.graph import Graph
 from feedrate.jobs.workplace import is_complete, leftovers
 from feedrate.report.text import counted
@@ -25,7 +25,7 @@ OTHER, OLDER = "other settings, code, data or environment", "an older attempt"
 LEFT = "left by a job"
 MARKS = (paths.OUTCOME_NAME, "store-*/index.json", "manifest.json", "index.json")
 """The files that make a folder complete."""
-_OF_RUN = re.compile(rf"\.?({NAME.pattern})(?:\..+)?")
+_OF_RUN = re.compile(rf"\.?(?P<run>{paths.RUN_NAME.pattern})(?:\..+)?")
 """The name of a run's folder, of its log, or of a workplace."""
 
 
@@ -85,7 +85,9 @@ def unused_runs(graph: Graph) -> Iterator[tuple[str, str, Path]]:
     for cell in cells:
         title = f"Runs of {cell.parts[1]} on {cell.parts[2]}"
         names = filter(None, (_OF_RUN.fullmatch(path.name) for path in cell.iterdir()))
-        runs = {cell / name[1]: f"{cell}/rep{name[2]}-{name[3]}" for name in names}
+        runs = {
+            cell / name["run"]: f"{cell}/rep{name['repeat']}-{name['identity']}" for name in names
+        }
         for run, first in sorted(runs.items()):
             places = leftovers(run)
             ended = [place.path for place in places if not place.is_at_work]

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from feedrate.cli.snakemake import add_choices, load_project
-from feedrate.config.plan import Plan, make_plan
+from feedrate.config.plan import Plan, RunKey, make_plan
 from feedrate.config.project import Project, study_names
 from feedrate.config.project import load_project as read_project
 from feedrate.config.spec import RunSpec
@@ -30,7 +30,7 @@ from feedrate.results.checks import confirm_results
 from feedrate.results.claims import check_claims
 from feedrate.results.collect import collect_results
 from feedrate.results.comparison import read_runs
-from feedrate.results.study_plan import RunKey, StudyPlan, study_plan, write_plan
+from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
 
 Origins = Mapping[str, tuple[str, str]]
 """By the name of a device in the report: its name in its site, and the site."""

@@ -22,11 +22,14 @@ from feedrate.config.spec import (
     loader_faults,
     model_faults,
 )
-from feedrate.config.study import SETTINGS, Published, adapt_keys, adapted, level_settings
+from feedrate.config.study import Published, adapt_keys, adapted, level_settings
 from feedrate.config.values import Level, Strict, cell_name, convert, level_text, subset
 from feedrate.config.workflow import dataset_for
 
 _replace = msgspec.structs.replace
+
+RunKey = tuple[str, str, str, int]
+"""Study, device, cell and repeat of a run."""
 
 OPTIMIZERS = [
     "adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused",
@@ -67,7 +70,7 @@ class Shared(CellWithoutRuns, kw_only=True):
 class Plan(Strict, kw_only=True):
     """All runs that the configuration asks for."""
 
-    runs: dict[tuple[str, str, str, int], RunSpec]
+    runs: dict[RunKey, RunSpec]
     unsupported: list[Unsupported]
     shared: list[Shared] = []
 
@@ -85,9 +88,7 @@ def make_plan(project: Project) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
     machine affects all cells alike. The plan does not depend on what is installed: `runnable` does.
     Raises ConfigError for settings that do not work together."""
-    runs: dict[tuple[str, str, str, int], RunSpec] = {}
-    unsupported: list[Unsupported] = []
-    shared: list[Shared] = []
+    plan = Plan(runs={}, unsupported=[], shared=[])
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol, by_level = _protocol(project, name, device), LevelSettings(project, name, device)
         entry = project.devices[device]
@@ -109,14 +110,14 @@ def make_plan(project: Project) -> Plan:
             protocol=subset(Protocol, protocol),
         )
         supported, lacking = _cells(project, common, by_level)
-        cells, doubles = _distinct(supported)
-        unsupported += lacking
-        shared += doubles
+        cells, shared = _distinct(supported)
+        plan.unsupported.extend(lacking)
+        plan.shared.extend(shared)
         for repeat in range(1, protocol.repeats + 1):
             for cell in cells:
-                seed = protocol.seed + repeat - 1
-                runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
-    return Plan(runs=runs, unsupported=unsupported, shared=shared)
+                spec = _replace(cell, repeat=repeat, seed=protocol.seed + repeat - 1)
+                plan.runs[name, device, cell.cell, repeat] = spec
+    return plan
 
 
 def runnable(
@@ -124,7 +125,7 @@ def runnable(
 ) -> Plan:
     """The plan without the runs whose loader library is not installed here. Runs that have ended
     stay: removing a library removes no result. A cell that has no run left is unsupported."""
-    runs: dict[tuple[str, str, str, int], RunSpec] = {}
+    runs: dict[RunKey, RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():
         library, form = library_of(spec.settings.loader), spec.settings.loader.form or "same"
@@ -147,16 +148,15 @@ def runnable(
     return Plan(runs=runs, unsupported=unsupported, shared=shared)
 
 
-def protocols(project: Project) -> dict[str, dict[str, StudyProtocol]]:
-    """The protocol by study and device."""
-    devices = project.config.devices
-    return {n: {d: _protocol(project, n, d) for d in devices} for n in project.studies}
-
-
 def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
     """Minutes that a job may take, by study and device."""
-    of_studies = protocols(project).items()
-    return {s: {d: protocol.timeout_min for d, protocol in by.items()} for s, by in of_studies}
+    return {
+        study: {
+            device: _protocol(project, study, device).timeout_min
+            for device in project.config.devices
+        }
+        for study in project.studies
+    }
 
 
 def study_settings(project: Project, name: str, device: str) -> Settings:
@@ -259,27 +259,21 @@ def _launcher(entry: Device, settings: Settings) -> Launcher:
 
 
 class LevelSettings:
-    """The settings of a study's levels on a device; each level is converted only once."""
+    """The settings of a study's levels on a device."""
 
     def __init__(self, project: Project, name: str, device: str) -> None:
         self.common = study_settings(project, name, device)
         self._config, self._study = project.config, project.studies[name]
         self._keys = adapt_keys(self._study, device, project.devices[device])
-        self._by_level: dict[tuple[str, Level], list[tuple[str, Any]]] = {}
 
     def of(self, levels: Mapping[str, Level]) -> Settings:
         """The settings of the cell with these levels."""
-        parts: dict[str, dict[str, Any]] = {}
-        for level in levels.items():
-            if level not in self._by_level:
-                bundle = level_settings(self._study, *level, self._keys).items()
-                converted = [(sets, msgspec.convert(v, SETTINGS[sets])) for sets, v in bundle]
-                self._by_level[level] = converted
-            for sets, value in self._by_level[level]:
+        values: dict[str, dict[str, Any]] = msgspec.to_builtins(self.common)
+        for name, level in levels.items():
+            for sets, value in level_settings(self._study, name, level, self._keys).items():
                 part, _, key = sets.partition(".")
-                parts.setdefault(part, {})[key] = value
-        changed = {n: _replace(getattr(self.common, n), **values) for n, values in parts.items()}
-        settings = _replace(self.common, **changed)
+                values[part][key] = value
+        settings = msgspec.convert(values, Settings)
         first, model = self.common.model, settings.model
         if model.name == first.name or model.checkpoint != first.checkpoint:
             return settings

@@ -1,5 +1,6 @@
 """The paths of the files that rules and jobs share, relative to the project's root."""
 
+import re
 from pathlib import Path
 
 RUNS = "runs"  # expensive, and kept
@@ -21,6 +22,7 @@ CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"  # of a `checkpoi
 
 RUN = f"{RUNS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}-{{identity}}"
 """A run's folder; `identity` is that of the run, with `-2` for a second attempt, and so on."""
+RUN_NAME = re.compile(r"rep(?P<repeat>\d+)-(?P<identity>[0-9a-f]{8})(?:-(?P<attempt>\d+))?")
 SPEC_NAME, EVENTS_NAME, OUTCOME_NAME = "spec.json", "events.jsonl", "outcome.json"
 LOG_NAME, TRAINER_NAME, TRACE_NAME = "train.log", "trainer", "trace.json.gz"
 """The files of a run by their names, because a job works in another folder than the run's."""
@@ -49,16 +51,13 @@ PAGE = "report.html"
 """The page with the answers of all studies; one file to forward."""
 
 
-def of_all_studies(path: str) -> str:
-    """The file that holds all studies together, for the path of one study's file."""
-    return path.replace(f"{STUDY}/", f"{RESULTS}/")
-
-
 OF_A_STUDY = [RESULTS_CSV, CELLS_CSV, ANSWERS_CSV, CLAIMS_CSV, TABLES, FIGURES]
 """What the first page shows of a study."""
 OF_ALL_STUDIES = [
-    *map(of_all_studies, (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, ANSWERS_CSV, CLAIMS_CSV))
+    path.replace(f"{STUDY}/", f"{RESULTS}/")
+    for path in (RESULTS_CSV, RESULTS_PARQUET, CELLS_CSV, ANSWERS_CSV, CLAIMS_CSV)
 ]
+"""The files that hold all studies together."""
 
 
 def fault(path: str) -> str:

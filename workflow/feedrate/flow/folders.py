@@ -2,16 +2,12 @@
 
 import json
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
-
-NAME = re.compile(r"rep(\d+)-([0-9a-f]{8})(?:-(\d+))?")
-"""A run's folder: repeat, identity, and the number of a second or later attempt."""
 
 Outcome = dict[str, Any]
 
@@ -83,9 +79,9 @@ class RunFolders:
             names: list[str] = []
             with suppress(OSError):
                 names = os.listdir(cell)  # noqa: PTH208 (10,000 of them per plan)
-            for match in filter(None, map(NAME.fullmatch, names)):
-                run = int(match[1]), match[2]
-                attempts.setdefault(run, []).append(int(match[3] or 1))
+            for name in filter(None, map(paths.RUN_NAME.fullmatch, names)):
+                run = int(name["repeat"]), name["identity"]
+                attempts.setdefault(run, []).append(int(name["attempt"] or 1))
             self._attempts[cell] = attempts
         numbers = self._attempts[cell].get((spec.repeat, self._identity(spec)), ())
         return sorted(numbers, reverse=True)

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from feedrate.core import slurm
 from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
-from feedrate.core.paths import LOG_NAME, OUTCOME_NAME
+from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, RUN_NAME
 
 NO_CALL = "0"  # `since` of a job that no Snakemake has started
 
 _WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:slurm|pid)-.+)")
 _PID = re.compile(r"pid-(?P<pid>\d+)-(?P<start>\d+)@(?P<host>.+)")
-_RUN = re.compile(r"rep\d+-(?P<identity>[0-9a-f]{8})(?:-(?P<attempt>\d+))?")
+
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -55,7 +55,7 @@ class Workplace(NamedTuple):
 
 def parts_of(run: Path) -> tuple[str, int]:
     """The identity in a run's name, if it has one, and the number of the attempt."""
-    name = _RUN.fullmatch(run.name)
+    name = RUN_NAME.fullmatch(run.name)
     return (name["identity"], int(name["attempt"] or 1)) if name else ("", 1)
 
 

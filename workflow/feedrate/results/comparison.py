@@ -42,7 +42,7 @@ Run = dict[str, Any]
 """A run of a set: where it stands in its study, and what its provenance says, by name."""
 IDENTITY = re.compile(r"[0-9a-f]{8}(-\d+)?")
 """A set of runs is called by the identity of one of them, as it stands in the run's folder."""
-_FOLDER = re.compile(rf"rep(\d+)-({IDENTITY.pattern})")
+
 SOFTWARE: Run = {"packages": None, "driver": None, "device_model": None}
 _software: Callable[[Run], Any] = itemgetter(*SOFTWARE)
 
@@ -92,9 +92,10 @@ def read_runs(folder: Path) -> list[Run]:
                 text = file.read_text(encoding="utf-8")
                 facts |= json.loads(text if file == outcome else text.partition("\n")[0])
         study, device, cell, name = outcome.parts[-5:-1]
-        if match := _FOLDER.fullmatch(name):
-            facts |= {"study": study, "device": device, "cell": cell, "repeat": int(match[1])}
-            runs.append(facts | {"name": match[2], "folder": str(outcome.parent)})
+        if match := paths.RUN_NAME.fullmatch(name):
+            facts |= {"study": study, "device": device, "cell": cell}
+            facts |= {"repeat": int(match["repeat"]), "name": name.partition("-")[2]}
+            runs.append(facts | {"folder": str(outcome.parent)})
     return sorted(runs, key=itemgetter("started_at"), reverse=True)
 
 

@@ -8,16 +8,13 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from feedrate.config.plan import Plan, Shared, Unsupported
+from feedrate.config.plan import Plan, RunKey, Shared, Unsupported
 from feedrate.config.project import Project
 from feedrate.config.study import Published, Sources, Study
 from feedrate.config.values import Level, Strict, about, convert, subset
 from feedrate.config.workflow import Hub
 from feedrate.core import paths
 from feedrate.core.files import write_text
-
-RunKey = tuple[str, str, str, int]
-"""Study, device, cell and repeat of a run."""
 
 
 class PlannedRun(Strict, kw_only=True):
