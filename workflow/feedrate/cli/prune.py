@@ -25,7 +25,7 @@ OTHER, OLDER = "other settings, code, data or environment", "an older attempt"
 LEFT = "left by a job"
 MARKS = (paths.OUTCOME_NAME, "store-*/index.json", "manifest.json", "index.json")
 """The files that make a folder complete."""
-_OF_RUN = re.compile(rf"\.?(?P<run>{paths.RUN_NAME.pattern})(?:\..+)?")
+_OF_RUN = re.compile(rf"\.?(?P<run>{paths.RUN_FOLDER.pattern})(?:\..+)?")
 """The name of a run's folder, of its log, or of a workplace."""
 
 

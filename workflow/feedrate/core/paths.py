@@ -22,7 +22,7 @@ CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"  # of a `checkpoi
 
 RUN = f"{RUNS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}-{{identity}}"
 """A run's folder; `identity` is that of the run, with `-2` for a second attempt, and so on."""
-RUN_NAME = re.compile(r"rep(?P<repeat>\d+)-(?P<identity>[0-9a-f]{8})(?:-(?P<attempt>\d+))?")
+RUN_FOLDER = re.compile(r"rep(?P<repeat>\d+)-(?P<identity>[0-9a-f]{8})(?:-(?P<attempt>\d+))?")
 SPEC_NAME, EVENTS_NAME, OUTCOME_NAME = "spec.json", "events.jsonl", "outcome.json"
 LOG_NAME, TRAINER_NAME, TRACE_NAME = "train.log", "trainer", "trace.json.gz"
 """The files of a run by their names, because a job works in another folder than the run's."""

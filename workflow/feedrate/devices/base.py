@@ -1,7 +1,7 @@
 """The interface of a device kind, and what settings a kind refuses.
 
 A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and the constants that
-docs/architecture.md ("Constants of plug-ins") lists.
+docs/extending.md ("Constants of plug-ins") lists.
 
 No module in this folder imports torch before a rank's device is made: planning and launching call
 class methods only, and a rank must set its environment variables first.

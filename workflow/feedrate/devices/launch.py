@@ -2,7 +2,7 @@
 
 A launcher is one file in `devices/launchers/`: a function `command`, which returns the launcher's
 own words and those that the device's modules and container are put around; a function `variables`
-if it needs environment variables; and the constants that docs/architecture.md lists.
+if it needs environment variables; and the constants that docs/extending.md lists.
 
 The software wraps a command, from outside in: a login bash that loads the modules, the container,
 the command. Modules and images may set variables of their own. The variables that a job needs are

@@ -79,7 +79,7 @@ class RunFolders:
             names: list[str] = []
             with suppress(OSError):
                 names = os.listdir(cell)  # noqa: PTH208 (10,000 of them per plan)
-            for name in filter(None, map(paths.RUN_NAME.fullmatch, names)):
+            for name in filter(None, map(paths.RUN_FOLDER.fullmatch, names)):
                 run = int(name["repeat"]), name["identity"]
                 attempts.setdefault(run, []).append(int(name["attempt"] or 1))
             self._attempts[cell] = attempts

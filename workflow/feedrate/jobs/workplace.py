@@ -18,7 +18,7 @@ from typing import NamedTuple
 from feedrate.core import slurm
 from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
-from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, RUN_NAME
+from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, RUN_FOLDER
 
 NO_CALL = "0"  # `since` of a job that no Snakemake has started
 
@@ -55,7 +55,7 @@ class Workplace(NamedTuple):
 
 def parts_of(run: Path) -> tuple[str, int]:
     """The identity in a run's name, if it has one, and the number of the attempt."""
-    name = RUN_NAME.fullmatch(run.name)
+    name = RUN_FOLDER.fullmatch(run.name)
     return (name["identity"], int(name["attempt"] or 1)) if name else ("", 1)
 
 

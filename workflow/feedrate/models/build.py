@@ -1,7 +1,7 @@
 """Building the model of a run: its builder, its checkpoint and its tokenizer.
 
 A model is one file in `models/builders/`: a function `build` and the constants that
-docs/architecture.md ("Constants of plug-ins") lists.
+docs/extending.md ("Constants of plug-ins") lists.
 
 Checkpoints are read from a folder or the hub: only safetensors, and never remote code. Planning
 imports this module, so torch and transformers are imported late.

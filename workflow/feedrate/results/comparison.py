@@ -92,7 +92,7 @@ def read_runs(folder: Path) -> list[Run]:
                 text = file.read_text(encoding="utf-8")
                 facts |= json.loads(text if file == outcome else text.partition("\n")[0])
         study, device, cell, name = outcome.parts[-5:-1]
-        if match := paths.RUN_NAME.fullmatch(name):
+        if match := paths.RUN_FOLDER.fullmatch(name):
             facts |= {"study": study, "device": device, "cell": cell}
             facts |= {"repeat": int(match["repeat"]), "name": name.partition("-")[2]}
             runs.append(facts | {"folder": str(outcome.parent)})
