@@ -1,5 +1,10 @@
+import datetime
+import json
 import os
+from unicodedata import normalize
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
 
@@ -88,13 +93,15 @@ def test_what_cannot_be_used_is_left_out_and_listed(workplace, tmp_path):
         "huge.jpg": "larger than 256 MiB",
         "missing.jpg": "missing file",
         "good.jpg/x.jpg": "missing file",
-        "a\0b": "not a path of a file",
-        "x" * 300: "file name too long",
-        "": "no image is named",
+        "a\0b": "missing file",
+        "x" * 300: "missing file",
+        "GOOD.jpg": "missing file; one has this name in other case",
+        ".hidden/good.jpg": "hidden file",
     }
+    workplace.image(".hidden/good.jpg")
     good = ("good.jpg", "fine"), (str(workplace.mine / "good.jpg"), "an absolute path within")
     blank = ("good.jpg", ""), ("good.jpg", " \t\n")
-    workplace.table([*good, *((name, "caption") for name in bad), *blank, ("good.jpg", "a", "b")])
+    workplace.table([*good, *((name, "caption") for name in bad), *blank, ("", "no image")])
     index = workplace.fetch()
     assert [row["caption"] for row in rows_of(workplace)] == ["fine", "an absolute path within"]
     found = reasons(index)
@@ -104,7 +111,8 @@ def test_what_cannot_be_used_is_left_out_and_listed(workplace, tmp_path):
     count = len(good) + len(bad)
     assert found[f"captions.csv, row {count + 1}"] == "no caption"
     assert found[f"captions.csv, row {count + 2}"] == "no caption"
-    assert found[f"captions.csv, row {count + 3}"] == "more fields than the header has"
+    assert found[f"captions.csv, row {count + 3}"] == "column 'image': no value"
+    assert (index.images_read, index.rows_read) == (1 + len(bad), count + 3)
     assert [file.path for file in index.files] == ["good.jpg"]
 
 
@@ -113,6 +121,82 @@ def test_a_missing_image_is_listed_once_with_the_rows_it_costs(workplace):
     workplace.table([("0.jpg", "a"), ("gone.jpg", "b"), ("gone.jpg", "c")])
     [entry] = workplace.fetch().left_out
     assert (entry.path, entry.reason, entry.rows) == ("gone.jpg", "missing file", 2)
+
+
+def test_a_name_matches_in_either_unicode_form(workplace):
+    composed, decomposed = (normalize(form, "Zoë/café.jpg") for form in ("NFC", "NFD"))
+    mixed = normalize("NFC", "Noël") + normalize("NFD", "/café.jpg")
+    workplace.image(decomposed)
+    workplace.image(mixed, shade=9)
+    workplace.table([(composed, "a"), (decomposed, "b"), (normalize("NFC", mixed), "c")])
+    index = workplace.fetch()
+    assert index.left_out == []
+    assert [row["image"] for row in rows_of(workplace)] == [decomposed, decomposed, mixed]
+
+
+def test_hidden_files_are_no_tables(workplace):
+    workplace.filled(2)
+    for name in ("._captions", "__MACOSX/._captions", ".ipynb_checkpoints/a", ".~lock.captions"):
+        workplace.table([("no.jpg", "no")], f"{name}.csv")
+    assert len(workplace.fetch(tables="**/*.csv").files) == 2
+    with pytest.raises(ConfigError, match="no file in"):
+        workplace.fetch(tables="._*.csv")
+
+
+CELLS = {
+    "text": ("one", ["one"], []),
+    "a number as text": ("12", ["12"], []),
+    "a word for nothing": ("nan", ["nan"], []),
+    "a list": (["one", "two"], ["one", "two"], []),
+    "lists in a list": ([["one"], ["two", "three"]], ["one", "two", "three"], []),
+    "some empty": (["one", "", None, float("nan")], ["one"], ["no caption"] * 3),
+    "nothing": (None, [], ["no caption"]),
+    "NaN": (float("nan"), [], ["no caption"]),
+    "an empty list": ([], [], ["no caption"]),
+    "a number": (12, [], ["'words': a value of type int, not text"]),
+    "a Boolean": (True, [], ["'words': a value of type bool, not text"]),
+    "an object": ({"raw": "one"}, [], ["'words': a value of type dict, not text"]),
+    "a list of objects": ([{"raw": "one"}], [], ["'words': a value of type dict, not text"]),
+    "a list with a number": (["one", 2], [], ["'words': a value of type int, not text"]),
+    "a list of Python as text": ("['one', \"it's\"]", [], ["'words': a list written as text"]),
+    "a list of JSON as text": ('[ "one" ]', [], ["'words': a list written as text"]),
+    "bytes": (b"one", [], ["'words': a value of type bytes, not text"]),
+    "a date": (datetime.date(2026, 1, 1), [], ["'words': a value of type date, not text"]),
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_caption_is_a_text_or_one_of_a_list_of_texts(workplace, kind):
+    cell, captions, reasons = CELLS[kind]
+    workplace.image("0.jpg")
+    (workplace.mine / "tables").mkdir()
+    good, other = ({"image": "0.jpg", "words": words} for words in ("fine", cell))
+    (workplace.mine / "tables/good.jsonl").write_text(json.dumps(good))
+    if isinstance(cell, bytes | datetime.date):  # JSON has no such values
+        pq.write_table(pa.Table.from_pylist([other]), workplace.mine / "tables/other.parquet")
+    else:
+        (workplace.mine / "tables/other.jsonl").write_text(json.dumps(other))
+    index = workplace.fetch(tables="tables/*", columns={"caption": "words"})
+    assert sorted(row["caption"] for row in rows_of(workplace)) == sorted([*captions, "fine"])
+    assert sum(entry.rows for entry in index.left_out) == len(reasons)
+    for entry in index.left_out:
+        assert entry.path.endswith("row 1")
+        assert entry.reason.endswith(reasons[0])
+    assert index.rows_read == 1 + len(captions) + len(reasons)
+
+
+def test_other_columns_hold_text_or_numbers(workplace):
+    workplace.image("0.jpg")
+    cells = [{"rank": 1}, {"rank": float("nan")}, {"rank": "2"}, {"rank": [3]}, {"rank": None}]
+    lines = [json.dumps({"image": "0.jpg", "caption": "a", **cell}) for cell in cells]
+    lines.append(json.dumps({"image": ["0.jpg"], "caption": "a"}))
+    (workplace.mine / "a.jsonl").write_text("\n".join(lines))
+    index = workplace.fetch(tables="*.jsonl", columns={"caption": "caption", "rank": "rank"})
+    assert [row["rank"] for row in rows_of(workplace)] == [1, None, 2, None]
+    assert reasons(index) == {
+        "a.jsonl, row 4": "column 'rank': a value of type list, not text",
+        "a.jsonl, row 6": "column 'image': a value of type list, not text",
+    }
 
 
 @pytest.mark.parametrize(
@@ -129,6 +213,10 @@ def test_a_missing_image_is_listed_once_with_the_rows_it_costs(workplace):
         ),
         ({"image": "{contest}.jpg"}, "datasets.mine.image ({contest}): captions.csv has no column"),
         ({"split": "part"}, "datasets.mine.split: captions.csv has no column 'part'"),
+        (
+            {"separator": ";"},
+            "datasets.mine.separator: captions.csv seems to have the separator ','; set it here",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_sentence_that_names_it(workplace, changes, says):

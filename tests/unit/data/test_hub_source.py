@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
+from huggingface_hub.file_download import _create_symlink
+from huggingface_hub.utils._shared_blobs import publish_blob_to_shared_store
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Dataset
@@ -106,6 +108,7 @@ def test_a_local_folder_in_hub_layout_is_read_without_decoding(fetch_here, tmp_p
     assert (out.parent / rows[3]["image"]).read_bytes() == b"no image"
     [extra] = index.left_out
     assert (extra.path, extra.rows) == ("extra", 4)
+    assert (index.images_read, index.rows_read) == (3, 9)
 
 
 def table_of_names(folder, *named):
@@ -137,23 +140,43 @@ def test_a_table_reads_no_file_outside_its_dataset(fetch_here, tmp_path):
     assert [file.sha256 for file in index.files] == [sha256(encoded(drawing())).hexdigest()]
     lost = [entry for entry in index.left_out if entry.path.startswith("train")]
     assert [entry.path for entry in lost] == [f"train, row {n}" for n in range(3, 8)]
-    assert all("the dataset's own folder" in entry.reason for entry in lost)
+    assert {entry.reason for entry in lost} == {"outside the folder", "missing file"}
 
 
-def test_files_of_the_hubs_dataset_lie_in_its_part_of_the_cache(fetch, tmp_path):
-    (tmp_path / "secret").write_bytes(b"not yours")
-    cached = tmp_path / "home/hub/datasets--someone--cartoons"
-    folder = cached / "snapshots" / COMMIT
-    (cached / "blobs").mkdir(parents=True)
-    (cached / "blobs/0123").write_bytes(encoded(drawing()))
-    table_of_names(folder, folder / "a.png", tmp_path / "secret")
-    (folder / "a.png").symlink_to("../../blobs/0123")
-    (cached / "refs").mkdir()
-    (cached / "refs/main").write_text(COMMIT)
-    done, out = fetch(columns={"caption": "caption"})
+def cached_dataset(hub):
+    """A copy in the hub's cache with the client's own links: a file goes to the blobs that all
+    repositories share, and lists of captions stand in a table."""
+    repository = hub / "datasets--someone--cartoons"
+    snapshot = repository / "snapshots" / COMMIT
+    lines = [{"file_name": f"{n}.png", "words": [f"a {n}", f"b {n}"]} for n in range(3)]
+    files = {f"{n}.png": encoded(drawing(shade=n), "PNG") for n in range(3)}
+    files["metadata.jsonl"] = "\n".join(map(json.dumps, lines)).encode()
+    (repository / "blobs").mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text(COMMIT)
+    for name, data in files.items():
+        digest = sha256(data).hexdigest()
+        blob, file = repository / "blobs" / digest, snapshot / "train" / name
+        blob.write_bytes(data)
+        options = {"cache_dir": hub, "expected_size": len(data), "replace_existing": False}
+        assert publish_blob_to_shared_store(blob_path=str(blob), xet_hash=digest, **options)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _create_symlink(str(blob), str(file), new_blob=False)
+    return snapshot
+
+
+def test_files_that_datasets_share_in_the_hubs_cache_are_read(fetch, tmp_path):
+    (tmp_path / "secret").write_bytes(encoded(drawing(), "PNG"))
+    snapshot = cached_dataset(tmp_path / "home/hub")
+    assert "datasets--" not in str((snapshot / "train/0.png").resolve())
+    (snapshot / "train/2.png").unlink()
+    (snapshot / "train/2.png").symlink_to(tmp_path / "secret")
+    done, out = fetch(config=None, columns={"caption": "words"})
     assert done.returncode == 0, done.stderr
-    rows = read_table(out.parent / "rows.parquet").rows
-    assert {row["origin"] for row in rows} == {"train, row 1", "validation, row 1"}
+    rows, index = read_table(out.parent / "rows.parquet").rows, read_index(out)
+    assert [row["caption"] for row in rows] == ["a 0", "b 0", "a 1", "b 1"]
+    assert [entry.reason for entry in index.left_out] == ["outside the folder"]
+    assert (index.images_read, len(index.files), index.revision) == (3, 2, COMMIT)
 
 
 def test_offline_the_sentence_says_what_to_do(fetch):

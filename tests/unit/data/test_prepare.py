@@ -66,11 +66,44 @@ def test_a_contest_is_in_one_split(workplace):
     columns = {"caption": "caption", "contest_number": "contest"}
     workplace.fetch(columns=columns)
     workplace.prepare(columns=columns, validation_share=0.3, test_share=0.3)
-    splits = {}
-    for sample in samples_of(workplace):
-        splits.setdefault(sample["contest_number"], set()).add(sample["split"])
+    splits = splits_of(workplace, "contest_number")
     assert all(len(names) == 1 for names in splits.values())
     assert set.union(*splits.values()) == {"train", "validation", "test"}
+
+
+def splits_of(workplace, key):
+    splits = {}
+    for sample in samples_of(workplace):
+        splits.setdefault(sample[key], set()).add(sample["split"])
+    return splits
+
+
+def test_one_picture_is_in_one_split_whatever_its_names_and_contests(workplace):
+    rows = []
+    for number in range(40):  # two contests of one picture, two pictures of one contest, and so on
+        workplace.image(f"{number}.jpg", shade=5 * (number // 2))
+        rows.append(
+            (f"{number}.jpg", f"caption {number}", (number + 1) // 2 if number < 12 else "")
+        )
+    workplace.table(rows, header=("image", "caption", "contest"))
+    columns = {"caption": "caption", "contest_number": "contest"}
+    workplace.fetch(columns=columns)
+    workplace.prepare(columns=columns, validation_share=0.3, test_share=0.3)
+    assert {len(names) for names in splits_of(workplace, "image").values()} == {1}
+    contests = splits_of(workplace, "contest_number")
+    del contests[None]
+    assert len(set.union(*contests.values())) == 1  # the first twelve are one chain
+    assert report_of(workplace)["images_in_several_splits"] == 0
+
+
+def test_splits_of_a_column_stay_and_pictures_in_several_are_counted(workplace):
+    for number in range(4):
+        workplace.image(f"{number}.jpg", shade=9 * (number % 3))
+    parts = [(f"{n}.jpg", "c", part) for n, part in enumerate(("train", "train", "test", "test"))]
+    workplace.table(parts, header=("image", "caption", "part"))
+    workplace.fetch(split="part")
+    assert workplace.prepare(split="part").splits["test"].rows == 2
+    assert report_of(workplace)["images_in_several_splits"] == 1
 
 
 def test_preparing_twice_gives_the_identical_folder(workplace, tmp_path):
@@ -122,29 +155,37 @@ def test_every_kind_of_file_becomes_a_sample_or_is_listed(workplace):
     assert len(samples_of(workplace)) == report["samples"] == len(ODD)
     listed = {entry["path"]: entry["reason"] for entry in report["left_out"]}
     assert listed.keys() == {*BROKEN, "missing.jpg", f"captions.csv, row {len(rows) + 1}"}
-    assert report["rows_left_out"] == len(BROKEN) + 2
+    assert report["rows_left_out"] == sum(report["rows_left_out_by_reason"].values()) == 5
+    assert report["rows_left_out_by_reason"]["missing file"] == 1
+    assert (report["rows_read"], report["images_read"]) == (len(rows) + 1, len(rows))
+    assert report["images_left_out"] == len(BROKEN) + 1
     assert report["converted"] == {
         "16-bit to RGB": 1,
         "CMYK to RGB": 1,
         "GIF to JPEG": 1,
         "PNG to JPEG": 3,
         "first frame of several": 1,
+        "narrow range stretched": 1,
         "palette to RGB": 2,
         "transparency on white": 1,
     }
     assert str(workplace.mine) not in json.dumps(report)
 
 
-def test_above_the_share_of_bad_images_the_run_stops_with_the_list(workplace):
+def test_above_the_share_left_out_by_both_steps_the_run_stops_with_the_list(workplace):
     workplace.filled(30)
-    for number in range(25):
+    for number in range(10):
         workplace.image(f"{number}.jpg", b"broken")
+    for number in range(10, 20):
+        (workplace.mine / f"{number}.jpg").unlink()
+    workplace.table([(f"{n}.jpg", "" if n in range(20, 25) else "c") for n in range(30)])
     workplace.fetch()
     with pytest.raises(DataError) as error:
         workplace.prepare(max_bad_share=0.8)
     listing = workplace.manifest.parent.with_name("prepared.rejected.json")
     message = str(error.value)
-    assert "25 of 30 images are bad, more than max_bad_share = 0.8 allows" in message
+    assert "25 of 30 images and 25 of 30 rows are left out" in message
+    assert "more than max_bad_share = 0.8 allows" in message
     assert str(listing) in message
     assert message.count("\n") == 21
     assert "and 5 more" in message
@@ -152,6 +193,23 @@ def test_above_the_share_of_bad_images_the_run_stops_with_the_list(workplace):
     assert not workplace.manifest.exists()
     assert workplace.prepare(max_bad_share=0.84).images == 5
     assert not listing.exists()
+
+
+@pytest.mark.parametrize(("images", "rows", "stops"), [(2, 2, True), (1, 9, True), (1, 1, False)])
+def test_images_and_rows_have_the_same_limit(workplace, images, rows, stops):
+    """Of 10 images with 5 rows each, `images` are missing, and `rows` more have no caption."""
+    workplace.filled(10)
+    for number in range(images):
+        (workplace.mine / f"{number}.jpg").unlink()
+    captions = ["c"] * (50 - rows) + [""] * rows
+    workplace.table([(f"{n % 10}.jpg", caption) for n, caption in enumerate(captions)])
+    assert workplace.fetch(limit_per_image=1).rows_read == 50
+    if stops:
+        with pytest.raises(DataError, match=f"{images} of 10 images and"):
+            workplace.prepare(max_bad_share=0.15)
+    else:
+        workplace.prepare(max_bad_share=0.15)
+        assert report_of(workplace)["rows_left_out"] == 6
 
 
 def test_a_dataset_with_nothing_to_train_on_is_an_error(workplace):
@@ -216,7 +274,7 @@ def test_the_commands_end_with_one_sentence(workplace, tmp_path):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     fetched = run("fetch", "--name", "mine", "--settings", settings, "--out", workplace.index)
-    assert fetched.stdout == "fetched mine: 3 images; 0 rows left out\n", fetched.stderr
+    assert fetched.stdout == "fetched mine: 3 images; left out: 0 images, 0 rows\n", fetched.stderr
     paths = ["--index", workplace.index, "--out", workplace.manifest]
     prepared = run("preprocess", *paths, "--settings", settings)
     assert prepared.stdout.startswith("prepared mine: train 1, validation 1, test 1; 3 images")

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.data.manifest import DataError
+from feedrate.data.manifest import DataError, Unusable
 from feedrate.data.sources.folder import fill, names
-from feedrate.data.tables import TOO_LONG, make_table, plain_text, read_table
-
-ROWS = [{"contest": 1, "caption": "A „quoted“, comma"}, {"contest": 2, "caption": "two\nlines"}]
+from feedrate.data.tables import make_table, plain_text, read_table
 
 
 def write(path, text, encoding="utf-8"):
@@ -19,21 +17,34 @@ def write(path, text, encoding="utf-8"):
 
 
 def test_the_four_kinds_of_tables_read_alike(tmp_path):
-    quoted = [f'{row["contest"]},"{row["caption"]}"' for row in ROWS]
+    rows = [{"contest": 1, "caption": 'A "quoted" word'}, {"contest": 2, "caption": '"Open, and;'}]
     files = [
-        write(tmp_path / "a.csv", "\n".join(["contest,caption", *quoted])),
-        write(tmp_path / "b.tsv", "\n".join(["contest\tcaption", *quoted]).replace(",", "\t", 2)),
-        write(tmp_path / "c.jsonl", "\n\n".join(map(json.dumps, ROWS))),
+        write(tmp_path / "a.csv", 'contest,caption\n1,"A ""quoted"" word"\n2,"""Open, and;"\n'),
+        write(tmp_path / "b.tsv", 'contest\tcaption\r\n1\tA "quoted" word\r\n2\t"Open, and;'),
+        write(tmp_path / "c.jsonl", "\n\n".join(map(json.dumps, rows))),
         tmp_path / "D.PARQUET",
     ]
-    files[1].write_text('contest\tcaption\n1\t"A „quoted“, comma"\n2\t"two\nlines"\n', "utf-8")
-    pq.write_table(pa.Table.from_pylist(ROWS), files[3])
+    pq.write_table(pa.Table.from_pylist(rows), files[3])
     for file in files:
         table = read_table(file)
         assert table.columns == ["contest", "caption"]
-        assert [{k: plain_text(v) for k, v in row.items()} for row in table.rows] == [
-            {k: plain_text(v) for k, v in row.items()} for row in ROWS
+        assert [{k: plain_text(v, k) for k, v in row.items()} for row in table.rows] == [
+            {k: plain_text(v, k) for k, v in row.items()} for row in rows
         ]
+
+
+def test_a_separator_is_that_of_csv_and_tsv(tmp_path):
+    path = write(tmp_path / "a.csv", 'a;b\n"1";"x;""y"\n')
+    assert read_table(path, separator=";").rows == [{"a": "1", "b": 'x;"y'}]
+    path = write(tmp_path / "a.tsv", 'a|b\n"1"|x"\n')
+    assert read_table(path, separator="|").rows == [{"a": '"1"', "b": 'x"'}]
+
+
+def test_lines_without_a_value_are_no_rows_and_fields_may_have_several_lines(tmp_path):
+    path = write(tmp_path / "a.csv", '\r\n a , b\r\n1,"two\r\nlines"\r\n\r\n,\r\n  \r\n2,x\r\n')
+    table = read_table(path)
+    assert table.columns == ["a", "b"]
+    assert table.rows == [{"a": "1", "b": "two\r\nlines"}, {"a": "2", "b": "x"}]
 
 
 def test_a_byte_order_mark_and_text_like_null_and_na_are_no_trouble(tmp_path):
@@ -44,19 +55,29 @@ def test_a_byte_order_mark_and_text_like_null_and_na_are_no_trouble(tmp_path):
     assert table.rows[2]["rank"] == "007"
 
 
-def test_a_row_with_too_many_fields_is_marked(tmp_path):
-    table = read_table(write(tmp_path / "a.csv", "a,b\n1,2\n1,2,3\n4\n"))
-    assert [TOO_LONG in row for row in table.rows] == [False, True, False]
-    assert table.rows[2]["b"] is None
-
-
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
         ("a.xlsx", b"PK", "ends in one of"),
         ("a.csv", b"", "empty"),
         ("a.csv", b"caption\nna\xefve\n", "not UTF-8"),
-        ("a.csv", b"caption\n" + b"x" * 200_000, "field larger"),
+        ("a.csv", b"caption\n" + b"x" * 200_000, "line 2: field larger"),
+        ("a.csv", b'a,b\n1,"x\ny"\n2,"open\n3,z\n4,z\n', "line 4: a quote is not closed"),
+        ("a.csv", b'a,b\n1,"open\n2,"x"\n', "line 2: ',' expected after"),
+        ("a.csv", b"a,b\n1,x\n\n2,x, y\n", "line 4: 3 fields, but 2 columns (the key separator"),
+        ("a.csv", b"a,b\n1\n", "line 2: 1 fields, but 2 columns"),
+        (
+            "a.tsv",
+            b"a\tb\n1\tx\ty\n",
+            "line 2: 3 fields, but 2 columns (the key separator is '\\t')",
+        ),
+        (
+            "a.csv",
+            b'"a";"b"\n"1";"2"\n',
+            "line 1: ',' expected after '\"' (the key separator is ','",
+        ),
+        ("a.csv", b"a,b, a\n1,2,3\n", "2 columns have the name 'a'"),
+        ("a.jsonl", b'{"a": 1, "a": 2}\n', "line 1: not a JSON object with distinct keys"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: not a JSON object"),
         ("a.jsonl", b"{", "line 1"),
         ("a.jsonl", b"\n", "empty"),
@@ -72,6 +93,12 @@ def test_what_is_no_table_is_one_sentence_that_names_the_file(tmp_path, name, da
     assert str(path) in str(error.value)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_parquet_column_that_occurs_twice_is_an_error(tmp_path):
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="2 columns have the name 'a'"):
+        read_table(tmp_path / "a.parquet")
 
 
 def test_columns_get_the_type_that_all_their_values_have():
@@ -105,7 +132,8 @@ WORD = st.text(st.characters(exclude_characters="{}", exclude_categories=["Cs"])
 def test_columns_the_table_s_name_and_numbers_fill_in():
     assert fill("cartoons/{contest}.jpg", {"contest": "508"}, "t") == "cartoons/508.jpg"
     assert fill("{table}/{n}.png", {"n": 508.0}, "508") == "508/508.png"
-    assert fill("{n}-{n}", {"n": None}, "") == "-"
+    with pytest.raises(Unusable, match="column 'n': no value"):
+        fill("{n}-{n}", {"n": None}, "")
     assert fill("{table}", {"table": "mine"}, "508") == "mine"
 
 

@@ -5,9 +5,10 @@ import struct
 import zlib
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from drawings import drawing, encoded
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 
 from feedrate.core.files import digest_file
 from feedrate.data.isolate import Lost
@@ -19,6 +20,7 @@ from feedrate.data.verify import (
     read_regular,
     verify_images,
 )
+from feedrate.loading.decoders.host import decode_levels
 
 
 def listed(root, name):
@@ -103,16 +105,15 @@ def near(image, point, colour, within=12):
 
 def png_header(width, height):
     """A PNG file that says it is this large and holds next to nothing."""
+    return png_file(struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), b"\0" * 100_000)
 
-    def chunk(kind, body):
-        whole = kind + body
-        return struct.pack(">I", len(body)) + whole + struct.pack(">I", zlib.crc32(whole))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = zlib.compress(b"\0" * 100_000)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
-    )
+def png_file(header, body):
+    parts = (b"IHDR", header), (b"IDAT", zlib.compress(body)), (b"IEND", b"")
+    chunks = (struct.pack(">I", len(data)) + kind + data for kind, data in parts)
+    sums = (struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts)
+    pairs = zip(chunks, sums, strict=True)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk + sum_ for chunk, sum_ in pairs)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -171,6 +172,61 @@ def test_sixteen_bits_are_scaled_and_not_clipped():
         assert near(image, (32, 0), (1, 1, 1))
         assert near(image, (32, 32), (128,) * 3)
         assert near(image, (32, 63), (254,) * 3)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 255), (100, 4095), (32_000, 33_000), (-1024, 3000)])
+def test_a_narrow_range_of_sixteen_bits_is_stretched(low, high):
+    ramp = np.linspace(low, high, 64 * 64).astype(np.int16 if low < 0 else np.uint16)
+    raw = ramp.reshape(64, 64).tobytes()
+    kind = "I;16S" if low < 0 else "I;16"
+    image = Image.frombytes("I" if low < 0 else "I;16", (64, 64), raw, "raw", kind)
+    picture = read_picture(encoded(image, "TIFF"))
+    assert picture.changes == ("TIFF to JPEG", "16-bit to RGB", "narrow range stretched")
+    for row, level in ((0, 0), (32, 128), (63, 253)):
+        assert near(pixels(picture), (32, row), (level,) * 3, within=5)
+
+
+def test_one_level_of_sixteen_bits_is_one_grey():
+    picture = read_picture(encoded(Image.new("I;16", (64, 64), 30_000), "PNG"))
+    assert near(pixels(picture), (32, 32), (117,) * 3, within=2)
+
+
+def png_of_wide_colours(levels):
+    rows = b"".join(b"\0" + struct.pack(">60H", *levels) for _ in range(20))
+    return png_file(struct.pack(">IIBBBBB", 20, 20, 16, 2, 0, 0, 0), rows)
+
+
+def test_colours_of_sixteen_bits_lose_their_lower_bits_and_are_not_black():
+    assert read_picture(png_of_wide_colours(range(5, 60_005, 1000))).changes[1] == "16-bit to RGB"
+    with pytest.raises(Unusable, match="16-bit colours are nearly black"):
+        read_picture(png_of_wide_colours(range(4000, 4060)))
+
+
+STRIPES = Image.fromarray(np.tile(np.uint8([[[255, 0, 0], [0, 0, 255]]]), (64, 32, 1)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    {
+        "palette": encoded(STRIPES.convert("P", palette=Image.Palette.ADAPTIVE), "PNG"),
+        "GIF": encoded(STRIPES, "GIF"),
+        "RGB": encoded(STRIPES, "PNG"),
+        "alpha": encoded(STRIPES.convert("RGBA"), "PNG"),
+        "CMYK": encoded(STRIPES.convert("CMYK"), quality=95, subsampling=0),
+        "progressive": encoded(STRIPES, quality=95, subsampling=0, progressive=True),
+    }.items(),
+)
+def test_saturated_colours_are_not_blurred(tmp_path, kind, data):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(read_picture(data).data)
+    levels, _ = decode_levels(path, path.read_bytes())
+    as_found = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).transpose(2, 0, 1)
+    assert np.abs(levels.numpy().astype(int) - as_found).mean() < 4
+
+
+def test_a_photograph_with_few_chroma_samples_stays_as_small():
+    progressive = encoded(STRIPES, quality=95, subsampling=2, progressive=True)
+    assert JpegImagePlugin.get_sampling(pixels(read_picture(progressive))) == 2
 
 
 def test_transparency_shows_white_paper():

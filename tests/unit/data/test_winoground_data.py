@@ -144,12 +144,17 @@ def test_a_picture_that_cannot_be_read_stops_it_in_one_sentence(place):
         ({"caption_1": "  "}, "example 1: a caption is empty"),
         ({"caption_0": None}, "example 1: a caption is empty"),
         ({"id": 0}, "example 1: its id 0 is not a number, or occurs twice"),
-        ({"image_0": None}, "row 2: no image, or one that is too large"),
+        ({"image_0": None}, "row 2: no image"),
     ],
 )
 def test_a_row_of_no_use_stops_it(place, change, reason):
     place.parquet([place.row(0), place.row(1, **change)])
     assert reason in error_of(place.fetch)
+
+
+def test_a_caption_that_is_no_text_stops_it(place):
+    place.parquet([place.row(0, caption_1=7)])
+    assert "example 0: column 'caption_1': a value of type int" in error_of(place.fetch)
 
 
 def test_a_missing_column_is_named_with_those_there_are(place):

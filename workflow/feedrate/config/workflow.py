@@ -20,7 +20,7 @@ Integration = Literal[
 """The Trainer's integrations for reports."""
 Repository = Annotated[Text, about("Repository on the hub.")]
 Revision = Annotated[Text, about("Commit, tag or branch; only a commit is reproducible.")]
-BadShare = Annotated[Share, about("Share of bad image files above which a run stops.")]
+BadShare = Annotated[Share, about("Share of images or rows left out above which a run stops.")]
 
 
 class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=True):
@@ -71,6 +71,7 @@ class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
 
     path: Annotated[Text, about("Folder with the images and the tables.")]
     tables: Annotated[str, about("Glob of CSV, TSV, JSONL or Parquet files.")] = "*.csv"
+    separator: Annotated[str | None, about("Of CSV and TSV; null: a comma, and a tab.")] = None
     image: Annotated[str, about("Path of a row's image; {column} is its value.")] = "{image}"
     columns: Annotated[dict[str, str], about("Our column, as caption or rank, to yours.")] = (
         msgspec.field(default_factory=lambda: {"caption": "caption"})
@@ -78,7 +79,7 @@ class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
     split: Annotated[str | None, about("Column that names the split; null: by the shares.")] = None
     validation_share: Share = 0.1
     test_share: Share = 0.1
-    seed: Annotated[Natural, about("Seed of the split by contest or image.")] = 20
+    seed: Annotated[Natural, about("Seed of the split by contest and image.")] = 20
     limit_per_image: Annotated[Count | None, about("Most captions of an image; null: all.")] = None
     max_bad_share: BadShare = 0.05
 
@@ -187,6 +188,10 @@ def check_config(
             if dataset.validation_share + dataset.test_share >= 1:
                 rest = "its sum with test_share must be below 1, or nothing is left to train on"
                 problems.add(f"{key}.validation_share", rest)
+            separator = dataset.separator
+            if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+                allowed = 'one character, not a quote or the end of a line; "\\t" is a tab'
+                problems.add(f"{key}.separator", f"{separator!r} is not allowed; {allowed}")
             problems.check_path(f"{key}.path", dataset.path)
     for name, examples in config.winoground_sets.items():
         if isinstance(examples, LocalExamples):

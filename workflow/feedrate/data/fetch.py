@@ -8,10 +8,11 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import msgspec
 
@@ -19,7 +20,6 @@ from feedrate.config.workflow import Dataset
 from feedrate.core import plugins
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.manifest import (
-    MAX_FILE_BYTES,
     ROWS,
     DataError,
     Fetched,
@@ -28,8 +28,9 @@ from feedrate.data.manifest import (
     RawIndex,
     Unusable,
     check_regular,
+    check_size,
 )
-from feedrate.data.tables import make_table, plain_text, write_table
+from feedrate.data.tables import make_table, plain_text, texts, write_table
 
 SOURCES = "feedrate.data.sources"
 _SHOWN = 3
@@ -42,11 +43,20 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
         rows: list[dict[str, Any]] = []
         left_out = list(fetched.left_out)
+        columns: dict[str, str] = getattr(settings, "columns", {})
         for row in fetched.rows:
-            if caption := plain_text(row["caption"]).strip():
-                rows.append(row | {"caption": caption})
-            else:
-                left_out.append(LeftOut(path=row["origin"], reason="no caption"))
+            try:
+                captions = _captions(row, columns)
+            except Unusable as reason:
+                left_out.append(LeftOut(path=row["origin"], reason=str(reason)))
+                continue
+            rows += [row | {"caption": caption} for caption in captions if caption]
+            no_caption = LeftOut(path=row["origin"], reason="no caption")
+            left_out += [no_caption] * captions.count("")
+        left_out = _merged(left_out)
+        lost = sum(entry.rows for entry in left_out)
+        images_read = len(fetched.files) + sum(entry.images for entry in left_out)
+        rows_read = len(rows) + lost
         limit = getattr(settings, "limit_per_image", None)
         if limit is not None:
             rows = best_ranked(rows, limit)
@@ -63,12 +73,31 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
             root=fetched.root,
             revision=fetched.revision,
             rows=RawFile(path=ROWS, sha256=digest_file(table)),
+            images_read=images_read,
+            rows_read=rows_read,
             files=[file for file in fetched.files if file.path in used],
             left_out=left_out,
         )
         write_json(raw / out.name, msgspec.to_builtins(index))
-    lost = sum(entry.rows for entry in left_out)
-    print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
+    images = images_read - len(index.files)
+    print(f"fetched {name}: {len(index.files)} images; left out: {images} images, {lost} rows")
+
+
+def _captions(row: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
+    """The captions of a row, empty ones too; `columns`: our column to theirs. Raises Unusable if a
+    column cannot be used."""
+    for ours, value in row.items():
+        check = texts if ours in ("caption", "caption_choices") else plain_text
+        check(value, columns.get(ours, ours))
+    return texts(row["caption"], "caption") or [""]
+
+
+def _merged(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """One entry for all rows that an image, or one thing in a row, costs."""
+    rows = Counter[LeftOut]()
+    for entry in left_out:
+        rows[msgspec.structs.replace(entry, rows=0)] += entry.rows
+    return [msgspec.structs.replace(entry, rows=count) for entry, count in rows.items()]
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
@@ -95,23 +124,20 @@ class ListedFiles:
         """`root` must be resolved."""
         self.root = root
         self._seen: dict[str, RawFile | str] = {}
-        self._rows = Counter[str]()
+        self._names: dict[Path, dict[str, str]] = {}
 
-    def find(self, named: str) -> str | None:
-        """The path under the root of a usable file; None for an unusable one."""
-        self._rows[named] += 1
+    def find(self, named: str) -> str:
+        """The path under the root of a file, whatever the Unicode form of its name. Raises
+        Unusable."""
         if named not in self._seen:
             try:
                 self._seen[named] = self._examine(named)
             except Unusable as reason:
                 self._seen[named] = str(reason)
         seen = self._seen[named]
-        return seen.path if isinstance(seen, RawFile) else None
-
-    def lost(self) -> list[LeftOut]:
-        """The unusable files, with the number of rows lost by each."""
-        reasons = {name: seen for name, seen in self._seen.items() if isinstance(seen, str)}
-        return [LeftOut(path=n, reason=why, rows=self._rows[n]) for n, why in reasons.items()]
+        if isinstance(seen, str):
+            raise Unusable(seen)
+        return seen.path
 
     def found(self) -> list[RawFile]:
         """The usable files, each once, sorted by path."""
@@ -120,23 +146,47 @@ class ListedFiles:
 
     def _examine(self, named: str) -> RawFile:
         """The file's size and digest, if it is a regular file under the root. Raises Unusable."""
-        if not named.strip():
-            raise Unusable("no image is named")
         try:
             path = Path(os.path.normpath(self.root / named))
-            resolved = path.resolve()
-            if not resolved.is_relative_to(self.root):  # by dots, an absolute path or a link
+            if not path.is_relative_to(self.root):
+                path = path.resolve()
+            if path.is_relative_to(self.root):
+                path = self._on_disk(path)
+            if not path.resolve().is_relative_to(self.root):  # by dots, an absolute path or a link
                 raise Unusable("outside the folder")
-            path = path if path.is_relative_to(self.root) else resolved
+            relative = path.relative_to(self.root)
+            if is_hidden(relative):
+                raise Unusable("hidden file")
             check_regular(path)
-            relative = path.relative_to(self.root).as_posix()
-            return RawFile(path=relative, sha256=digest_file(path))
+            return RawFile(path=relative.as_posix(), sha256=digest_file(path))
         except (FileNotFoundError, NotADirectoryError):
             raise Unusable("missing file") from None
         except OSError as error:
             raise Unusable((error.strerror or str(error)).lower()) from None
         except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
             raise Unusable("not a path of a file") from None
+
+    def _on_disk(self, path: Path) -> Path:
+        """The path as its folders spell it. Raises OSError, or Unusable for another case."""
+        if os.path.lexists(path) or path == self.root:
+            return path
+        folder = self._on_disk(path.parent)
+        if folder not in self._names:
+            composed = {normalize("NFC", file.name): file.name for file in folder.iterdir()}
+            in_any_case = {name.casefold(): composed[name] for name in composed}
+            self._names[folder] = in_any_case | composed
+        names, name = self._names[folder], normalize("NFC", path.name)
+        actual = names.get(name) or names.get(name.casefold())
+        if actual is None:
+            raise FileNotFoundError
+        if normalize("NFC", actual) != name:
+            raise Unusable("missing file; one has this name in other case")
+        return folder / actual
+
+
+def is_hidden(relative: Path) -> bool:
+    """Whether a path has a hidden part, as files of macOS, Jupyter and editors do."""
+    return any(part.startswith(".") for part in relative.parts)
 
 
 class EmbeddedImages:
@@ -147,16 +197,17 @@ class EmbeddedImages:
         self._files: dict[str, RawFile] = {}
         (raw / "images").mkdir()
 
-    def write(self, image: Any, listed: ListedFiles | None = None) -> str | None:
-        """Write an image, {"bytes", "path"}, if it is new; return its path under raw/, None for one
-        that cannot be used. Without bytes, it is read from the file that it names in `listed`."""
+    def write(self, image: Any, listed: ListedFiles | None = None) -> str:
+        """Write an image, {"bytes", "path"}, if it is new; return its path under raw/. Without
+        bytes, it is read from the file that it names in `listed`. Raises Unusable."""
         cell = image if isinstance(image, dict) else {}
         data: bytes | None = cell.get("bytes")
         name: str = cell.get("path") or ""
-        if data is None and name and listed and (path := listed.find(name)):
-            data = (listed.root / path).read_bytes()
-        if data is None or len(data) > MAX_FILE_BYTES:
-            return None
+        if data is None and name and listed:
+            data = (listed.root / listed.find(name)).read_bytes()
+        if data is None:
+            raise Unusable("no image")
+        check_size(len(data))
         sha256 = hashlib.sha256(data).hexdigest()
         if sha256 not in self._files:
             path = f"images/{sha256[:16]}"

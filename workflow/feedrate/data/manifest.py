@@ -54,7 +54,12 @@ def check_regular(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise Unusable("not a regular file")
-    if status.st_size > MAX_FILE_BYTES:
+    check_size(status.st_size)
+
+
+def check_size(size_bytes: int) -> None:
+    """Raise Unusable for an image file that is too large."""
+    if size_bytes > MAX_FILE_BYTES:
         raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
 
 
@@ -71,6 +76,7 @@ class LeftOut(Strict, frozen=True, kw_only=True):
     path: Annotated[str, about("The image, or the table and row.")]
     reason: str
     rows: Annotated[int, about("Rows that are lost by it.")] = 1
+    images: Annotated[int, about("1 if it is an image.")] = 0
 
 
 class Fetched(Strict, frozen=True, kw_only=True):
@@ -86,12 +92,14 @@ class Fetched(Strict, frozen=True, kw_only=True):
 class RawIndex(Strict, frozen=True, kw_only=True):
     """raw/index.json; raise `schema`, here and below, when the files of the folder change."""
 
-    schema: int = 2
+    schema: int = 3
     dataset: str
     source: Annotated[str, about("generated, folder or hub.")]
     root: Annotated[str, about("Absolute folder of the images; empty: the index's own.")] = ""
     revision: Annotated[str | None, about("The hub's commit.")] = None
     rows: Annotated[RawFile, about("The rows, in the index's folder.")]
+    images_read: Annotated[int, about("Images that the source's rows name.")]
+    rows_read: Annotated[int, about("Rows of the source, also those left out or above a limit.")]
     files: Annotated[list[RawFile], about("Every image that a row names, once.")]
     left_out: list[LeftOut]
 

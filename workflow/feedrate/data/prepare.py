@@ -61,16 +61,17 @@ def preprocess_dataset(index: Path, settings: Dataset, out: Path, workers: int =
         stored = {path: v for path, v in verdicts.items() if isinstance(v, Stored)}
         lost = Counter(row["image"] for row in rows)
         reasons = sorted((path, v.reason) for path, v in verdicts.items() if isinstance(v, Lost))
-        bad = [LeftOut(path=path, reason=why, rows=lost[path]) for path, why in reasons]
-        _check_bad_share(listed, settings.max_bad_share, bad, out.parent)
+        bad = [LeftOut(path=path, reason=why, rows=lost[path], images=1) for path, why in reasons]
         samples = _samples(rows, settings, stored)
+        report = make_report(listed, [*listed.left_out, *bad], samples, stored)
+        _check_bad_share(report, settings.max_bad_share, out.parent)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:
             why = f"the training split would be empty; {len(samples)} samples are left for others"
             raise DataError(f"dataset {listed.dataset}: {why}")
         write_table(folder / SAMPLES, make_table(samples, ("sample_id", "split", "image")))
         train_tokenizer(captions, folder / TOKENIZER)
-        write_json(folder / REPORT, make_report(listed, [*listed.left_out, *bad], samples, stored))
+        write_json(folder / REPORT, report)
         images = {image.path: image.sha256 for image in stored.values()}
         write_json(folder / CHECKSUMS, images)
         names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
@@ -86,21 +87,22 @@ def preprocess_dataset(index: Path, settings: Dataset, out: Path, workers: int =
     print(f"prepared {listed.dataset}: {counts}; {len(images)} images")
 
 
-def _check_bad_share(
-    index: RawIndex, max_bad_share: float, bad: Sequence[LeftOut], prepared: Path
-) -> None:
-    """Raise DataError, and write a list of all bad images, if their share is too large."""
+def _check_bad_share(report: Mapping[str, Any], max_bad_share: float, prepared: Path) -> None:
+    """Raise DataError, and write a list of all that is left out, if its share is too large."""
     listing = prepared.with_name(f"{prepared.name}.rejected.json")
-    if len(bad) <= max_bad_share * len(index.files):
+    images, rows = report["images_left_out"], report["rows_left_out"]
+    of_images, of_rows = report["images_read"], report["rows_read"]
+    if images <= max_bad_share * of_images and rows <= max_bad_share * of_rows:
         listing.unlink(missing_ok=True)
         return
-    write_json(listing, msgspec.to_builtins([*index.left_out, *bad]))
-    first = "\n".join(f"  {entry.path}: {entry.reason}" for entry in bad[:_SHOWN])
-    more = f"\n  and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    left_out = report["left_out"]
+    write_json(listing, left_out)
+    first = "\n".join(f"  {entry['path']}: {entry['reason']}" for entry in left_out[:_SHOWN])
+    more = f"\n  and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
     raise DataError(
-        f"dataset {index.dataset}: {len(bad)} of {len(index.files)} images are bad, more than "
-        f"max_bad_share = {max_bad_share:g} allows; {listing} lists all of them:\n"
-        f"{first}{more}"
+        f"dataset {report['dataset']}: {images} of {of_images} images and {rows} of {of_rows} rows "
+        f"are left out, more than max_bad_share = {max_bad_share:g} allows; {listing} lists all of "
+        f"them:\n{first}{more}"
     )
 
 
@@ -110,9 +112,7 @@ def _samples(
     """The rows with a good image, sorted by split, each with its split and number."""
     samples = [row | {"image": stored[row["image"]].path} for row in rows if row["image"] in stored]
     if isinstance(settings, Folder) and settings.split is None:
-        # No contest is in two splits, and no image if its rows have no contest.
-        contests = [(sample["contest_number"], sample["image"]) for sample in samples]
-        groups = [str(image if contest is None else contest) for contest, image in contests]
+        groups = group_rows(samples)
         shares = settings.validation_share, settings.test_share
         splits = share_out(groups, *shares, settings.seed)
         for sample, group in zip(samples, groups, strict=True):
@@ -122,6 +122,27 @@ def _samples(
         del sample["origin"]
         sample["sample_id"] = f"{number:06d}"
     return samples
+
+
+def group_rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The name of each row's group. Rows with one contest number, or one image, are in one group,
+    and so are those that other rows connect."""
+    parents: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def first(key: tuple[str, str]) -> tuple[str, str]:
+        while (parent := parents.setdefault(key, key)) != key:
+            parents[key] = parents[parent]
+            key = parent
+        return key
+
+    keys = []
+    for row in rows:
+        image, contest = ("image", row["image"]), ("contest", str(row["contest_number"]))
+        keys.append(image)
+        if row["contest_number"] is not None:
+            one, other = sorted((first(image), first(contest)))  # a contest names its group
+            parents[other] = one
+    return [first(key)[1] for key in keys]
 
 
 def share_out(
@@ -187,6 +208,10 @@ def make_report(
 ) -> dict[str, Any]:
     """data_report.json, without times, machine names and absolute paths."""
     pictures = [image.picture for image in stored.values()]
+    places = Counter(image for image, _ in {(row["image"], row["split"]) for row in samples})
+    reasons = Counter[str]()
+    for entry in left_out:
+        reasons[entry.reason] += entry.rows
     return {
         "schema": 1,
         "dataset": index.dataset,
@@ -195,6 +220,7 @@ def make_report(
         "samples": len(samples),
         "splits": msgspec.to_builtins(count_splits(samples)),
         "images": len({image.path for image in stored.values()}),
+        "images_in_several_splits": sum(count > 1 for count in places.values()),
         "width_px": summary(picture.width for picture in pictures),
         "height_px": summary(picture.height for picture in pictures),
         "megapixels": summary(picture.width * picture.height / 1e6 for picture in pictures),
@@ -204,7 +230,11 @@ def make_report(
         "formats": Counter(picture.format for picture in pictures),
         "converted": Counter(change for picture in pictures for change in picture.changes),
         "changed_since_fetch": sorted(path for path, image in stored.items() if image.is_edited),
-        "rows_left_out": sum(entry.rows for entry in left_out),
+        "images_read": index.images_read,
+        "images_left_out": index.images_read - len(stored),
+        "rows_read": index.rows_read,
+        "rows_left_out": reasons.total(),
+        "rows_left_out_by_reason": reasons,
         "left_out": msgspec.to_builtins(left_out),
     }
 

@@ -4,15 +4,19 @@ Planning checks the files and columns that the configuration names, so pyarrow i
 import csv
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
+from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedrate.config.workflow import OWN_COLUMNS
 from feedrate.core.errors import first_line
 from feedrate.core.files import atomic_path
-from feedrate.data.manifest import DataError
+from feedrate.data.manifest import DataError, Unusable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +28,10 @@ trains on `caption`; `label` is the letter of the right one of `caption_choices`
 EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 """Columns that a copy of Winoground must have."""
 
-TOO_LONG = "\0further fields"
-"""Key under which a CSV or TSV row holds the fields for which the header has no name."""
+_STRICT = "; a field with separators or quotes is in quotes, and its own quotes are doubled"
+_END = "unexpected end of data"
+_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
+"""A list as Python, pandas and JSON write it into a field of text."""
 
 _SPLITS = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation"}
 _SPLITS |= {"testing": "test"} | {name: name for name in ("train", "validation", "test")}
@@ -38,9 +44,11 @@ class Table(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def read_table(path: Path, *, only_columns: bool = False) -> Table:
-    """Read a table in the format of its name; `only_columns`: no rows. Raises DataError."""
-    readers = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _lines, ".parquet": _parquet}
+def read_table(path: Path, *, separator: str | None = None, only_columns: bool = False) -> Table:
+    """Read a table in the format of its name; `separator`: of CSV and TSV, instead of a comma and a
+    tab; `only_columns`: no rows. Raises DataError."""
+    delimited = partial(_delimited, separator=separator)
+    readers = {".csv": delimited, ".tsv": delimited, ".jsonl": _lines, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path}: a table's name ends in one of {', '.join(readers)}")
@@ -48,8 +56,6 @@ def read_table(path: Path, *, only_columns: bool = False) -> Table:
         table = reader(path, only_columns)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
-    except csv.Error as error:
-        raise DataError(f"{path}: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or first_line(error)}") from None
     if not table.columns:
@@ -57,11 +63,36 @@ def read_table(path: Path, *, only_columns: bool = False) -> Table:
     return table
 
 
-def _delimited(path: Path, only_columns: bool) -> Table:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+def _delimited(path: Path, only_columns: bool, separator: str | None) -> Table:
+    """CSV, or TSV, in which quotes are text. A line without any value is no row."""
+    is_csv = path.suffix.lower() == ".csv"
+    separator = separator or ("," if is_csv else "\t")
+    quoting = csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE
+    rule = f"(the key separator is {separator!r}{_STRICT if is_csv else ''})"
+    columns: list[str] = []
+    rows: list[dict[str, Any]] = []
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter=delimiter, restkey=TOO_LONG)
-        return Table(list(reader.fieldnames or []), [] if only_columns else list(reader))
+        reader = csv.reader(stream, delimiter=separator, quoting=quoting, strict=True)
+        line = 1
+        try:
+            for fields in reader:
+                first, line = line, reader.line_num + 1
+                if not any(field.strip() for field in fields):
+                    continue
+                if not columns:
+                    columns = [field.strip() for field in fields]
+                    _check_distinct(path, columns)
+                    if only_columns:
+                        break
+                elif len(fields) == len(columns):
+                    rows.append(dict(zip(columns, fields, strict=True)))
+                else:
+                    counts = f"{len(fields)} fields, but {len(columns)} columns"
+                    raise DataError(f"{path}, line {first}: {counts} {rule}")
+        except csv.Error as error:
+            why = "a quote is not closed" if str(error) == _END else error
+            raise DataError(f"{path}, line {line}: {why} {rule}") from None
+    return Table(columns, rows)
 
 
 def _lines(path: Path, only_columns: bool) -> Table:
@@ -72,12 +103,24 @@ def _lines(path: Path, only_columns: bool) -> Table:
                 continue
             row = None
             with suppress(ValueError, RecursionError):
-                row = json.loads(line)
+                row = json.loads(line, object_pairs_hook=_distinct)
             if not isinstance(row, dict):
-                raise DataError(f"{path}, line {number}: not a JSON object")
+                raise DataError(f"{path}, line {number}: not a JSON object with distinct keys")
             rows.append(row)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     return Table(columns, [] if only_columns else rows)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any] | None:
+    """A JSON object; None if a key occurs twice."""
+    row = dict(pairs)
+    return row if len(row) == len(pairs) else None
+
+
+def _check_distinct(path: Path, columns: Iterable[str]) -> None:
+    for name, count in Counter(columns).items():
+        if name and count > 1:
+            raise DataError(f"{path}: {count} columns have the name {name!r}")
 
 
 def _parquet(path: Path, only_columns: bool) -> Table:
@@ -85,26 +128,50 @@ def _parquet(path: Path, only_columns: bool) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        if only_columns:
-            return Table(pq.read_schema(path).names, [])
-        table = pq.read_table(path)
-        return Table(table.column_names, table.to_pylist())
+        columns = pq.read_schema(path).names
+        _check_distinct(path, columns)
+        return Table(columns, [] if only_columns else pq.read_table(path).to_pylist())
     except pa.ArrowException as error:
         raise DataError(f"{path}: {first_line(error)}") from None
 
 
-def plain_text(value: Any) -> str:
-    """A value as text: 508 for 508.0, nothing for null, ? for what UTF-8 does not have."""
-    if value is None:
+def plain_text(value: Any, column: str) -> str:
+    """A text or number as text: 508 for 508.0, nothing for null and NaN, ? for what UTF-8 does not
+    have. Raises Unusable, which names the column, for anything else."""
+    if value is None or value != value:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    if not isinstance(value, str | Number):
+        raise _no_text(value, column)
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def split_named(text: str) -> str | None:
-    """The split that a word in any case names; None if it names none."""
-    return _SPLITS.get(text.strip().lower())
+def texts(value: Any, column: str) -> list[str]:
+    """The texts in a cell: a text, or a list, in which nothing is an empty text. An empty cell has
+    none. Raises Unusable, which names the column, for anything else, numbers included."""
+    if isinstance(value, list | tuple):
+        return [text for cell in value for text in texts(cell, column) or [""]]
+    text = plain_text(value, column).strip()
+    if text and not isinstance(value, str):
+        raise _no_text(value, column)
+    if _LIST.fullmatch(text):
+        raise Unusable(f"column {column!r}: a list written as text")
+    return [text] if text else []
+
+
+def _no_text(value: Any, column: str) -> Unusable:
+    return Unusable(f"column {column!r}: a value of type {type(value).__name__}, not text")
+
+
+def split_named(value: Any, column: str) -> str:
+    """The split that a word in any case names. Raises Unusable if it names none."""
+    text = plain_text(value, column).strip()
+    if text.lower() not in _SPLITS:
+        raise Unusable(f"the split {text!r} is not train, validation or test")
+    return _SPLITS[text.lower()]
 
 
 def example_tables(path: Path) -> list[Path]:
@@ -130,27 +197,26 @@ def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> "pa.Table"
     for name in dict.fromkeys((*SCHEMA, *others)):
         values = [row.get(name) for row in rows]
         if name == "caption_choices":
-            lists = [v if isinstance(v, list | tuple) else [v] if v else [] for v in values]
-            texts = [[plain_text(value) for value in choices] for choices in lists]
-            columns[name] = pa.array(texts, pa.list_(pa.string()))
-        else:
-            columns[name] = _column(values, is_text=name in ("caption", "label"))
+            columns[name] = pa.array([texts(v, name) for v in values], pa.list_(pa.string()))
+            continue
+        plain = [plain_text(value, name) for value in values]
+        filled = [text if text.strip() else None for text in plain]
+        is_text = name in ("caption", "label")
+        columns[name] = pa.array(filled, pa.string()) if is_text else _numbers(filled)
     return pa.table(columns)
 
 
-def _column(values: list[Any], *, is_text: bool) -> "pa.Array":
-    """Values as int64, else as float64, else as text, where empty text is null; or as text."""
+def _numbers(values: list[str | None]) -> "pa.Array":
+    """Values as int64, else as float64, else as they are."""
     import pyarrow as pa
 
-    if not is_text:
-        values = [None if isinstance(v, str) and not v.strip() else v for v in values]
-    texts = [None if v is None else plain_text(v) for v in values]
-    for number, kind in () if is_text else ((int, pa.int64()), (float, pa.float64())):
+    for number, kind in ((int, pa.int64()), (float, pa.float64())):
         try:
-            return pa.array([None if t is None else number(t) for t in texts], kind)
+            numbers = [None if value is None else number(value) for value in values]
+            return pa.array(numbers, kind, from_pandas=True)  # NaN is null
         except (ValueError, OverflowError, pa.ArrowException):
             continue
-    return pa.array(texts, pa.string())
+    return pa.array(values, pa.string())
 
 
 def write_table(path: Path, table: "pa.Table") -> None:

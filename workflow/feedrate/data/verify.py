@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
 from feedrate.core.files import atomic_path
 from feedrate.data.isolate import Lost, run_isolated
@@ -25,6 +25,8 @@ MIN_SIDE_PX = 16
 MAX_ASPECT = 20.0
 """A longer strip would become huge once its shorter side is scaled to the model's size."""
 JPEG_QUALITY = 95
+WIDE, NARROW = 2**16 - 1, 2**14
+"""The largest level of 16 bits; a smaller range of levels is stretched."""
 
 _MODES = {"P": "palette", "1": "black and white"}
 
@@ -124,6 +126,9 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
         "first frame of several": getattr(image, "is_animated", False),
         "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
     }
+    is_wide = ";16" in str(getattr(image, "tile", "")) or mode[0] == "I"
+    if mode == "F":
+        raise Unusable("its pixels have more than 16 bits")
     image.load()
     turned, orientation = image, None
     with suppress(Exception):  # damaged EXIF data do not make a picture unusable
@@ -134,26 +139,36 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
     changes = [change for change, is_so in differs.items() if is_so]
     if mode in ("L", "RGB") and not changes:
         return Picture(data, *image.size, mode, kind, ())
+    if is_wide:
+        turned, is_stretched = _eight_bits(turned)
+        changes += ["16-bit to RGB", *(["narrow range stretched"] if is_stretched else [])]
     if turned.has_transparency_data:
         changes.append("transparency on white")
-    elif mode not in ("L", "RGB"):
-        wide = "16-bit" if mode[0] == "I" else mode
-        changes.append(f"{_MODES.get(mode, wide)} to RGB")
-    rgb = _rgb(turned)
+        layer = turned.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        turned = Image.alpha_composite(white, layer)
+    elif mode not in ("L", "RGB") and not is_wide:
+        changes.append(f"{_MODES.get(mode, mode)} to RGB")
+    rgb = turned.convert("RGB")
+    # A JPEG file of colours with few chroma samples has no more of them to keep.
+    sampling = max(0, JpegImagePlugin.get_sampling(image)) if kind == "JPEG" else 0
     stream = io.BytesIO()
-    rgb.save(stream, "JPEG", quality=JPEG_QUALITY)
+    rgb.save(stream, "JPEG", quality=JPEG_QUALITY, subsampling=sampling)
     return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
 
 
-def _rgb(image: Image.Image) -> Image.Image:
-    """The image in RGB with 8 bits: transparency on white, 16 bits scaled."""
-    if image.has_transparency_data:
-        layer = image.convert("RGBA")
-        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, layer).convert("RGB")
-    if image.mode[0] in "IF":
-        wide = image.convert("I")
-        if image.mode == "F" or wide.getextrema()[1] > 65535:  # type: ignore[operator]
-            raise Unusable("its pixels have more than 16 bits")
-        image = wide.point(lambda value: value * (1 / 257)).convert("L")  # 65,535 becomes 255
-    return image.convert("RGB")
+def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
+    """A picture with 16 bits a channel in 8 bits, and whether its range was stretched: grey levels
+    of at most 14 bits, as cameras and scanners have, would be nearly black. Raises Unusable."""
+    if image.mode[0] != "I":  # Pillow has already cut the colours' lower 8 bits off
+        if max(high for _, high in image.convert("RGB").getextrema()) < NARROW // 257:
+            raise Unusable("its 16-bit colours are nearly black, and cannot be stretched")
+        return image, False
+    levels = image.convert("I")
+    low, high = levels.getextrema()
+    if high - min(low, 0) > WIDE:
+        raise Unusable("its pixels have more than 16 bits")
+    is_narrow = 0 < high - low < NARROW
+    zero, size = (low, high - low) if is_narrow else (min(low, 0), WIDE)
+    scale = 255 / size
+    return levels.point(lambda level: level * scale + (0.5 - zero * scale)).convert("L"), is_narrow

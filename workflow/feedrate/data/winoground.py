@@ -18,9 +18,9 @@ from feedrate.data.drawing import Scene, draw_files, invent
 from feedrate.data.fetch import EmbeddedImages
 from feedrate.data.hub import download
 from feedrate.data.isolate import Lost
-from feedrate.data.manifest import DataError, RawFile, check_files, read_document
+from feedrate.data.manifest import DataError, RawFile, Unusable, check_files, read_document
 from feedrate.data.shapes import FIGURES
-from feedrate.data.tables import example_tables, plain_text, read_table
+from feedrate.data.tables import example_tables, plain_text, read_table, texts
 from feedrate.data.verify import Stored, verify_images
 
 Rows = list[dict[str, Any]]
@@ -130,10 +130,10 @@ def _of_tables(copy: Path, raw: Path) -> tuple[Rows, list[RawFile]]:
     rows: Rows = []
     for path in example_tables(copy):
         for number, row in enumerate(read_table(path).rows, start=1):
-            files = {name: images.write(row[name]) for name in _IMAGES}
-            if None in files.values():
-                raise DataError(f"{path}, row {number}: no image, or one that is too large")
-            rows.append(row | files)
+            try:
+                rows.append(row | {name: images.write(row[name]) for name in _IMAGES})
+            except Unusable as reason:
+                raise DataError(f"{path}, row {number}: {reason}") from None
     return rows, images.written()
 
 
@@ -142,10 +142,13 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
     examples: dict[int, Example] = {}
     for number, row in enumerate(rows):
         where = f"{key}: example {number}"
-        first, second = (plain_text(row.get(name)).strip() for name in _CAPTIONS)
-        if not (first and second):
-            raise DataError(f"{where}: a caption is empty")
-        text = plain_text(row.get("id", number))
+        try:
+            captions = [texts(row.get(name), name) for name in _CAPTIONS]
+            text = plain_text(row.get("id", number), "id")
+        except Unusable as reason:
+            raise DataError(f"{where}: {reason}") from None
+        if any(len(caption) != 1 for caption in captions):
+            raise DataError(f"{where}: a caption is empty, or a list")
         if not text.removeprefix("-").isdecimal() or int(text) in examples:
             raise DataError(f"{where}: its id {text} is not a number, or occurs twice")
         images = []
@@ -154,8 +157,8 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
             if isinstance(image, Lost):
                 raise DataError(f"{where}: {name}: {image.reason}")
             images.append(image.path)
-        pair, captions = (images[0], images[1]), (first, second)
-        examples[int(text)] = Example(id=int(text), images=pair, captions=captions)
+        pair, (first, second) = (images[0], images[1]), (caption[0] for caption in captions)
+        examples[int(text)] = Example(id=int(text), images=pair, captions=(first, second))
     if not examples:
         raise DataError(f"{key}: it has no example")
     return list(examples.values())

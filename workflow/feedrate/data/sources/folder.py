@@ -9,13 +9,16 @@ from typing import Any
 
 from feedrate.config.errors import Problems, raise_all
 from feedrate.config.workflow import Folder
-from feedrate.data.fetch import ListedFiles
-from feedrate.data.manifest import DataError, Fetched, LeftOut
-from feedrate.data.tables import TOO_LONG, plain_text, read_table, split_named
+from feedrate.data.fetch import ListedFiles, is_hidden
+from feedrate.data.manifest import DataError, Fetched, LeftOut, Unusable
+from feedrate.data.tables import plain_text, read_table, split_named
 
 TABLE = "table"
 """In the template of an image's path, `{table}` is the name of the row's table without its
 extension, unless a column has this name."""
+
+SEPARATORS = ";\t|,"
+"""Between the fields of tables; one that fits the header is suggested."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -31,30 +34,28 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     left_out: list[LeftOut] = []
     for path in tables:
         shown = path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
-        table = read_table(path)
+        table = read_table(path, separator=settings.separator)
         check_columns(problems, key, settings, path, table.columns)
         raise_all(problems)
         for number, row in enumerate(table.rows, start=1):
-            where = f"{shown}, row {number}"
+            place = where = f"{shown}, row {number}"
             mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}
-            reason = "more fields than the header has" if TOO_LONG in row else ""
-            if settings.split is not None:
-                value = plain_text(row.get(settings.split))
-                mapped["split"] = split_named(value)
-                if mapped["split"] is None:
-                    reason = f"its split is {value!r}, not train, validation or test"
-            if reason:
-                left_out.append(LeftOut(path=where, reason=reason))
-            elif image := files.find(fill(settings.image, row, path.stem)):
-                rows.append(mapped | {"image": image, "origin": where})
-    return Fetched(rows=rows, files=files.found(), left_out=left_out + files.lost(), root=str(root))
+            try:
+                if settings.split is not None:
+                    mapped["split"] = split_named(row.get(settings.split), settings.split)
+                place = fill(settings.image, row, path.stem)
+                rows.append(mapped | {"image": files.find(place), "origin": where})
+            except Unusable as reason:
+                images = int(place != where)
+                left_out.append(LeftOut(path=place, reason=str(reason), images=images))
+    return Fetched(rows=rows, files=files.found(), left_out=left_out, root=str(root))
 
 
 def check_folder(problems: Problems, key: str, settings: Folder) -> None:
     """Report the tables that cannot be read and the columns that they lack."""
     for path in find_tables(problems, key, settings):
         try:
-            columns = read_table(path, only_columns=True).columns
+            columns = read_table(path, separator=settings.separator, only_columns=True).columns
             check_columns(problems, key, settings, path, columns)
         except DataError as error:
             problems.add(f"{key}.tables", str(error))
@@ -70,7 +71,8 @@ def find_tables(problems: Problems, key: str, settings: Folder) -> list[Path]:
         problems.add(f"{key}.tables", f"{pattern!r} is not allowed; it must stay inside path")
     else:
         with suppress(ValueError, IndexError):  # not a pattern
-            tables = sorted(path for path in root.glob(pattern) if path.is_file())
+            named = (path for path in root.glob(pattern) if path.is_file())
+            tables = sorted(path for path in named if not is_hidden(path.relative_to(root)))
         if not tables:
             problems.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
     return tables
@@ -85,10 +87,15 @@ def check_columns(
     if settings.split is not None:
         named["split"] = settings.split
     shown = path.relative_to(Path(settings.path).resolve()).as_posix()
-    for place, column in named.items():
-        if column not in columns:
-            listed = ", ".join(map(str, columns))
-            problems.add(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
+    listed = ", ".join(map(str, columns))
+    missing = {place: column for place, column in named.items() if column not in columns}
+    for place, column in missing.items():
+        problems.add(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
+    for separator in SEPARATORS if missing else "":
+        parts = {part.strip() for name in columns for part in name.split(separator)}
+        if parts.issuperset(missing.values()):
+            what = f"{shown} seems to have the separator {separator!r}; set it here"
+            problems.add(f"{key}.separator", what)
 
 
 def names(template: str) -> list[str]:
@@ -97,6 +104,11 @@ def names(template: str) -> list[str]:
 
 
 def fill(template: str, row: Mapping[str, Any], table: str) -> str:
-    """The template with the row's values in place of the braces; braces in values stay."""
-    values = {TABLE: table, **row}
-    return _BRACES.sub(lambda match: plain_text(values.get(match[1])), template)
+    """The template with the row's values in place of the braces; braces in values stay. Raises
+    Unusable if one is empty, or neither text nor a number."""
+    values: dict[str, str] = {}
+    for name in names(template):
+        values[name] = plain_text(row.get(name, table if name == TABLE else None), name)
+        if not values[name].strip():
+            raise Unusable(f"column {name!r}: no value")
+    return _BRACES.sub(lambda match: values[match[1]], template)

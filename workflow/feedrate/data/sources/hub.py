@@ -9,11 +9,10 @@ from feedrate.config.workflow import Hub
 from feedrate.core.errors import first_line
 from feedrate.data import hub
 from feedrate.data.fetch import EmbeddedImages, ListedFiles
-from feedrate.data.manifest import DataError, Fetched, LeftOut
+from feedrate.data.manifest import DataError, Fetched, LeftOut, Unusable
 from feedrate.data.tables import SCHEMA, split_named
 
 _IMAGE = "image"
-_NO_IMAGE = "no image, one that is too large, or a file that is not in the dataset's own folder"
 _ADVICE = (
     "fetch once on a machine that has it and set HF_HOME to that cache, or set `dataset` to the "
     "generated one or to a local folder"
@@ -25,27 +24,30 @@ def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
     may be a local folder in the hub's layout. No code of the dataset is run. Raises DataError, and
     ConfigError for a wrong column."""
     import datasets
+    from huggingface_hub.constants import HF_HUB_CACHE
 
     path, commit = _find(settings)
-    images, listed = EmbeddedImages(raw), ListedFiles(_own_folder(settings))
+    # The files that tables may name: the user's, or the hub's cache, where datasets share files.
+    own = Path(settings.name) if Path(settings.name).is_dir() else Path(HF_HUB_CACHE)
+    images, listed = EmbeddedImages(raw), ListedFiles(own.resolve())
     rows: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     for key, table in _load(settings, path, commit).items():
-        split = split_named(key)
-        if split is None:
-            reason = "the split is not train, validation or test"
-            left_out.append(LeftOut(path=key, reason=reason, rows=len(table)))
+        try:
+            split = split_named(key, "split")
+        except Unusable as reason:
+            left_out.append(LeftOut(path=key, reason=str(reason), rows=len(table)))
             continue
         columns = _columns(name, settings, key, table)
         undecoded = table.cast_column(columns[_IMAGE], datasets.Image(decode=False))
         for number, row in enumerate(undecoded, start=1):
             where = f"{key}, row {number}"
             mapped = {ours: row[theirs] for ours, theirs in columns.items()}
-            mapped[_IMAGE] = images.write(row[columns[_IMAGE]], listed)
-            if mapped[_IMAGE] is None:
-                left_out.append(LeftOut(path=where, reason=_NO_IMAGE))
-            else:
+            try:
+                mapped[_IMAGE] = images.write(row[columns[_IMAGE]], listed)
                 rows.append(mapped | {"split": split, "origin": where})
+            except Unusable as reason:
+                left_out.append(LeftOut(path=where, reason=str(reason), images=1))
     return Fetched(rows=rows, files=images.written(), left_out=left_out, revision=commit)
 
 
@@ -70,17 +72,6 @@ def _find(settings: Hub) -> tuple[str, str | None]:
         raise hub.unavailable(what, settings.revision, error, _ADVICE) from None
 
 
-def _own_folder(settings: Hub) -> Path:
-    """The folder of the files that tables may name: the user's, or the dataset's in the cache."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-    from huggingface_hub.file_download import repo_folder_name
-
-    if (local := Path(settings.name)).is_dir():
-        return local.resolve()
-    name = repo_folder_name(repo_id=settings.name, repo_type="dataset")
-    return Path(HF_HUB_CACHE, name).resolve()
-
-
 def _load(settings: Hub, path: str, commit: str | None) -> dict[str, Any]:
     """The splits, as tables of the `datasets` library."""
     import datasets
@@ -99,7 +90,10 @@ def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]
     """Our columns to theirs: the schema's columns keep their names unless the settings map them."""
     import datasets
 
-    columns = {column: column for column in SCHEMA if column in table.column_names}
+    features = table.features
+    kinds: dict[str, Any] = dict.fromkeys(SCHEMA, datasets.Value | datasets.ClassLabel)
+    kinds["caption_choices"] = datasets.List
+    columns = {ours: ours for ours, kind in kinds.items() if isinstance(features.get(ours), kind)}
     columns |= {_IMAGE: _IMAGE, **settings.columns}
     for ours, theirs in columns.items():
         key = f"datasets.{name}.columns.{ours}"
@@ -107,7 +101,7 @@ def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]
             known = ", ".join(table.column_names)
             what = f"split {split} of {settings.name} has no column {theirs!r}; it has: {known}"
             raise ConfigError(f"{key}: {what}")
-        if ours == _IMAGE and not isinstance(table.features[theirs], datasets.Image):
-            what = f"{theirs!r} is not a column of images; it holds {table.features[theirs]}"
+        if ours == _IMAGE and not isinstance(features[theirs], datasets.Image):
+            what = f"{theirs!r} is not a column of images; it holds {features[theirs]}"
             raise ConfigError(f"{key}: {what}")
     return columns
