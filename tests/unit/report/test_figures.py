@@ -50,51 +50,67 @@ def make(tmp_path, monkeypatch):
     return study
 
 
-def test_there_are_eight_figures_and_the_first_screen_has_what_a_study_asks():
-    assert list(FIGURES) == [
-        *("answer", "gain", "latency", "reach", "ladder"),
-        *("step_time", "loss", "steps"),
-    ]
+def test_there_are_seven_figures_and_the_first_screen_has_what_a_study_asks():
+    assert list(FIGURES) == ["answer", "gain", "latency", "reach", "step_time", "loss", "steps"]
     assert [name for name, one in FIGURES.items() if one.part == "answer"] == list(FIGURES)[:4]
 
 
-@pytest.mark.parametrize(
-    ("name", "kept"),
-    [
-        ("bridgetower-dataloading", ""),
-        ("dataloading-levels", "studies"),
-        ("vit-speedups", "studies"),
-    ],
-)
-def test_the_answer_has_the_rates_of_cells_csv(name, kept):
-    study = golden(name, kept)
+def bars(panel):
+    """The marks of all bars, from top to bottom."""
+    return sorted(tuple(mark)[:4] for one in panel.series for mark in one.marks)
+
+
+def test_settings_that_compute_differently_are_compared_by_their_rates():
+    study = golden("vit-speedups")
     shown, cells = panel("answer", study), study.on_first_screen("cpu")
-    marks = sorted(mark for marks in series(shown).values() for mark in marks)
     rows = [(cell.samples_per_s, cell.ci_low, cell.ci_high) for cell in cells]
-    assert [mark[1:] for mark in marks] == rows
+    assert [mark[1:] for mark in bars(shown)] == rows
     assert [row.words for row in shown.rows] == [text.with_interval(*row) for row in rows]
     assert [row.strong for row in shown.rows] == [cell.use for cell in cells]
-    ((place, *_),) = series(shown)["to use"]
-    assert cells[place].use
+    assert shown.rule is None, "each has a model alone of its own"
 
 
-def test_the_answer_names_its_levels_and_the_rate_of_the_model_alone(make):
+def test_shares_of_the_model_alone_tell_the_gains_and_what_is_still_to_gain():
+    """The figure, the speed-ups and the limits are the same numbers."""
+    study = golden("dataloading-levels")
+    shown, cells = panel("answer", study), study.on_first_screen("cpu")
+    shares = [mark[1] / 100 for mark in bars(shown)]
+    base = shares[cells.index(study.baseline_cell(cells[0]))]
+    assert [share / base for share in shares] == pytest.approx([c.speedup for c in cells], rel=0.01)
+    for share, cell in zip(shares, cells, strict=True):
+        gain = max(1 / share - 1, 0)
+        assert cell.gain_low <= gain <= cell.gain_high
+    assert shown.rule[0] == 100
+
+
+def test_the_answer_names_its_levels_and_the_setting_to_use(make):
     study = make()
     shown = panel("answer", study)
     assert [row.name for row in shown.rows] == ["0", "1", "2", "16"]
     assert shown.heads[0] == WORKERS
-    rate, words = shown.rule
-    assert rate == pytest.approx(MODEL_ALONE)
-    assert "14.8" in words
+    assert bars(shown)[1][1] == pytest.approx(100 * RATES[1] / MODEL_ALONE)
+    assert [row.strong for row in shown.rows] == [False, True, False, False]
     assert "1 loader worker" in picture("answer", study).title
 
 
-def test_a_cell_without_a_number_has_its_reason_and_a_disturbed_one_its_provisional_rate(make):
+def test_a_setting_by_itself_is_no_choice(make):
+    study = make(levels=(0,))
+    assert study.answer("cpu").compared == 1
+    assert [row.strong for row in panel("answer", study).rows] == [False]
+
+
+def test_a_cell_without_a_number_has_its_reason_and_a_disturbed_one_no_share(make):
     bad = {("cpu", 2): "invalid", ("cpu", 16): "out_of_memory"}
     shown = panel("answer", make(bad=bad))
-    assert [row.words for row in shown.rows][2:] == [text.number(RATES[2], 2), "out of memory"]
-    assert series(shown)["provisional"] == [(2, pytest.approx(RATES[2]), None, None)]
-    assert sorted(mark[0] for marks in series(shown).values() for mark in marks) == [0, 1, 2]
+    assert [row.words for row in shown.rows][2:] == ["provisional", "out of memory"]
+    assert [mark[0] for mark in bars(shown)] == [0, 1]
+
+
+def test_the_setting_that_may_be_faster_is_on_the_first_screen():
+    study = golden("dataloading-levels")
+    answer = study.answer("cpu")
+    assert answer.nearest == "decode=cache~scaled=false~workers=2"
+    assert answer.nearest in [cell.cell for cell in study.on_first_screen("cpu")]
 
 
 def test_the_answer_of_many_settings_keeps_the_fastest_the_baseline_and_the_one_to_use(make):
@@ -106,9 +122,9 @@ def test_the_answer_of_many_settings_keeps_the_fastest_the_baseline_and_the_one_
 
 
 def test_an_interval_that_says_nothing_does_not_flatten_the_bars(make):
-    study = changed(make(), lambda cell: {"ci_high": 1e6} if cell.levels["workers"] == 2 else {})
-    assert panel("answer", study).x_limits[1] == pytest.approx(3 * 1.05 * RATES[2])
-    assert panel("answer", make()).x_limits[1] == pytest.approx(1.05 * MODEL_ALONE)
+    study = changed(make(), lambda c: {"model_ratio_low": 1e-6} if c.levels["workers"] == 2 else {})
+    assert panel("answer", study).x_limits[1] == pytest.approx(3 * 105 * RATES[2] / MODEL_ALONE)
+    assert panel("answer", make()).x_limits[1] == 105
 
 
 def test_each_device_has_a_panel_with_its_name_and_only_if_it_has_a_rate(make):
@@ -117,16 +133,6 @@ def test_each_device_has_a_panel_with_its_name_and_only_if_it_has_a_rate(make):
     assert [one.title for one in picture("answer", study).panels] == ["CPU", "H100"]
     nothing = make(bad={("cpu", level): "failed" for level in RATES})
     assert [name for name in FIGURES if picture(name, nothing)] == []
-
-
-def test_the_ladder_has_the_gains_and_the_memory_of_cells_csv():
-    study = golden("gaudi-accelerations")
-    gains, memory = picture("ladder", study).panels
-    cells = [cell for cell in study.tried if cell.levels["network"] == "bridgetower"]
-    marks = sorted(mark for marks in series(gains).values() for mark in marks)
-    assert [1 + mark[1] / 100 for mark in marks] == pytest.approx([c.speedup for c in cells])
-    assert [1 + m[2] / 100 for m in marks] == pytest.approx([c.speedup_ci_low for c in cells])
-    assert [mark[1] for mark in series(memory)[""]] == [c.peak_memory_gib for c in cells]
 
 
 def test_latencies_are_medians_with_the_99th_percentile_and_lines_have_one_look():
@@ -157,10 +163,16 @@ def test_scores_are_before_after_and_by_chance(make):
     assert picture("answer", study) is None
     places = [[mark[1] for mark in marks] for marks in series(shown).values()]
     chance, before, after = places
-    assert chance == pytest.approx([20, 20, 25, 25, 100 / 6])
-    assert before == pytest.approx([22, 22, 27, 27, 100 / 6 + 2])
-    assert after == pytest.approx([52, 52, 57, 57, 100 / 6 + 32])
-    assert shown.rows[0].words == "52%, was 22%"
+    assert chance == pytest.approx([20, 25, 25, 100 / 6])
+    assert before == pytest.approx([22, 27, 27, 100 / 6 + 2])
+    assert after == pytest.approx([52, 57, 57, 100 / 6 + 32])
+    assert shown.rows[0].words == "52%"
+
+
+def test_several_settings_are_compared_by_their_first_score(make):
+    shown = panel("gain", make(asks="learning"))
+    assert [row.name for row in shown.rows] == ["0", "1", "2", "16"]
+    assert shown.title == "Right caption of five"
 
 
 def test_a_step_is_divided_into_waiting_and_the_rest(make):

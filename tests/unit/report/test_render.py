@@ -22,10 +22,10 @@ DRAWN = {
     ("", "bridgetower-dataloading"): RUNS | {"answer"},
     ("", "bridgetower-learning"): RUNS,
     ("studies", "bridgetower-inference"): {"latency", "steps"},
-    ("studies", "dataloading-levels"): RUNS | {"answer", "ladder"},
+    ("studies", "dataloading-levels"): RUNS | {"answer"},
     ("studies", "flava-scaling"): RUNS | {"reach"},
-    ("studies", "gaudi-accelerations"): RUNS | {"answer", "ladder"},
-    ("studies", "vit-speedups"): RUNS | {"answer", "ladder"},
+    ("studies", "gaudi-accelerations"): RUNS | {"answer"},
+    ("studies", "vit-speedups"): RUNS | {"answer"},
 }
 """By project and study, the figures that have something to draw."""
 
@@ -163,15 +163,3 @@ def test_a_missing_file_ends_with_a_sentence(study, capsys):
     message = capsys.readouterr().err
     assert "cells.csv" in message
     assert "Traceback" not in message
-
-
-def test_panels_above_each_other_share_a_scale_that_holds_all_of_them(monkeypatch):
-    monkeypatch.chdir(ROOT / "tests/golden/studies")
-    picture = pictures(golden("dataloading-levels"))["ladder"]
-    with drawing.theme():
-        upper, _, lower, _ = drawing.draw(picture).axes
-    low, high = lower.get_xlim()
-    assert upper.get_xlim() == (low, high)
-    ends = [m for panel in picture.panels[::2] for s in panel.series for m in s.marks]
-    assert low < min(mark.low for mark in ends) < 0
-    assert high > max(mark.high for mark in ends)

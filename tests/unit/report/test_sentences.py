@@ -5,10 +5,12 @@ import re
 import pytest
 
 from feedrate.report.html import sentence
+from feedrate.results.record import Score
 
 SPEED = {
     "use": "2 loader workers",
     "rate": "45.0",
+    "share": 0.95,
     "baseline": "no loader worker",
     "gain": "19%",
     "at_least": 0.059,
@@ -31,7 +33,7 @@ def numbers(words):
 
 def test_a_gain_is_rounded_down_and_a_possible_loss_up():
     words = speed()
-    assert numbers(words) == ["2", "45.0", "19%", "5%", "18%", "16", "-7%", "+17%"]
+    assert numbers(words) == ["2", "95%", "45.0", "19%", "5%", "18%", "16", "-7%", "+17%"]
 
 
 @pytest.mark.parametrize(
@@ -70,20 +72,26 @@ def test_the_gain_of_a_faster_loader_is_a_bound_or_a_range(low, high, shown):
     assert numbers(sentence("loader_gain", low=low, high=high)) == shown
 
 
-LEARNING = {"subject": "vit-tiny", "before": 0.18, "after": 0.6, "chance": 0.2}
+def test_a_share_of_all_of_the_model_is_no_number():
+    assert "100%" not in speed(share=0.995)
+    assert "104%" not in speed(share=1.04)
+    assert "95%" not in speed(share=None)
 
 
 @pytest.mark.parametrize(
     ("low", "high", "shown"),
     [
-        (0.38, 0.46, ["60%", "18%", "20%", "38"]),
+        (0.38, 0.46, ["60%", "18%", "38", "20%"]),
         (-0.01, 0.46, ["60%", "18%", "20%"]),
         (None, None, ["60%", "18%", "20%"]),
-        (-0.2, -0.1, ["60%", "18%"]),
+        (-0.2, -0.1, ["60%", "18%", "20%"]),
     ],
 )
 def test_a_score_has_learned_only_if_its_whole_interval_is_above_zero(low, high, shown):
-    words = sentence("learning", **LEARNING, low=low, high=high)
+    score = Score(on="test", metric="accuracy", before=0.18, after=0.6, chance=0.2, n=120)
+    words = sentence(
+        "learning", subject="vit-tiny", name="right class", score=score, low=low, high=high
+    )
     assert numbers(words) == shown
     assert ("learns" in words) == (low is not None and low > 0)
 

@@ -11,9 +11,11 @@ from feedrate.config.study import SourceProtocol
 from feedrate.core import plugins
 from feedrate.jobs.events import Step
 from feedrate.report import html, text
+from feedrate.report.scores import scored
 from feedrate.report.study import Trace
 from feedrate.report.table import PACKAGE, Column, Table, all_tables
 from feedrate.report.tables.cells import source_rate
+from feedrate.results.record import Check
 
 OWN = [name for name in plugins.names(PACKAGE) if plugins.home(PACKAGE, name) == PACKAGE]
 TABLES = {table.name: table for name in OWN for table in plugins.load(PACKAGE, name).TABLES}
@@ -85,6 +87,7 @@ def test_settings_show_the_rate_the_gain_and_what_is_left(study):
         head: field.text for head, field in zip(rows.heads[1:], rows.lines[1].fields, strict=True)
     }
     assert re.fullmatch(r"14\.1 ±0\.\d\d", row["Samples/s"])
+    assert row["Of the model alone"] == "95%", "14.1 of 14.8"
     assert re.fullmatch(r"\+26% \(2\d to 3\d%\)", row["Against the baseline"])
     assert row["Still to gain"] == "3 to 7%", "14.8 / 14.1, by 2% either way"
     assert row["Limit"] == "computing"
@@ -97,9 +100,9 @@ def test_cells_without_a_rate_say_why_and_disturbed_ones_are_provisional(tmp_pat
     bad = {("cpu", 2): "invalid", ("cpu", 16): "out_of_memory"}
     study = write_results(tmp_path, make_project(), bad=bad, cause=EVIL)
     shown = {line.heading.text: line for line in TABLES["settings"].shown(study).lines}
-    provisional = shown["2"].fields[0]
+    provisional = shown["2"].fields[-1]
     assert (provisional.text, provisional.provisional) == ("14.3", True)
-    assert {field.text for field in shown["2"].fields[1:3]} == {text.DASH}, "it is in no ratio"
+    assert {field.text for field in shown["2"].fields[:3]} == {text.DASH}, "it is in no ratio"
     assert shown["16"].wide
     assert shown["16"].fields[0].text == "out of memory"
     assert EVIL in shown["16"].fields[0].notes
@@ -130,9 +133,9 @@ def test_the_largest_that_fits_is_the_last_with_a_rate(tmp_path, monkeypatch):
     study = write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"})
     row = texts(study, "largest", "host")
     assert row["Largest data-loader workers that fits"] == "2"
-    assert row["Peak memory (GiB)"] == "1.21"
-    assert row["Fastest data-loader workers"] == "2"
-    assert row["Out of memory from"] == "16"
+    assert row["Its memory"] == "1.21 GiB"
+    assert "Faster data-loader workers" not in row, "the largest is the fastest"
+    assert row["Out of memory"] == "16"
     nothing = write_results(
         tmp_path, project, bad={("cpu", workers): "out_of_memory" for workers in RATES}
     )
@@ -141,19 +144,44 @@ def test_the_largest_that_fits_is_the_last_with_a_rate(tmp_path, monkeypatch):
 
 def test_scores_are_means_over_repeats_beside_chance(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    study = write_results(tmp_path, make_project(asks="learning"))
-    row = lines(study, "scores")["1, host"]
-    heads = list(row)
-    assert heads[0] == "Right caption of five (chance 20%)"
-    assert [head.split(", ")[-1] for head in heads[1:]] == [
-        "text (chance 25%)",
-        "image (chance 25%)",
-        "group (chance 17%)",
+    study = write_results(tmp_path, make_project(asks="learning", levels=(1,)))
+    rows = TABLES["scores"].shown(study)
+    assert rows.heads == [
+        "Right answers",
+        "After training",
+        "Before",
+        "Gain",
+        "By chance",
+        "Answers",
     ]
-    assert heads[1].startswith("Drawn stand-in"), "it is not Winoground itself"
-    assert row[heads[0]].text == "52%"
-    assert {"before 22%", "+20 to +40 points", "100 answers"} <= {*row[heads[0]].notes}
+    of_main = texts(study, "scores", "Right caption of five")
+    assert [*of_main.values()] == ["52%", "22%", "+20 to +40 points", "20%", "100"]
+    assert texts(study, "scores", "Word order: both")["By chance"] == "17%"
     assert TABLES["settings"].shown(study) is None
+
+
+def test_scores_of_several_settings_have_a_column_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = write_results(tmp_path, make_project(asks="learning", levels=(0, 2)))
+    row = lines(study, "scores")["Right caption of five"]
+    assert list(row) == ["By chance", "0", "2"]
+    assert (row["2"].text, *row["2"].notes) == ("52%", "before 22%", "+20 to +40 points")
+
+
+def test_runs_that_a_check_rejects_have_no_score_but_disturbed_ones_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def edit(record):
+        wrong = [Check(name="decode_path", passed=False, detail="another path")]
+        broken = record.repeat == 3
+        return replace(record, status="invalid", checks=wrong) if broken else record
+
+    project = make_project(asks="learning", levels=(0, 1))
+    study = write_results(tmp_path, project, bad={("cpu", 1): "invalid"}, edit=edit)
+    row = texts(study, "scores", "Right caption of five")
+    assert {row["0"], row["1"]} == {"52%"}
+    assert scored(study)[0].scores["matching_accuracy"].after == pytest.approx(0.515)
+    assert scored(study)[1].scores["matching_accuracy"].after == pytest.approx(0.515)
 
 
 def test_a_study_about_learning_without_scores_shows_its_settings(tmp_path, monkeypatch):

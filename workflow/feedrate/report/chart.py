@@ -4,7 +4,7 @@ and sizes are here only."""
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.core import plugins
@@ -118,10 +118,10 @@ class Picture:
 
     panels: Sequence[Panel]
     title: str = ""
-    widths: Sequence[float] = (1,)
-    """The relative widths of the panels in a row."""
-    share: Literal["", "x", "y"] = ""
-    """The scale that panels share, above each other or all of them."""
+    columns: int = 1
+    """The panels in a row."""
+    share_y: bool = False
+    """Whether all panels have one vertical scale."""
     key_columns: int = 3
 
 
@@ -144,13 +144,13 @@ def all_figures() -> list[Figure]:
     return sorted(figures, key=lambda figure: figure.place)
 
 
-def ends(panels: Sequence[Panel], least: float = 0.0) -> tuple[float, float]:
-    """The ends of a scale for all marks and their intervals, and 0. An interval that is several
-    times as long as the largest value, or as `least`, leaves it: it would flatten the others."""
-    marks = [mark for panel in panels for series in panel.series for mark in series.marks]
-    reach = 3 * max([least, *(abs(mark.value) for mark in marks if mark.value is not None)])
-    known = [end for mark in marks for end in mark[1:4] if end is not None]
-    return 1.05 * max(min([0.0, *known]), -reach), 1.05 * min(max([0.0, *known]), reach)
+def end(series: Sequence[Series]) -> float:
+    """The end of a scale from 0 for all marks and their intervals. An interval that is
+    several times as long as the largest value leaves it: it would flatten the others."""
+    marks = [mark for one in series for mark in one.marks]
+    largest = max((mark.value or 0.0 for mark in marks), default=0.0)
+    highest = max((mark.high or 0.0 for mark in marks), default=0.0)
+    return 1.05 * max(largest, min(highest, 3 * largest))
 
 
 def wrapped(name: str) -> str:

@@ -63,7 +63,7 @@ def as_svg(picture: Picture, title: str) -> str:
 
 def draw(picture: Picture) -> Figure:
     """The drawing of a picture."""
-    columns = min(len(picture.widths), len(picture.panels))
+    columns = min(picture.columns, len(picture.panels))
     lines = [picture.panels[n : n + columns] for n in range(0, len(picture.panels), columns)]
     heights = [max(panel.height_in for panel in line) for line in lines]
     figure = Figure(layout="constrained")
@@ -71,9 +71,8 @@ def draw(picture: Picture) -> Figure:
         len(lines),
         columns,
         squeeze=False,
-        sharex="col" if picture.share == "x" else False,
-        sharey=picture.share == "y",
-        gridspec_kw={"height_ratios": heights, "width_ratios": picture.widths[:columns]},
+        sharey=picture.share_y,
+        gridspec_kw={"height_ratios": heights},
     )
     for axes, panel in zip(grid.flat, picture.panels, strict=False):
         _panel(axes, panel, chart.AXIS_LETTERS // columns)

@@ -13,7 +13,7 @@ from feedrate.config.project import study_names
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import write_text
-from feedrate.report import html, provenance, sentences
+from feedrate.report import html, provenance, remarks, sentences
 from feedrate.report.chart import all_figures
 from feedrate.report.study import Part, StudyResults
 from feedrate.report.table import Shown, all_tables
@@ -114,6 +114,7 @@ def _facts(study: StudyResults) -> dict[str, Any]:
         "source": study.study.source,
         "headline": provenance.headline(study),
         "answers": sentences.answers(study),
+        "rehearsal": sentences.rehearsal(study),
         "failures": failures[:LISTED_FAILURES],
         "more_failures": len(failures) - LISTED_FAILURES,
         "not_tested": sentences.not_tested(study),
@@ -121,8 +122,8 @@ def _facts(study: StudyResults) -> dict[str, Any]:
         "first": items["answer"],
         "parts": [(part, heading, items[part]) for part, heading in PARTS.items()],
         "statements": {
-            "why": list(sentences.reasons(study)),
-            "method": list(sentences.remarks(study)),
+            "why": list(remarks.reasons(study)),
+            "method": list(remarks.remarks(study)),
         },
         "machines": list(provenance.machines(study)),
         "runs": lines,

@@ -1,25 +1,20 @@
-"""What a page says about a study: the facts of each sentence, from rows of results. The words are
-in report/templates/sentences.j2."""
+"""What the first screen of a study says: the facts of each sentence, from rows of results.
+The words are in report/templates/sentences.j2."""
 
-from collections.abc import Iterator, Sequence
-from statistics import mean
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec.structs import asdict
-
-from feedrate.config.values import level_text, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.config.workflow import Generated
 from feedrate.report import audit, text
 from feedrate.report.html import sentence
-from feedrate.report.rows import AnswerRow, CellOf, CellRow
+from feedrate.report.rows import AnswerRow, CellOf, CellRow, varying_factors
+from feedrate.report.scores import NAMES, Scored, scored, winoground
 from feedrate.report.study import Line, StudyResults
-from feedrate.results.answers import LIVE_MODEL
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.record import Score
-from feedrate.results.statistics import REPEATABILITY, noise_by_device
 
-ACCURACIES = ("matching_accuracy", "accuracy")
-"""The scores that stand for a model: the first that it has."""
-WINOGROUND = ("text_score", "image_score", "group_score")
 FEW = 4
 """Settings that a sentence names; more are counted."""
 
@@ -41,10 +36,9 @@ def answers(study: StudyResults) -> list[Statement]:
 def _answer(study: StudyResults, device: str) -> Statement:
     tried = [cell for cell in study.tried if cell.device == device]
     good = [cell for cell in tried if cell.samples_per_s is not None]
-    # Other programs slow a run down; they do not change what the model learns.
-    scored = [c for c in tried if c.samples_per_s or c.provisional_samples_per_s]
-    if study.asks == "learning" and (learned := _learning(study, scored)):
-        return learned
+    models = [each for each in scored(study) if each.cell.device == device]
+    if study.asks == "learning" and models:
+        return _learning(study, models)
     if not good:
         return _no_answer(study, device, tried)
     if study.asks == "largest":
@@ -52,9 +46,7 @@ def _answer(study: StudyResults, device: str) -> Statement:
     if study.asks == "latency":
         return _latency(study, good)
     answer = study.answer(device)
-    if answer is None:
-        return _no_answer(study, device, tried)
-    return _speed(study, answer)
+    return speed(study, answer) if answer else _no_answer(study, device, tried)
 
 
 def _no_answer(study: StudyResults, device: str, tried: Sequence[CellRow]) -> Statement:
@@ -71,24 +63,28 @@ def _no_answer(study: StudyResults, device: str, tried: Sequence[CellRow]) -> St
     return Statement(words, tried)
 
 
-def _speed(study: StudyResults, answer: AnswerRow) -> Statement:
+def speed(study: StudyResults, answer: AnswerRow) -> Statement:
+    """The answer for a device and the levels of `within`."""
     cell = study.cell(answer.device, answer.levels)
-    use = study.setting(answer.levels)
+    use, rate = study.setting(answer.levels), text.number(answer.samples_per_s)
     gain_words = sentence("loader_gain", low=answer.limit_gain_low, high=answer.limit_gain_high)
+    share = cell.share.value if cell and cell.share and study.by_share(answer.device) else None
     if answer.compared < 2 or cell is None:
-        words = sentence("alone", use=use, rate=text.number(answer.samples_per_s))
+        words = sentence("alone", use=use, rate=rate, share=share)
         return Statement(f"{words} {gain_words}".strip(), [answer])
     baseline = study.baseline_cell(cell)
     is_baseline = answer.cell == answer.baseline
+    nearest = parse_levels(answer.nearest, BETWEEN_LEVELS) if answer.nearest else None
     words = sentence(
         "speed",
         use=use,
-        rate=text.number(answer.samples_per_s),
+        rate=rate,
+        share=share,
         baseline="" if is_baseline else study.setting_of_baseline(cell),
         gain=text.percent((cell.speedup or 1.0) - 1) + "%",
         at_least=None if baseline is None or not baseline.ok_runs else answer.gain_at_least,
         at_most=answer.loss_at_most,
-        nearest=study.setting(parse_levels(answer.nearest, "~")) if answer.nearest else "",
+        nearest=study.setting(nearest) if nearest else "",
         nearest_change=_range(answer.nearest_low, answer.nearest_high),
         more_repeats=answer.more_repeats or 0,
         smallest=study.study.thresholds.smallest_effect,
@@ -135,7 +131,7 @@ def _largest(study: StudyResults, device: str) -> Statement:
         "largest",
         level=level_text(largest.levels[factor]),
         label=study.factor_label(factor),
-        others=text.levels_text(line.others),
+        others=study.words(line.others),
         rate=text.number(largest.samples_per_s),
         memory=f"{text.number(memory)} GiB" if memory else "",
         fast_level="" if fastest is largest else level_text(fastest.levels[factor]),
@@ -147,59 +143,94 @@ def _largest(study: StudyResults, device: str) -> Statement:
 
 
 def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
-    """Of the cells at the baseline's level of the first factor, if it has any."""
-    first = next(iter(study.study.factors))
-    main = [c for c in good if c.levels[first] == study.study.baseline[first]] or good
-    quick = min(main, key=lambda cell: cell.step_time_median_s or 0.0)
+    """At the baseline's levels of the factors in `within`, if these have a number: of the settings
+    that may be the best at a batch size, the simplest one."""
+    fixed = {n: study.study.baseline[n] for n in study.study.within if n != study.along}
+    main = [cell for cell in good if fixed.items() <= cell.levels.items()] or good
+    timed = [cell for cell in main if cell.step_time_median_s] or main
+    quick = min(timed, key=lambda cell: cell.step_time_median_s or 0.0)
+    as_quick = [c for c in timed if c.batch_size == quick.batch_size and _may_equal(c, quick)]
     busy = max(main, key=lambda cell: cell.samples_per_s or 0.0)
-    several = len({level_text(cell.levels[first]) for cell in good}) > 1
+    as_busy = [c for c in main if c.batch_size == busy.batch_size and _may_equal(c, busy)]
+    quick, busy = (min(cells, key=lambda c: _changes(study, c)) for cells in (as_quick, as_busy))
+    where = {n: main[0].levels[n] for n in varying_factors(good) if n in fixed}
     words = sentence(
         "latency",
-        where=f"With {first} = {level_text(main[0].levels[first])}: " if several else "",
+        where=f"With {study.words(where)}: " if where else "",
         quick=study.setting(quick.levels),
         quick_s=quick.step_time_median_s,
         quick_p99_s=quick.step_time_p99_s,
+        as_quick=len(as_quick) - 1,
         busy=study.setting(busy.levels),
         busy_rate=text.number(busy.samples_per_s),
+        as_busy=len(as_busy) - 1,
         same=quick is busy,
     )
     return Statement(words, [quick, busy])
 
 
-def _learning(study: StudyResults, cells: Sequence[CellRow]) -> Statement | None:
-    """What training adds in the baseline cell, or in the first one with scores; and bad news."""
-    scored = [(cell, score) for cell in cells if (score := _accuracy(study, cell))]
-    if not scored:
-        return None
+def _may_equal(cell: CellRow, best: CellRow) -> bool:
+    """Whether a rate may equal the best: their intervals overlap."""
+    return cell is best or (cell.ci_high or 0.0) >= (best.ci_low or math.inf)
+
+
+def _changes(study: StudyResults, cell: CellRow) -> int:
+    """The number of levels in which a cell differs from its baseline."""
+    baseline = study.study.baseline_of(cell.levels)
+    return sum(level != baseline[name] for name, level in cell.levels.items())
+
+
+def _learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
+    """What training adds in the baseline cell, or in the first one; other cells; and bad news."""
     baseline = study.study.baseline
-    cell, score = next((pair for pair in scored if pair[0].levels == baseline), scored[0])
-    record = next((run for run in study.runs_of(cell) if run.model), None)
+    first = next((each for each in models if each.cell.levels == baseline), models[0])
+    record = next((run for run in study.runs_of(first.cell) if run.model), None)
+    name, score = next(iter(first.scores.items()))
+    low, high = score.gain_low, score.gain_high
     parts = [
         sentence(
             "learning",
             subject=record.model if record else "The model",
-            before=score.before,
-            after=score.after,
-            chance=score.chance,
-            low=score.gain_low,
-            high=score.gain_high,
+            name=NAMES[name][0].lower() + NAMES[name][1:],
+            score=score,
+            low=low,
+            high=high,
         )
     ]
+    others = [
+        f"{text.share(each.scores[name].after)} with {study.setting(each.cell.levels)}"
+        for each in models
+        if each is not first and name in each.scores
+    ]
+    if others:
+        seeds = max(each.seeds for each in models)
+        parts.append(sentence("other_scores", scores=others[:FEW], seeds=seeds))
     poor = []
-    for metric in WINOGROUND:
-        other = study.score(cell, "winoground", metric)
-        if other and other.after is not None and other.after <= (other.chance or 0.0):
-            name = metric.removesuffix("_score")
-            poor.append(f"{name} {text.share(other.after)} (chance {text.share(other.chance)})")
+    for metric, score in first.scores.items():
+        if score.on == "winoground" and not _beats_chance(score):
+            part = NAMES[metric].partition(": ")[2]
+            poor.append(f"{part} {text.share(score.after)} (chance {text.share(score.chance)})")
     if poor:
-        parts.append(sentence("winoground", name=study.winoground, scores=poor))
-    parts.append(sentence("loader_gain", low=cell.gain_low, high=cell.gain_high))
-    return Statement(" ".join(filter(None, parts)), [cell])
+        parts.append(sentence("winoground", name=winoground(study), scores=poor))
+    return Statement(" ".join(parts), [first.cell])
 
 
-def _accuracy(study: StudyResults, cell: CellRow) -> Score | None:
-    scores = (study.score(cell, "test", metric) for metric in ACCURACIES)
-    return next((score for score in scores if score and score.after is not None), None)
+def _beats_chance(score: Score) -> bool:
+    """Whether a score is above that of guesses by more than these vary, at 95%."""
+    chance = score.chance or 0.0
+    return (score.after or 0.0) > chance + 1.96 * math.sqrt(chance * (1 - chance) / (score.n or 1))
+
+
+def rehearsal(study: StudyResults) -> str:
+    """That numbers of a tiny model are no reason to choose hardware; empty for other models."""
+    tiny = [run for run in study.runs if run.model.endswith("-tiny") and run.status == "ok"]
+    if not tiny:
+        return ""
+    record = study.records.get(tiny[0].folder)
+    datasets = study.plan.project.config.datasets
+    drawn = isinstance(datasets.get(tiny[0].dataset.partition("-")[0]), Generated)
+    parameters = record.model_parameters if record else None
+    return sentence("rehearsal", model=tiny[0].model, parameters=parameters, drawn=drawn)
 
 
 def failures(study: StudyResults) -> list[Statement]:
@@ -226,25 +257,27 @@ def failures(study: StudyResults) -> list[Statement]:
 
 
 def not_tested(study: StudyResults) -> str:
-    """The levels that no measured device supports, by what they need; empty: none."""
+    """The levels that no measured device supports, and some devices that do; empty: none."""
     devices = study.plan.project.devices
     able = [devices[name].able for name in study.devices]
-    lacking: dict[str, dict[str, list[str]]] = {}
+    needs, levels = set[str](), dict[str, list[str]]()
     for name, factor in study.study.factors.items():
         for level, need in factor.requires.items():
             if level in factor.texts and not any(need in each for each in able):
-                owners = [device.label for device in devices.values() if need in device.able]
-                needs = " or ".join(owners[:3]) or f"the capability {need}"
-                lacking.setdefault(needs, {}).setdefault(name, []).append(level)
-    groups = []
-    for needs, factors in lacking.items():
-        words = [
-            f"{name} = {text.listed(levels[:2])}"
-            + (f" and {len(levels) - 2} more" if len(levels) > 2 else "")
-            for name, levels in factors.items()
-        ]
-        groups.append((text.listed(words), needs))
-    return sentence("not_tested", groups=groups, study=study.name) if groups else ""
+                needs.add(need)
+                levels.setdefault(name, []).append(level)
+    if not levels:
+        return ""
+    return sentence(
+        "not_tested",
+        devices=[study.label(name) for name in study.devices],
+        levels=[
+            f"{name} {first}" + (f" and {len(others)} more" if others else "")
+            for name, (first, *others) in levels.items()
+        ],
+        owners=[device.label for device in devices.values() if needs & {*device.able}][:2],
+        study=study.name,
+    )
 
 
 def published_claim(study: StudyResults) -> list[Statement]:
@@ -261,7 +294,7 @@ def published_claim(study: StudyResults) -> list[Statement]:
             recomputed=facts.recomputed,
             agrees=facts.agrees,
             equal=facts.equal,
-            differs=text.levels_text(facts.differs),
+            differs=study.words(facts.differs),
             mfu=[f"{label} runs at {text.share(mfu)} of its peak" for label, mfu in facts.mfu],
             warmup_inside=facts.warmup_inside,
             measured=row.measured,
@@ -275,74 +308,12 @@ def published_claim(study: StudyResults) -> list[Statement]:
     return statements
 
 
-def reasons(study: StudyResults) -> Iterator[Statement]:
-    """The sentences of the part "why": answers at other levels, limits by setting, losses."""
-    for device in study.devices:
-        for answer in study.answers:
-            is_first = answer == study.answer(device)
-            if answer.device == device and not is_first and study.asks == "speed":
-                label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
-                yield Statement(label + _speed(study, answer).text, [answer])
-        good = [c for c in study.tried if c.device == device and c.limit]
-        groups = text.grouped(good, lambda cell: cell.limit)
-        limits = [(limit, names(study, cells)) for limit, cells in groups.items()]
-        if limits:
-            label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
-            yield Statement(label + sentence("limits", groups=limits), good)
-    own = [cell for cell in study.tried if cell.loss_shift is not None]
-    equal = [cell for cell in own if cell.loss_identical]
-    differing = [cell for cell in own if cell.loss_departs]
-    if equal or differing:
-        words = [study.setting(cell.levels) for cell in differing]
-        yield Statement(
-            sentence("equal_losses", settings=len(equal), differing=words), [*equal, *differing]
-        )
-
-
-def remarks(study: StudyResults) -> Iterator[Statement]:
-    """The sentences of the part "method and noise"."""
-    if any(answer.measure == LIVE_MODEL for answer in study.answers):
-        yield Statement(sentence("measure"))
-    repeated = [cell for cell in study.tried if cell.ok_runs > 1]
-    for (_, device), noise in noise_by_device(map(asdict, study.runs)).items():
-        mine = [cell for cell in repeated if cell.device == device]
-        if noise and mine:
-            runs = text.listed(str(n) for n in sorted({cell.ok_runs for cell in mine}))
-            share = noise.sd * REPEATABILITY
-            yield Statement(sentence("noise", sd_share=share, repeats=runs, cells=len(mine)), mine)
-    disturbed = text.grouped((c for c in study.tried if c.disturbed), lambda c: c.disturbed)
-    for cause, cells in disturbed.items():
-        yield Statement(sentence("disturbed", settings=[names(study, cells)], causes=cause), cells)
-    if short := [cell for cell in study.tried if cell.short_epochs]:
-        words = [f"{study.setting(c.levels)} ({c.steps_per_epoch})" for c in short]
-        yield Statement(sentence("short_epochs", settings=words), short)
-    yield from _mixed_software(study)
-    evaluated = [run for run in study.runs if run.evaluation_s and not run.measured_as]
-    if evaluated:
-        mean_s = mean(run.evaluation_s for run in evaluated)
-        yield Statement(sentence("evaluation", mean_s=mean_s, runs=len(evaluated)), evaluated)
-
-
-def _mixed_software(study: StudyResults) -> Iterator[Statement]:
-    """The settings whose ok runs differ in their driver or packages."""
-    mixed, changed = list[CellRow](), set[str]()
-    for cell in study.tried:
-        runs = [run for run in study.runs_of(cell) if run.status == "ok"]
-        records = [study.records[run.folder] for run in runs if run.folder in study.records]
-        machines = [record.provenance for record in records if record.provenance.packages]
-        software = [each.packages | {"the driver": each.driver} for each in machines]
-        every = {name for packages in software for name in packages}
-        differ = {n for n in every if len({packages.get(n) for packages in software}) > 1}
-        if differ:
-            mixed.append(cell)
-            changed |= differ
-    if mixed:
-        words = [study.setting(cell.levels) for cell in mixed]
-        yield Statement(sentence("mixed_software", packages=sorted(changed), settings=words), mixed)
-
-
 def names(study: StudyResults, cells: Sequence[CellRow]) -> str:
-    """Several settings in a sentence; many are counted."""
+    """Several settings in a sentence, by what differs between them; many are counted."""
     if len(cells) > FEW:
         return text.counted(len(cells), "setting")
-    return text.listed(study.setting(cell.levels) for cell in cells)
+    factors = varying_factors(cells)
+    return text.listed(
+        study.words({n: cell.levels[n] for n in factors}) if factors else study.setting(cell.levels)
+        for cell in cells
+    )

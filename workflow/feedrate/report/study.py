@@ -1,19 +1,17 @@
 """A study as the report reads it: its plan, the rows of its result files, and the names of both."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import study_settings
 from feedrate.config.study import Published
-from feedrate.config.values import Level, level_text, subset
-from feedrate.config.workflow import GeneratedExamples, LocalExamples
+from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
@@ -26,14 +24,15 @@ from feedrate.report.rows import (
     ClaimRow,
     Key,
     RunRow,
-    ScoreRow,
     level_key,
+    varying_factors,
     without,
 )
 from feedrate.results import files
-from feedrate.results.comparability import WORKERS
+from feedrate.results.answers import LIVE_MODEL
+from feedrate.results.comparability import WORKERS, computes_the_same
 from feedrate.results.files import read_csv
-from feedrate.results.record import Record, RecordError, Score, read_records
+from feedrate.results.record import Record, RecordError, read_records
 from feedrate.results.study_plan import StudyPlan, read_plan
 
 Part = Literal["answer", "why", "source", "method", "runs"]
@@ -71,7 +70,7 @@ class Line(NamedTuple):
     @property
     def fastest(self) -> CellRow | None:
         """The cell with the highest rate."""
-        return max(self.ok, key=lambda cell: cell.samples_per_s, default=None)
+        return max(self.ok, key=lambda cell: cell.samples_per_s or 0.0, default=None)
 
     @property
     def too_large(self) -> CellRow | None:
@@ -129,16 +128,6 @@ class StudyResults:
         return records
 
     @cached_property
-    def scores(self) -> list[ScoreRow]:
-        """The scores in the records of runs that were evaluated."""
-        return [
-            subset(ScoreRow, run, score=score)
-            for run in self.runs
-            if run.evaluation_s is not None and not run.measured_as and run.folder in self.records
-            for score in self.records[run.folder].scores
-        ]
-
-    @cached_property
     def traces(self) -> list[Trace]:
         """The ok runs with their steps; events files that cannot be read are left out."""
         traces = []
@@ -157,25 +146,6 @@ class StudyResults:
             return None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.plan.data_report}: {error}") from None
-
-    def score(self, cell: CellOf, on: str, metric: str) -> Score | None:
-        """The score of a cell on a split or on Winoground, over its repeats: the means, and the
-        outermost ends of the intervals of the gain."""
-        scores = [
-            row.score
-            for row in self.scores
-            if (*row.key, row.score.on, row.score.metric) == (*cell.key, on, metric)
-        ]
-        if not scores:
-            return None
-        values: dict[str, Any] = {}
-        ends: dict[str, Callable[[list[float]], float]] = {
-            "before": fmean, "after": fmean, "gain_low": min, "gain_high": max,
-        }  # fmt: skip
-        for name, combine in ends.items():
-            known = [v for score in scores if (v := getattr(score, name)) is not None]
-            values[name] = combine(known) if known else None
-        return msgspec.structs.replace(scores[0], **values)
 
     def _rows(self, name: str, kind: type[AnyRow]) -> list[AnyRow]:
         path = self.folder / name
@@ -269,11 +239,13 @@ class StudyResults:
 
     def on_first_screen(self, device: str) -> list[CellRow]:
         """The cells of a device on the first screen: those along `along` at the other levels of the
-        answer, the cell to use and its baseline. Of more than `MOST`, the fastest and these two."""
+        answer; and those that the answer names, which are the cell to use, its baseline and the
+        nearest. Of more than `MOST`, the fastest and these three."""
         answer = self.answer(device)
         levels = answer.levels if answer else self.study.baseline
-        base = self.study.baseline_of(levels)
-        always = [self.cell(device, base), self.cell(device, levels)]
+        always = [self.cell(device, self.study.baseline_of(levels)), self.cell(device, levels)]
+        if answer and answer.loss_at_most >= self.study.thresholds.smallest_effect:
+            always.append(self.cell(device, parse_levels(answer.nearest, BETWEEN_LEVELS)))
         others = without(levels, self.along)
         mine = [
             cell
@@ -283,6 +255,22 @@ class StudyResults:
         ]
         fastest = sorted(mine, key=lambda c: (c not in always, -(c.samples_per_s or 0)))[:MOST]
         return [cell for cell in mine if cell in fastest]
+
+    def by_share(self, device: str) -> bool:
+        """Whether the settings of a device on the first screen are compared by the share of the
+        model alone that they reach: their answer is by this measure, and they compute the same."""
+        answer = self.answer(device)
+        return bool(answer and answer.measure == LIVE_MODEL) and all(
+            cell.share and computes_the_same(self.study.factors, cell.levels, answer.levels)
+            for cell in self.on_first_screen(device)
+            if cell.samples_per_s is not None
+        )
+
+    def is_choice(self, cell: CellRow) -> bool:
+        """Whether a cell is the one to use among several."""
+        return cell.use and any(
+            answer.compared > 1 for answer in self.answers if answer.key == cell.key
+        )
 
     @cached_property
     def published(self) -> dict[Key, Published]:
@@ -308,37 +296,45 @@ class StudyResults:
         """The study's memory limit for a process, GiB; None where it sets none."""
         return study_settings(self.plan.project, self.name, device).train.memory_gib
 
-    @property
-    def winoground(self) -> str:
-        """Winoground, or what stands for it here."""
-        config = self.plan.project.config
-        copy = config.winoground_sets.get(config.winoground or "")
-        if isinstance(copy, GeneratedExamples):
-            return "Drawn stand-in for Winoground"
-        return "Own Winoground" if isinstance(copy, LocalExamples) else "Winoground"
-
     @cached_property
     def workers_factor(self) -> str | None:
         """The factor that sets the loader's workers."""
         factors = self.study.factors.items()
         return next((name for name, factor in factors if factor.sets == WORKERS), None)
 
+    @cached_property
+    def _varied(self) -> set[str]:
+        """The factors in which the tried cells differ."""
+        return {self.along, *varying_factors(self.tried)}
+
     def setting(self, levels: Mapping[str, Level]) -> str:
-        """A cell in a sentence, by what a reader must set: `2 loader workers, decode = device`.
-        These are the levels along the first screen and those that differ from the baseline."""
+        """A cell in a sentence, by what a reader must set: `2 loader workers, decode device`. These
+        are the levels along the first screen, and those that differ from the baseline's, without
+        those of all tried cells."""
         always = {self.along, *self.study.ladder}
-        return self._words(
-            {n: at for n, at in levels.items() if n in always or at != self.study.baseline[n]}
+        return self.words(
+            {
+                name: level
+                for name, level in levels.items()
+                if name in self._varied and (name in always or level != self.study.baseline[name])
+            }
         )
 
     def setting_of_baseline(self, cell: CellOf) -> str:
         """A cell's baseline in a sentence, by the levels in which it differs from the cell."""
         baseline = self.study.baseline_of(cell.levels)
-        return self._words({n: at for n, at in baseline.items() if at != cell.levels[n]})
+        return self.words({n: at for n, at in baseline.items() if at != cell.levels[n]})
 
-    def _words(self, levels: Mapping[str, Level]) -> str:
+    def name_among(self, cell: CellOf, cells: Sequence[CellOf]) -> str:
+        """A cell as a heading, by its device and levels as far as others differ in these."""
+        device = [self.label(cell.device)] if len({one.device for one in cells}) > 1 else []
+        factors = varying_factors(cells) or [self.along]
+        return ", ".join([*device, *(level_text(cell.levels[name]) for name in factors)])
+
+    def words(self, levels: Mapping[str, Level]) -> str:
+        """Levels in a sentence."""
         return ", ".join(
-            workers_text(level) if name == self.workers_factor else f"{name} = {level_text(level)}"
+            workers_text(level) if name == self.workers_factor else f"{name} {level_text(level)}"
             for name, level in levels.items()
         )
 

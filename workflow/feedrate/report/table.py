@@ -89,7 +89,7 @@ class Table(NamedTuple):
             or any(column.field(item).text not in ("", text.DASH) for item in items)
         ]
         heads = [column.head for column in columns]
-        lines = [_line(row, columns) for row in rows]
+        lines = [_line(study, row, columns) for row in rows]
         note = self.note if isinstance(self.note, str) else self.note(study)
         return Shown(self.name, self.title, heads, lines, note, self.align)
 
@@ -100,7 +100,7 @@ def all_tables() -> list[Table]:
     return sorted((table for file in files for table in file.TABLES), key=lambda table: table.place)
 
 
-def _line(row: Any, columns: Sequence[Column]) -> Line:
+def _line(study: StudyResults, row: Any, columns: Sequence[Column]) -> Line:
     if isinstance(row, Line):
         return row
     if isinstance(row, str):
@@ -108,7 +108,7 @@ def _line(row: Any, columns: Sequence[Column]) -> Line:
     heading, *fields = (column.field(row) for column in columns)
     if isinstance(row, CellRow) and rate(row).text == text.DASH:
         return wide(heading, text.state(row.status, row.cause), row.cause)
-    return Line(heading, fields, use=getattr(row, "use", False))
+    return Line(heading, fields, use=isinstance(row, CellRow) and study.is_choice(row))
 
 
 # What several tables have
@@ -136,7 +136,7 @@ def setting(study: StudyResults, cells: Sequence[CellRow]) -> Column:
 
     def heading(cell: CellRow) -> Field:
         words = text.values_text({name: cell.levels[name] for name in names})
-        return Field(words, ["use this"] if cell.use else [], [cell])
+        return Field(words, ["use this"] if study.is_choice(cell) else [], [cell])
 
     return Column(", ".join(map(study.factor_label, names)), heading)
 
@@ -150,8 +150,9 @@ def rate(cell: CellRow) -> Field:
 
 
 def change(cell: CellRow) -> str:
-    """A cell's rate against its baseline's, with the interval."""
-    return text.change(cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high)
+    """A cell against its baseline, with the interval."""
+    ratio = cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high
+    return "the baseline" if ratio == (1, 1, 1) else text.change(*ratio)
 
 
 RATE = Column("Samples/s", rate)

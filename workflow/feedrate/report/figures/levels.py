@@ -43,7 +43,7 @@ def latency(study: StudyResults) -> Picture | None:
                 height_in=2.2,
             )
         )
-    return Picture(panels, widths=(1, 1), share="y", key_columns=2) if panels else None
+    return Picture(panels, columns=2, share_y=True, key_columns=2) if panels else None
 
 
 def _places(study: StudyResults, lines: Sequence[Line]) -> list[str]:

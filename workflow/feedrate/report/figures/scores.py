@@ -4,57 +4,52 @@ from collections.abc import Sequence
 
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
-from feedrate.report.rows import CellOf
+from feedrate.report.scores import NAMES, scored
 from feedrate.report.study import StudyResults
-
-SCORES = (
-    ("validation", "matching_accuracy", "right caption of five, validation"),
-    ("test", "matching_accuracy", "right caption of five, test"),
-    ("winoground", "text_score", "Winoground: text"),
-    ("winoground", "image_score", "Winoground: image"),
-    ("winoground", "group_score", "Winoground: both"),
-)
-"""On what, by which metric, and the name in the figure."""
+from feedrate.results.record import Score
 
 
 def gain(study: StudyResults) -> Picture | None:
-    """Scores before and after training, and by chance: one panel for each cell."""
-    if study.asks != "learning":
+    """Scores before and after training, and by chance: all scores of one cell; of several, the
+    first one, in a panel for each device."""
+    cells = scored(study) if study.asks == "learning" else []
+    if not cells:
         return None
-    cells = list({row.key: row for row in study.scores}.values())
-    panels = [_scores(study, cell, cells) for cell in cells[: chart.PANELS]]
-    panels = [panel for panel in panels if panel.rows]
-    if panels:
-        panels[-1].x_label = "right answers (%)"
-    return Picture(panels, share="x") if panels else None
+    if len(cells) == 1:
+        return Picture([_scores("", [(NAMES[n], one) for n, one in cells[0].scores.items()])])
+    panels, metric = [], next(iter(cells[0].scores))
+    for device, group in text.grouped(cells, lambda each: each.cell.device).items():
+        rows = [each.cell for each in group]
+        named = [
+            (study.name_among(each.cell, rows), each.scores[metric])
+            for each in group
+            if metric in each.scores
+        ]
+        panels.append(_scores(chart.title(study, device, NAMES[metric]), named))
+    return Picture(panels)
 
 
-def _scores(study: StudyResults, cell: CellOf, cells: Sequence[CellOf]) -> Panel:
+def _scores(title: str, named: Sequence[tuple[str, Score]]) -> Panel:
     chance, before, after, rows = list[Mark](), list[Mark](), list[Mark](), list[Row]()
-    for on, metric, name in SCORES:
-        score = study.score(cell, on, metric)
-        if score is None or score.after is None:
-            continue
-        place, low, high = len(rows), None, None
+    for place, (name, score) in enumerate(named):
+        value, low, high = score.after or 0.0, None, None
         if score.before is not None and score.gain_low is not None and score.gain_high is not None:
             low, high = (100 * (score.before + end) for end in (score.gain_low, score.gain_high))
-        after.append(Mark(place, 100 * score.after, low, high))
-        words = f"{text.percent(score.after)}%"
+        after.append(Mark(place, 100 * value, low, high))
         if score.before is not None:
             before.append(Mark(place, 100 * score.before))
-            words += f", was {text.percent(score.before)}%"
         if score.chance is not None:
             chance.append(Mark(place, 100 * score.chance))
-        rows.append(Row(chart.wrapped(name), words))
-    names = [chart.name(study, cell, cells)] if len(cells) > 1 else []
+        rows.append(Row(chart.wrapped(name), text.share(value)))
     return Panel(
         [
             Series(chance, chart.TICK, "by chance"),
             Series(before, chart.BEFORE, "before training"),
             Series(after, chart.AFTER, "after training"),
         ],
-        title=chart.title(study, cell.device, *names),
+        title=title,
         rows=rows,
+        x_label="right answers (%)",
         x_limits=(-3, 103),
     )
 

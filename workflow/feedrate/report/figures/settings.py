@@ -1,117 +1,63 @@
-"""The settings of a study against each other: their rates, and their gains with their memory."""
+"""The settings of a study against each other."""
 
-from collections.abc import Sequence
-from statistics import median
-
-from feedrate.config.values import level_text
 from feedrate.report import chart, sentences, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
 from feedrate.report.rows import CellRow
-from feedrate.report.study import Line, StudyResults
-from feedrate.results.comparability import computes_the_same
+from feedrate.report.study import StudyResults
 
 
 def answer(study: StudyResults) -> Picture | None:
-    """The rates of the settings of the first screen, and the rate of the model alone: one panel for
-    each device."""
+    """What the settings of the first screen are compared by: the share of the model alone that they
+    reach, or their rates. One panel for each device."""
     if study.asks != "speed":
         return None
-    panels = [_rates(study, device) for device in study.devices]
+    panels = [_settings(study, device) for device in study.devices]
     drawn = [panel for panel in panels if any(series.marks for series in panel.series)]
-    for panel in drawn:
-        panel.x_limits = 0, max(chart.ends([panel])[1], 1.05 * panel.rule[0] if panel.rule else 0)
-        panel.x_label = "samples/s" if panel is drawn[-1] else ""
     answer = study.answer(study.devices[0]) if len(study.devices) == 1 else None
     return Picture(drawn, sentences.conclusion(study, answer) if answer else "") if drawn else None
 
 
-def _rates(study: StudyResults, device: str) -> Panel:
-    cells = study.on_first_screen(device)
-    bars: dict[str, list[Mark]] = {"to use": [], "": [], "provisional": []}
-    rows = []
+def _settings(study: StudyResults, device: str) -> Panel:
+    cells, by_share = study.on_first_screen(device), study.by_share(device)
     heading, names = chart.names(study, cells)
+    chosen, plain, provisional = list[Mark](), list[Mark](), list[Mark]()
+    rows = []
     for place, cell in enumerate(cells):
-        words = text.state(cell.status, cell.cause)
+        is_choice, words = study.is_choice(cell), text.state(cell.status, cell.cause)
         if cell.samples_per_s is not None:
-            rate, *ends = cell.samples_per_s, cell.ci_low, cell.ci_high
-            bars["to use" if cell.use else ""].append(Mark(place, rate, *ends))
-            words = text.with_interval(rate, *ends)
+            mark, words = _share(place, cell) if by_share else _rate(place, cell)
+            (chosen if is_choice else plain).append(mark)
         elif cell.provisional_samples_per_s is not None:
-            bars["provisional"].append(Mark(place, cell.provisional_samples_per_s))
-            words = text.number(cell.provisional_samples_per_s, 2)
-        rows.append(Row(names[place], words, strong=cell.use))
-    alone = _model_alone(study, cells)
-    looks = {"to use": chart.CHOSEN, "": chart.PLAIN, "provisional": chart.PROVISIONAL}
+            words = "provisional"
+            if not by_share:
+                provisional.append(Mark(place, cell.provisional_samples_per_s))
+        rows.append(Row(names[place], words, strong=is_choice))
+    series = [
+        Series(chosen, chart.CHOSEN, bars=True),
+        Series(plain, chart.PLAIN, bars=True),
+        Series(provisional, chart.PROVISIONAL, bars=True),
+    ]
     return Panel(
-        [Series(marks, looks[name], name, bars=True) for name, marks in bars.items() if marks],
+        series,
         title=chart.title(study, device),
         rows=rows,
         heads=(heading, ""),
-        rule=(alone, f"model alone: {text.number(alone)}") if alone else None,
+        x_label="speed, % of the model alone" if by_share else "samples/s",
+        rule=(100, "the model alone") if by_share else None,
+        x_limits=(0, max(chart.end(series), 105 if by_share else 0)),
     )
 
 
-def _model_alone(study: StudyResults, cells: Sequence[CellRow]) -> float | None:
-    """The median rate of the model without a loader, in cells that compute the same as the one to
-    use."""
-    factors = study.study.factors
-    rates = [
-        cell.model_samples_per_s
-        for used in cells
-        for cell in cells
-        if used.use and cell.model_samples_per_s
-        if computes_the_same(factors, cell.levels, used.levels)
-    ]
-    return median(rates) if rates else None
+def _share(place: int, cell: CellRow) -> tuple[Mark, str]:
+    value, low, high = cell.share or (None, None, None)
+    ends = [None if end is None else 100 * end for end in (value, low, high)]
+    interval = f" ({text.bounds(low, high)})" if low and high else ""
+    return Mark(place, *ends), f"{text.share(value)}{interval}"
 
 
-def ladder(study: StudyResults) -> Picture | None:
-    """The gain of each technique over the baseline, and its peak memory: two panels for each device
-    and other setting. Levels that are numbers, such as workers, are no techniques."""
-    if all(isinstance(level, int | float) for level in study.study.factors[study.along].levels):
-        return None
-    lines = [line for line in study.lines(study.along) if len(line.ok) > 1]
-    lines = [line for line in lines if all(cell.speedup for cell in line.ok)][: chart.PANELS]
-    panels = [panel for line in lines for panel in (_gains(study, line), _memory(line))]
-    if not panels:
-        return None
-    for panel in panels[::2]:
-        panel.x_limits = chart.ends(panels[::2], 10)
-    panels[-2].x_label, panels[-1].x_label = "gain over the baseline (%)", "peak memory (GiB)"
-    return Picture(panels, widths=(1.6, 1), share="x")
+def _rate(place: int, cell: CellRow) -> tuple[Mark, str]:
+    estimate = cell.samples_per_s, cell.ci_low, cell.ci_high
+    return Mark(place, *estimate), text.with_interval(*estimate)
 
 
-def _gains(study: StudyResults, line: Line) -> Panel:
-    bars: dict[str, list[Mark]] = {"to use": [], "": []}
-    rows = []
-    for place, cell in enumerate(line.ok):
-        factors = cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high
-        value, low, high = (None if end is None else 100 * (end - 1) for end in factors)
-        bars["to use" if cell.use else ""].append(Mark(place, value, low, high))
-        words = text.DASH if factors == (1, 1, 1) else text.change(*factors)
-        name = chart.wrapped(level_text(cell.levels[study.along]))
-        rows.append(Row(name, words, strong=cell.use))
-    looks = {"to use": chart.CHOSEN, "": chart.PLAIN}
-    return Panel(
-        [Series(marks, looks[name], name, bars=True) for name, marks in bars.items() if marks],
-        title=chart.title(study, line.device, text.levels_text(line.others)),
-        rows=rows,
-        heads=(chart.wrapped(study.factor_label(study.along)), ""),
-        rule=(0, ""),
-    )
-
-
-def _memory(line: Line) -> Panel:
-    sizes = [cell.peak_memory_gib for cell in line.ok]
-    marks = [Mark(place, gib) for place, gib in enumerate(sizes)]
-    return Panel(
-        [Series(marks, chart.PLAIN, bars=True)],
-        rows=[Row("", text.number(gib, 2)) for gib in sizes],
-        x_limits=(0, None),
-    )
-
-
-FIGURES = (
-    Figure("answer", "Rates of the settings", "answer", 10, answer),
-    Figure("ladder", "Gain and memory of each technique", "why", 50, ladder),
-)
+FIGURES = (Figure("answer", "The settings", "answer", 10, answer),)

@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.rows import CellOf, CellRow, without
+from feedrate.report.rows import CellOf, CellRow, Key, without
+from feedrate.report.scores import NAMES, scored
 from feedrate.report.study import Line, StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
-from feedrate.results.answers import LIVE_MODEL
+from feedrate.results.record import Score
 
 # Speed
 
 
 def settings(study: StudyResults) -> list[Any]:
     """The settings of each device on the first screen, also where scores are asked and missing."""
-    if study.asks == "speed" or (study.asks == "learning" and not study.scores):
+    if study.asks == "speed" or (study.asks == "learning" and not scored(study)):
         return by_device(study, _on_first_screen(study))
     return []
 
@@ -26,16 +27,19 @@ def _on_first_screen(study: StudyResults) -> list[CellRow]:
 
 
 def _settings_columns(study: StudyResults) -> list[Column]:
-    def against(cell: CellRow) -> str:
-        return "the baseline" if study.baseline_cell(cell) is cell else change(cell)
-
-    return [
-        setting(study, _on_first_screen(study)),
-        RATE,
-        Column("Against the baseline", against),
+    cells = _on_first_screen(study)
+    compared = [
+        Column("Against the baseline", change),
         Column("Still to gain", _still_to_gain, optional=True),
-        Column("Limit", partial(_limit, _on_first_screen(study)), optional=True),
+        Column("Limit", partial(_limit, cells), optional=True),
     ]
+    if any(map(study.by_share, study.devices)):
+        return [setting(study, cells), Column("Of the model alone", _share), *compared, RATE]
+    return [setting(study, cells), RATE, *compared]
+
+
+def _share(cell: CellRow) -> str:
+    return text.share(cell.share.value) if cell.share and cell.samples_per_s else text.DASH
 
 
 def _limit(cells: Sequence[CellRow], cell: CellRow) -> Field:
@@ -101,75 +105,105 @@ def _reach_columns(study: StudyResults) -> list[Column]:
     def level(cell: CellRow | None) -> Field:
         return Field(level_text(cell.levels[study.along]), of=[cell]) if cell else Field(text.DASH)
 
-    def memory(line: Line) -> str:
-        return text.number(line.largest.peak_memory_gib if line.largest else None)
+    def memory(cell: CellRow | None) -> str:
+        known = cell and cell.peak_memory_gib
+        return f"{text.number(known)} GiB" if known else text.DASH
+
+    def faster(line: Line) -> Field:
+        """The fastest level with its rate, if the largest one is not the fastest."""
+        cell = line.fastest
+        if cell is None or cell is line.largest:
+            return Field(text.DASH)
+        return level(cell)._replace(notes=[f"{text.number(cell.samples_per_s)} samples/s"])
 
     return [
         Column(", ".join(others), lambda line: text.values_text(line.others)),
         Column(f"Largest {label} that fits", "largest", level),
-        Column("Samples/s", "largest", lambda cell: rate(cell) if cell else text.DASH),
-        Column("Peak memory (GiB)", memory),
-        Column(f"Fastest {label}", "fastest", level),
-        Column("Samples/s", "fastest", lambda cell: rate(cell) if cell else text.DASH),
-        Column("Out of memory from", "too_large", level),
+        Column("Its memory", "largest", memory),
+        Column("Its samples/s", "largest", lambda cell: rate(cell) if cell else text.DASH),
+        Column(f"Faster {label}", faster, optional=True),
+        Column("Out of memory", "too_large", level, optional=True),
     ]
 
 
 # Scores
 
-METRICS = {
-    "matching_accuracy": "Right caption of five",
-    "image_to_text_recall_at_1": "Nearest caption is the image's",
-    "text_to_image_recall_at_1": "Nearest image is the caption's",
-    "accuracy": "Accuracy",
-}
-"""Metrics of a split in the order of the table, with their names."""
-WINOGROUND = ("text", "image", "group")
+
+class ScoreLine(NamedTuple):
+    """A score by the cells that have it."""
+
+    metric: str
+    scores: dict[Key, Score]
+
+    @property
+    def any(self) -> Score:
+        """The score of one cell, for what all have in common."""
+        return next(iter(self.scores.values()))
 
 
-def scored(study: StudyResults) -> list[Any]:
-    """The cells that have scores."""
-    groups = text.grouped(study.scores if study.asks == "learning" else [], lambda row: row.key)
-    return by_device(study, (first for first, *_ in groups.values()))
+def scores(study: StudyResults) -> list[ScoreLine]:
+    """The scores of a study about learning."""
+    cells = scored(study) if study.asks == "learning" else []
+    by_metric = {
+        name: {each.cell.key: each.scores[name] for each in cells if name in each.scores}
+        for name in NAMES
+    }
+    return [ScoreLine(name, of_cells) for name, of_cells in by_metric.items() if of_cells]
 
 
 def _score_columns(study: StudyResults) -> list[Column]:
-    """A column for each metric of the test split, or of validation where there is no test, and for
-    those of Winoground; each names the score of a guess."""
-    known = {(row.score.on, row.score.metric): row.score for row in study.scores}
-    split = "test" if any(on == "test" for on, _ in known) else "validation"
-    names = {(split, metric): name for metric, name in METRICS.items()}
-    names |= {("winoground", f"{part}_score"): f"{study.winoground}, {part}" for part in WINOGROUND}
-    columns = [Column("Setting", lambda row: text.values_text(row.levels))]
-    for key, name in names.items():
-        if score := known.get(key):
-            chance = f" (chance {text.share(score.chance)})" if score.chance is not None else ""
-            columns.append(Column(name + chance, partial(_score, study, key)))
-    return columns
+    """Of one cell, what is known of each score; of several, a column for each."""
+    cells = [each.cell for each in scored(study)]
+    first = Column("Right answers", lambda line: NAMES[line.metric])
+    chance = Column("By chance", "any.chance", text.share, optional=True)
+    if len(cells) > 1:
+        columns = [
+            Column(study.name_among(cell, cells), partial(_score, study, cell)) for cell in cells
+        ]
+        return [first, chance, *columns]
+    return [
+        first,
+        Column("After training", partial(_after, study, cells[0])),
+        Column("Before", "any.before", text.share, optional=True),
+        Column("Gain", "any", _gain, optional=True),
+        chance,
+        Column("Answers", "any.n", text.integer),
+    ]
 
 
-def _score(study: StudyResults, key: tuple[str, str], cell: CellOf) -> Field:
-    """The score after training; below it the one before, and the interval of the gain."""
-    score = study.score(cell, *key)
+def _after(study: StudyResults, cell: CellOf, line: ScoreLine) -> Field:
+    return Field(text.share(line.any.after), of=study.runs_of(cell))
+
+
+def _score(study: StudyResults, cell: CellOf, line: ScoreLine) -> Field:
+    """A score of one cell among several; below it the one before, and the interval of the gain."""
+    score = line.scores.get(cell.key)
     if score is None:
         return Field(text.DASH)
-    gain = ""
-    if score.gain_low is not None and score.gain_high is not None:
-        gain = f"{100 * score.gain_low:+.0f} to {100 * score.gain_high:+.0f} points"
-    notes = [f"before {text.share(score.before)}", gain, f"{score.n} answers"]
-    return Field(text.share(score.after), notes, study.runs_of(cell))
+    before = f"before {text.share(score.before)}" if score.before is not None else ""
+    return Field(text.share(score.after), [before, _gain(score)], study.runs_of(cell))
 
 
-def _measure(study: StudyResults) -> str:
-    """Why gains and rates may order settings differently; empty where gains are ratios of rates."""
-    if not any(answer.measure == LIVE_MODEL for answer in study.answers):
+def _gain(score: Score) -> str:
+    if score.gain_low is None or score.gain_high is None:
         return ""
-    return "A drift of the machine cancels in gains (blocks that alternate), not in rates."
+    return f"{100 * score.gain_low:+.0f} to {100 * score.gain_high:+.0f} points"
+
+
+NOTE = (
+    "Each run measures training and the model alone, without a loader, in turns: a drift of the "
+    "machine cancels in these shares, but not in samples/s."
+)
+
+
+def _note(study: StudyResults) -> str:
+    """What the share of the model alone is."""
+    return NOTE if any(map(study.by_share, study.devices)) else ""
 
 
 TABLES = (
-    Table("settings", "Settings", "answer", 10, settings, _settings_columns, _measure),
+    Table("settings", "Settings", "answer", 10, settings, _settings_columns, _note),
     Table("latency", "Latency", "answer", 11, latencies, _latency_columns),
     Table("largest", "The largest that fits", "answer", 12, reaches, _reach_columns),
-    Table("scores", "Scores after training", "answer", 13, scored, _score_columns),
+    Table("scores", "Scores after training", "answer", 13, scores, _score_columns),
 )

@@ -110,8 +110,7 @@ def _loss(cell: CellRow) -> Field:
 
 
 def _good_runs(cell: CellRow) -> Field:
-    spread = f"spread {text.share(cell.spread)}" if cell.spread is not None else ""
-    return Field(f"{cell.ok_runs} of {cell.runs}", [spread, cell.disturbed])
+    return Field(f"{cell.ok_runs} of {cell.runs}", [cell.disturbed])
 
 
 def _trace(study: StudyResults, cell: CellRow) -> Field:

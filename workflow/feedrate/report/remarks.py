@@ -1,0 +1,79 @@
+"""What the folded parts of a page say: why settings differ, and the method and its noise."""
+
+from collections.abc import Iterator
+from statistics import mean
+
+from msgspec.structs import asdict
+
+from feedrate.report import text
+from feedrate.report.html import sentence
+from feedrate.report.rows import CellRow
+from feedrate.report.sentences import Statement, names, speed
+from feedrate.report.study import StudyResults
+from feedrate.results.statistics import REPEATABILITY, noise_by_device
+
+
+def reasons(study: StudyResults) -> Iterator[Statement]:
+    """The sentences of the part "why": answers at other levels, limits by setting, losses."""
+    for device in study.devices:
+        for answer in study.answers:
+            is_first = answer == study.answer(device)
+            if answer.device == device and not is_first and study.asks == "speed":
+                label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
+                yield Statement(label + speed(study, answer).text, [answer])
+        good = [c for c in study.tried if c.device == device and c.limit]
+        groups = text.grouped(good, lambda cell: cell.limit)
+        limits = [(limit, names(study, cells)) for limit, cells in groups.items()]
+        if limits:
+            label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
+            yield Statement(label + sentence("limits", groups=limits), good)
+    own = [cell for cell in study.tried if cell.loss_shift is not None]
+    equal = [cell for cell in own if cell.loss_identical]
+    differing = [cell for cell in own if cell.loss_departs]
+    if equal or differing:
+        words = [study.setting(cell.levels) for cell in differing]
+        yield Statement(
+            sentence("equal_losses", settings=len(equal), differing=words), [*equal, *differing]
+        )
+
+
+def remarks(study: StudyResults) -> Iterator[Statement]:
+    """The sentences of the part "method and noise"."""
+    if any(map(study.by_share, study.devices)):
+        yield Statement(sentence("measure"))
+    repeated = [cell for cell in study.tried if cell.ok_runs > 1]
+    for (_, device), noise in noise_by_device(map(asdict, study.runs)).items():
+        mine = [cell for cell in repeated if cell.device == device]
+        if noise and mine:
+            runs = text.listed(str(n) for n in sorted({cell.ok_runs for cell in mine}))
+            share = noise.sd * REPEATABILITY
+            yield Statement(sentence("noise", sd_share=share, repeats=runs, cells=len(mine)), mine)
+    disturbed = text.grouped((c for c in study.tried if c.disturbed), lambda c: c.disturbed)
+    for cause, cells in disturbed.items():
+        yield Statement(sentence("disturbed", settings=[names(study, cells)], causes=cause), cells)
+    if short := [cell for cell in study.tried if cell.short_epochs]:
+        words = [f"{study.setting(c.levels)} ({c.steps_per_epoch})" for c in short]
+        yield Statement(sentence("short_epochs", settings=words), short)
+    yield from _mixed_software(study)
+    evaluated = [run for run in study.runs if run.evaluation_s and not run.measured_as]
+    if evaluated:
+        mean_s = mean(run.evaluation_s for run in evaluated)
+        yield Statement(sentence("evaluation", mean_s=mean_s, runs=len(evaluated)), evaluated)
+
+
+def _mixed_software(study: StudyResults) -> Iterator[Statement]:
+    """The settings whose ok runs differ in their driver or packages."""
+    mixed, changed = list[CellRow](), set[str]()
+    for cell in study.tried:
+        runs = [run for run in study.runs_of(cell) if run.status == "ok"]
+        records = [study.records[run.folder] for run in runs if run.folder in study.records]
+        machines = [record.provenance for record in records if record.provenance.packages]
+        software = [each.packages | {"the driver": each.driver} for each in machines]
+        every = {name for packages in software for name in packages}
+        differ = {n for n in every if len({packages.get(n) for packages in software}) > 1}
+        if differ:
+            mixed.append(cell)
+            changed |= differ
+    if mixed:
+        words = [study.setting(cell.levels) for cell in mixed]
+        yield Statement(sentence("mixed_software", packages=sorted(changed), settings=words), mixed)
