@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.devices import Device, default_launcher
-from feedrate.config.errors import ConfigError, not_one_of
+from feedrate.config.errors import ConfigError
 from feedrate.config.project import Project
 from feedrate.config.settings import LoaderSettings, Settings
 from feedrate.config.spec import (
@@ -30,17 +30,6 @@ _replace = msgspec.structs.replace
 
 RunKey = tuple[str, str, str, int]
 """Study, device, cell and repeat of a run."""
-
-OPTIMIZERS = [
-    "adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused",
-    "adamw_torch_4bit", "adamw_torch_8bit", "adamw_apex_fused", "adamw_anyprecision", "adamw_8bit",
-    "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "stable_adamw", "adafactor",
-    "adagrad", "sgd", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit",
-    "lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_lion_32bit", "ademamix", "ademamix_8bit",
-    "paged_ademamix_8bit", "paged_ademamix_32bit", "lomo", "adalomo", "grokadamw",
-    "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd",
-]  # fmt: skip
-"""`optim` of TrainingArguments in transformers 4.55 or 5.x, and our names of AdamW."""
 
 
 class CellWithoutRuns(Strict, kw_only=True):
@@ -240,8 +229,6 @@ def _faults(spec: RunSpec) -> Iterator[str]:
     """Settings of a cell that do not work together."""
     yield from model_faults(spec.settings.model, spec.settings.loader.max_tokens)
     yield from loader_faults(spec.settings.loader)
-    if (optimizer := spec.settings.train.optimizer) not in OPTIMIZERS:
-        yield f"train.optimizer: {not_one_of(optimizer, OPTIMIZERS, 'optimizers')}"
     if not spec.protocol.ceiling_s and spec.protocol.profile_steps:
         yield "protocol.ceiling_s: profile_steps needs more than 0 s"
     if spec.task == "inference":

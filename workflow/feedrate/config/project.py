@@ -171,8 +171,6 @@ def check_study(
     _check_levels(problems, "baseline", study.baseline, levels)
     _check_adapt(problems, study, devices)
     for key, exclude in numbered("exclude[{}]", study.exclude):
-        if not exclude.levels:
-            problems.add(f"{key}.levels", "it must not be empty")
         _check_levels(problems, f"{key}.levels", exclude.levels, levels)
         for name, kept in exclude.unless.items():
             for level in kept:

@@ -4,12 +4,23 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from feedrate.config.values import Count, Name, Natural, Positive, Strict, about
+from feedrate.config.values import Count, Name, Natural, Positive, Strict, Text, about
 from feedrate.core.plugins import declared
 
 Task = Literal["training", "inference"]
 Decode = Literal["reference", "host", "cache", "device"]
 """How JPEG files are decoded; feedrate.loading has the code of each."""
+
+Optimizer = Literal[
+    "adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused",
+    "adamw_torch_4bit", "adamw_torch_8bit", "adamw_apex_fused", "adamw_anyprecision", "adamw_8bit",
+    "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "stable_adamw", "adafactor",
+    "adagrad", "sgd", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit",
+    "lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_lion_32bit", "ademamix", "ademamix_8bit",
+    "paged_ademamix_8bit", "paged_ademamix_32bit", "lomo", "adalomo", "grokadamw",
+    "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd",
+]  # fmt: skip
+"""`optim` of TrainingArguments in transformers 4.55 or 5.x, and our names of AdamW."""
 
 BUILDERS = "feedrate.models.builders"
 """The package of the models, one file each."""
@@ -20,7 +31,7 @@ class ModelSettings(Strict, kw_only=True):
 
     name: Annotated[Name, about("A file in feedrate/models/builders: bridgetower, clip, …")]
     size: Annotated[Name, about("A size that the model declares: tiny, base, large, …")]
-    checkpoint: Annotated[str | None, about("Hub id or safetensors folder; null: random.")] = None
+    checkpoint: Annotated[Text | None, about("Hub id or safetensors folder; null: random.")] = None
     revision: Annotated[str | None, about("Commit, tag or branch of a hub checkpoint.")] = None
     attention: Annotated[
         Literal["eager", "sdpa", "flash"], about("eager: step by step; flash: for vit.")
@@ -89,7 +100,7 @@ class TrainSettings(Strict, kw_only=True):
     cpu_offload: Annotated[bool, about("fsdp: keep the state in host memory.")] = False
     learning_rate: Annotated[Positive, about("Peak learning rate.")] = 1e-5
     learning_rate_warmup_steps: Annotated[Natural, about("Steps in which it rises.")] = 0
-    optimizer: Annotated[Name, about("`optim` of TrainingArguments, or ours.")] = "adamw_torch"
+    optimizer: Annotated[Optimizer, about("`optim` of TrainingArguments, or ours.")] = "adamw_torch"
     ddp_bucket_mb: Annotated[Count | None, about("Size of gradient buckets; null: 25 MB.")] = None
     ddp_static_graph: Annotated[bool, about("DDP assumes the same graph in every step.")] = False
     ddp_bucket_view: Annotated[bool, about("Gradients are views of DDP's buckets.")] = False

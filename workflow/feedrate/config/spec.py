@@ -148,8 +148,6 @@ def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
     longest = plugins.declared(BUILDERS, "LONGEST").get(model.name, max_tokens)
     if model.checkpoint is None and max_tokens > longest:
         faults.append(f"loader.max_tokens: {max_tokens}: {model.name} takes at most {longest}")
-    if model.checkpoint == "":
-        faults.append("model.checkpoint: '' is not allowed; expected a hub id, a folder or null")
     if why := paths.fault(model.checkpoint or ""):
         faults.append(f"model.checkpoint: it is not allowed; {why}")
     return tuple(faults)

@@ -65,7 +65,7 @@ class Factor(Strict, kw_only=True):
 class Exclude(Strict, kw_only=True):
     """Cells to leave out: those with all of these levels."""
 
-    levels: dict[str, Level]
+    levels: Annotated[dict[str, Level], Meta(min_length=1)]
     unless: Annotated[dict[str, list[Level]], about("Factor to levels: their cells are kept.")] = {}
     unless_able: Annotated[Capability | None, about("Devices that can do this keep them.")] = None
     why: Text

@@ -64,7 +64,6 @@ class Model(Event, frozen=True, kw_only=True, tag="model"):
     flops_per_sample: float | None = None
     flops_per_real_sample: float | None = None
     attention: str | None = None
-    precision: str | None = None
 
 
 class Data(Event, frozen=True, kw_only=True, tag="data"):
@@ -78,8 +77,6 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
     pixel_mean_abs_diff: float | None = None
     pixel_psnr_db: float | None = None
     pixel_worst_abs_diff: float | None = None
-    image_px: int | None = None
-    max_tokens: int | None = None
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
@@ -173,7 +170,6 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
     round: int = 0
     samples: int
     wall_s: float
-    cpu_s: float | None = None
 
 
 class Stages(Event, frozen=True, kw_only=True, tag="stages"):

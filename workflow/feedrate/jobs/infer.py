@@ -50,8 +50,8 @@ def run_job(
     head = settings.inference.head
     built, answers = build_head(settings.model, settings.loader, prepared, head)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
-    job_setup.write_model(log, spec, built, dataset)
-    job_setup.write_data(log, spec, built, dataset, open_path(device, settings.loader))
+    job_setup.write_model(log, built, dataset)
+    job_setup.write_data(log, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)
     rank, world_size, *_ = rank_from_environment()
     requests = make_requests(spec, device, built, dataset, seed=spec.seed + rank)

@@ -110,7 +110,7 @@ def make_dataset(
     )
 
 
-def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset) -> None:
+def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
     """Write the `model` event; only rank 0 counts FLOPs, without padding those of a mean text."""
     mask = dataset.attention_mask
     padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
@@ -123,14 +123,11 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
         flops_per_sample=flops.get(padded),
         flops_per_real_sample=flops.get(real),
         attention=running_attention(built.model),  # known once a pass has run, as counting does
-        precision=spec.settings.train.precision,
     )
     log.write(event)
 
 
-def write_data(
-    log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset, path: LoadingPath
-) -> None:
+def write_data(log: EventLog, dataset: PairDataset, path: LoadingPath) -> None:
     """Write the `data` event; rank 0 compares the pixels of `path` with the reference's."""
     pixels = distance(dataset, path)._asdict() if log.rank == 0 else {}
     event = events.Data(
@@ -140,8 +137,6 @@ def write_data(
         decode=path.decode,
         library=path.library,
         form=path.form,
-        image_px=built.image_px,
-        max_tokens=spec.settings.loader.max_tokens,
         **{f"pixel_{name}": value for name, value in pixels.items()},
     )
     log.write(event)

@@ -21,7 +21,6 @@ from accelerate.utils import send_to_device
 
 from feedrate.config.spec import RunSpec, Stage
 from feedrate.devices.base import Adapter
-from feedrate.devices.load import cpu_time_s
 from feedrate.jobs import blocks, events
 from feedrate.jobs.blocks import FEWEST_ROUNDS, EndlessBatches, Part, Pipeline, needs_more
 from feedrate.jobs.events import EventLog
@@ -185,17 +184,9 @@ class Session:
         part, steps = self._parts[kind], self._steps[kind]
         with part.context():
             self._repeat(part, self._lead(kind))
-            before_s = cpu_time_s()
             wall_s = self._repeat(part, steps)
-            cpu_s = cpu_time_s() - before_s
-        block = events.Ceiling(
-            rank=self._log.rank,
-            kind=kind,
-            round=number,
-            samples=steps * self._step_samples,
-            wall_s=wall_s,
-            cpu_s=cpu_s,
-        )
+        samples, rank = steps * self._step_samples, self._log.rank
+        block = events.Ceiling(rank=rank, kind=kind, round=number, samples=samples, wall_s=wall_s)
         self._log.write(block)
         return wall_s
 

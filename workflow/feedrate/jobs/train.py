@@ -52,7 +52,7 @@ def run_job(
     built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
-    job_setup.write_model(log, spec, built, dataset)
+    job_setup.write_model(log, built, dataset)
     others = [name for name in options.report_to if name != TENSORBOARD]
     if others and log.rank == 0:
         log.write(events.Note(rank=0, about="report_to", message=", ".join(others)))
@@ -67,7 +67,7 @@ def run_job(
         encoders=built.encoders,
         report_to=options.report_to,
     )
-    job_setup.write_data(log, spec, built, dataset, trainer.path)
+    job_setup.write_data(log, dataset, trainer.path)
     score = partial(evaluate, trainer, log, spec, prepared, built, options)
     if protocol.evaluate and log.rank == 0:
         try:

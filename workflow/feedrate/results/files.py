@@ -191,13 +191,20 @@ def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[C
 def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]]) -> list[Column]:
     """`columns` with one for each factor in the place of the placeholder, unless the factor has the
     name of another column."""
-    fixed = {column.name for column in columns}
-    own = [
-        Column(level_kind(values), name, f"Level of {name}.")
-        for name, values in levels.items()
-        if name not in fixed
-    ]
-    return [c for entry in columns for c in (own if entry.name == FACTORS else [entry])]
+    names = {column.name for column in columns}
+    factors: list[Column] = []
+    for name, values in levels.items():
+        types = {type(value) for value in values}
+        kind: Kind = "text"  # also for levels of several types
+        if types == {bool}:
+            kind = "flag"
+        elif types == {int}:
+            kind = "integer"
+        elif types and types <= {int, float}:
+            kind = "number"
+        if name not in names:
+            factors.append(Column(kind, name, f"Level of {name}."))
+    return [c for entry in columns for c in (factors if entry.name == FACTORS else [entry])]
 
 
 def with_levels(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
@@ -207,16 +214,6 @@ def with_levels(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) ->
         for name, level in row.items():
             levels.setdefault(name, []).extend([] if level is None else [level])
     return with_factors(columns, levels)
-
-
-def level_kind(levels: Iterable[Level]) -> Kind:
-    """The kind of a factor's column: that of its levels, or text where they differ."""
-    types = {type(level) for level in levels}
-    if types == {bool}:
-        return "flag"
-    if types == {int}:
-        return "integer"
-    return "number" if types and types <= {int, float} else "text"
 
 
 FILES = {
@@ -280,18 +277,17 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
 
 def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Write rows as Parquet, atomically; each column has a type, a unit and a meaning."""
-    import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet
 
     types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
-    fields, values = [], {}
+    fields, arrays = [], []
     for column in columns:
         about = {"unit": column.unit, "description": column.description}
         fields.append(pa.field(column.name, types[column.kind], metadata=about))
-        values[column.name] = [row.get(column.name) for row in rows]
-        if column.kind == "text":
-            texts = values[column.name]
-            values[column.name] = [None if text is None else level_text(text) for text in texts]
+        values = [row.get(column.name) for row in rows]
+        if column.kind == "text":  # levels of a factor may be of several types
+            values = [None if value is None else level_text(value) for value in values]
+        arrays.append(pa.array(values, types[column.kind]))
     with atomic_path(path) as temporary:
-        frame = pd.DataFrame(values, dtype=object)
-        frame.to_parquet(temporary, index=False, schema=pa.schema(fields))
+        pa.parquet.write_table(pa.table(arrays, pa.schema(fields)), temporary)
