@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -104,31 +104,30 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
             problems.add(name, "this name means the accelerators of a machine; choose another")
         if device.variant_of is not None:
             problems.check_known(f"{name}.variant_of", device.variant_of, devices, "entries")
-        for key, text in _device_faults(device):
-            problems.add(f"{name}.{key}", text)
+        try:
+            re.compile(device.model_pattern or "")
+        except re.error as error:
+            why = f"{device.model_pattern!r} is not a regular expression ({error})"
+            problems.add(f"{name}.model_pattern", why)
+        for variable, value in device.software.environment.items():
+            key = f"{name}.software.environment.{variable}"
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+                problems.add(key, "an environment variable cannot have this name")
+            elif SECRET_NAME.search(variable) or secrets_in(value):
+                why = "a secret would appear in every record; set it where snakemake is started"
+                problems.add(key, why)
+        if device.count % device.nodes:
+            why = f"{device.nodes} nodes cannot share {device.count} devices evenly"
+            problems.add(f"{name}.nodes", why)
+        for limit, number in (("MAX_PROCESSES", device.count), ("MAX_NODES", device.nodes)):
+            most = launcher_limit(device.launcher, limit)
+            if number > most:
+                what = limit.removeprefix("MAX_").lower()
+                why = f"{device.launcher!r} starts at most {most:g} {what}, not {number}"
+                problems.add(f"{name}.launcher", why)
         problems.check_path(f"{name}.software.python", device.software.python)
         problems.check_path(f"{name}.software.container", device.software.container)
     return problems
-
-
-def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
-    """The keys of an entry whose values do not work, with the reason."""
-    try:
-        re.compile(device.model_pattern or "")
-    except re.error as error:
-        yield "model_pattern", f"{device.model_pattern!r} is not a regular expression ({error})"
-    for variable, value in device.software.environment.items():
-        key = f"software.environment.{variable}"
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-            yield key, "an environment variable cannot have this name"
-        elif SECRET_NAME.search(variable) or secrets_in(value):
-            yield key, "a secret would appear in every record; set it where snakemake is started"
-    if device.count % device.nodes:
-        yield "nodes", f"{device.nodes} nodes cannot share {device.count} devices evenly"
-    for limit, number in (("MAX_PROCESSES", device.count), ("MAX_NODES", device.nodes)):
-        if number > (most := launcher_limit(device.launcher, limit)):
-            what = limit.removeprefix("MAX_").lower()
-            yield "launcher", f"{device.launcher!r} starts at most {most:g} {what}, not {number}"
 
 
 def launcher_limit(launcher: Launcher | None, limit: str) -> float:

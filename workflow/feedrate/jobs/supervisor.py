@@ -230,10 +230,10 @@ def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | No
     ends = [job for job in jobs if job and job.is_over]
     last = ends[-1] if ends else None
     if last and last.state == slurm.OUT_OF_MEMORY:
-        asked = f" of {last.memory}" if last.memory else ""
+        limit = f"its limit of {last.memory}" if last.memory else "its limit"
         return Result(
             "out_of_memory",
-            f"Slurm killed the job for lack of host memory: its limit{asked} on {last.nodes} was "
+            f"Slurm killed the job for lack of host memory: {limit} on {last.nodes} was "
             "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
             f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
         )

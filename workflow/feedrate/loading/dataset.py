@@ -82,12 +82,12 @@ class PairDataset(Dataset[Sample]):
     def batch(self, rows: list[int]) -> dict[str, Any]:
         """The samples of these rows as one batch, in a slot if one is free."""
         slots = self.slots or {}
-        batch: dict[str, Any] = {
-            name: slots[name].take(len(rows))
-            if name in slots
-            else torch.empty((len(rows), *shape), dtype=dtype)
-            for name, (shape, dtype) in self.shapes().items()
-        }
+        batch: dict[str, Any] = {}
+        for name, (shape, dtype) in self.shapes().items():
+            if name in slots:
+                batch[name] = slots[name].take(len(rows))
+            else:
+                batch[name] = torch.empty((len(rows), *shape), dtype=dtype)
         room = {n: t.tensor if isinstance(t, Filling) else t for n, t in batch.items()}
         self._fill(room["pixel_values"], rows)
         with stages.span("tokenise", len(rows)):
@@ -109,7 +109,7 @@ class PairDataset(Dataset[Sample]):
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Shape and type of one sample's tensors, by name."""
-        tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
+        tokens = {name: (tuple(rows.shape[1:]), rows.dtype) for name, rows in self._tokens.items()}
         return {"pixel_values": (self.shape, self.dtype)} | tokens
 
     @property
@@ -173,7 +173,7 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
     """Stack samples, unless they came as a batch; `return_loss` asks for the contrastive loss."""
     if not isinstance(samples, dict):
         with stages.span("collate", len(samples)):
-            samples = {name: torch.stack([one[name] for one in samples]) for name in samples[0]}
+            samples = {name: torch.stack([s[name] for s in samples]) for name in samples[0]}
     return samples | {"return_loss": True} | stages.stamp()
 
 

@@ -29,8 +29,8 @@ HELD_BATCHES = 3
 its way."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the rows of each; an order without a length has no end."""
-Asked = TypeVar("Asked")
-Made = TypeVar("Made")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
 class Order(Protocol):
@@ -134,13 +134,16 @@ class FedPath(LoadingPath):
 
 
 def in_order(
-    pool: ThreadPoolExecutor, make: Callable[[Asked], Made], order: Iterable[Asked], ahead: int
-) -> Generator[Made]:
+    pool: ThreadPoolExecutor,
+    make: Callable[[Request], Result],
+    requests: Iterable[Request],
+    ahead: int,
+) -> Generator[Result]:
     """The results of `make` in order, `ahead` of them early. The pool ends with the generator."""
-    waiting: deque[Future[Made]] = deque()
+    waiting: deque[Future[Result]] = deque()
     try:
-        for asked in order:
-            waiting.append(pool.submit(make, asked))
+        for request in requests:
+            waiting.append(pool.submit(make, request))
             if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:

@@ -91,21 +91,16 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
         rows = levels[:, :last].permute(1, 2, 0).contiguous()
         pixels = rows[None].permute(0, 3, 1, 2)  # with the strides of channels_last
         return _upsample(pixels, (bottom, right), scales)[0, :, part.top :, part.left :]
-    rows = _resize_rows(levels[0, first:last], right, scales[1])
+    # First all rows to the part's width, as if they were the channels of a picture of four.
+    strip = torch.nn.functional.pad(levels[0, first:last], (0, 0, 0, -(last - first) % 4))
+    groups = strip.reshape(1, 4, -1, width)
+    rows = _upsample(groups, (groups.shape[2], right), (1.0, scales[1])).reshape(-1, right)
     # Rows before the first stay undefined. They only reach resized rows that are cut off.
     columns = rows.new_empty((last, part.width + -part.width % 4))
-    columns[first:, : part.width] = rows[:, part.left :]
+    columns[first:, : part.width] = rows[: last - first, part.left :]
     groups = columns.view(1, last, -1, 4).permute(0, 3, 1, 2)
     resized = _upsample(groups, (bottom, groups.shape[3]), (scales[0], 1.0))
     return resized.permute(0, 2, 3, 1).reshape(1, bottom, -1)[:, part.top :, : part.width]
-
-
-def _resize_rows(levels: torch.Tensor, width: int, scale: float) -> torch.Tensor:
-    """The first `width` px of all rows of (h, w), resized by `scale`: uint8 (h, width)."""
-    height, given = levels.shape
-    groups = torch.nn.functional.pad(levels, (0, 0, 0, -height % 4)).reshape(1, 4, -1, given)
-    resized = _upsample(groups, (groups.shape[2], width), (1.0, scale))
-    return resized.reshape(-1, width)[:height]
 
 
 def _upsample(pixels: torch.Tensor, size: Size, scales: tuple[float, float]) -> torch.Tensor:

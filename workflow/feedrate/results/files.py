@@ -248,10 +248,26 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str,
 
 
 def write_table(folder: Path, name: str, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Write a result file; that of the runs as Parquet too."""
+    """Write a result file, atomically; that of the runs as Parquet too, where each column has a
+    type, a unit and a meaning."""
     write_csv(folder / name, columns, rows)
-    if FILES[name] is RUNS:
-        write_parquet((folder / name).with_suffix(".parquet"), columns, rows)
+    if FILES[name] is not RUNS:
+        return
+    # Slow to import, and only this function needs it.
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
+    fields, arrays = [], []
+    for column in columns:
+        about = {"unit": column.unit, "description": column.description}
+        fields.append(pa.field(column.name, types[column.kind], metadata=about))
+        values = [row.get(column.name) for row in rows]
+        if column.kind == "text":  # levels of a factor may be of several types
+            values = [None if value is None else level_text(value) for value in values]
+        arrays.append(pa.array(values, types[column.kind]))
+    with atomic_path((folder / name).with_suffix(".parquet")) as temporary:
+        pa.parquet.write_table(pa.table(arrays, pa.schema(fields)), temporary)
 
 
 def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
@@ -273,21 +289,3 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
             return rows
         except (ValueError, csv.Error) as error:
             raise TableError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet, atomically; each column has a type, a unit and a meaning."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
-    fields, arrays = [], []
-    for column in columns:
-        about = {"unit": column.unit, "description": column.description}
-        fields.append(pa.field(column.name, types[column.kind], metadata=about))
-        values = [row.get(column.name) for row in rows]
-        if column.kind == "text":  # levels of a factor may be of several types
-            values = [None if value is None else level_text(value) for value in values]
-        arrays.append(pa.array(values, types[column.kind]))
-    with atomic_path(path) as temporary:
-        pa.parquet.write_table(pa.table(arrays, pa.schema(fields)), temporary)

@@ -50,6 +50,8 @@ def lacks(level: Decode) -> tuple[str, ...]:
 
 
 def _declared(level: Decode, constant: str, default: Any) -> Any:
-    names = plugins.declared(DECODERS, "LEVEL")
     values = plugins.declared(DECODERS, constant)
-    return next((values[n] for n, one in names.items() if one == level and n in values), default)
+    for decoder, implemented in plugins.declared(DECODERS, "LEVEL").items():
+        if implemented == level and decoder in values:
+            return values[decoder]
+    return default
