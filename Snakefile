@@ -5,6 +5,9 @@ import gc
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
+# Nearly all objects of a plan live as long as the plan: looking for garbage takes a fifth of its time.
+gc.set_threshold(100_000, 50, 50)
+
 try:
     from feedrate.flow import configuration, driver
 except ImportError as missing:
@@ -15,17 +18,9 @@ except ImportError as missing:
 
 min_version("9.20")
 
-# Nearly all objects of a plan live as long as the plan: looking for garbage takes a fifth of its time.
-gc.set_threshold(100_000, 50, 50)
-
 IS_DRIVER = workflow.is_main_process
-PROFILE_FILES = configuration.profile_files(main_process=IS_DRIVER)
-# Read before Snakemake reads the same files, which is less strict and names no line.
 with configuration.workflow_errors():
-    SETTINGS = workflow.config_settings
-    LAYERS = configuration.read_layers(
-        [*PROFILE_FILES, *SETTINGS.configfiles], SETTINGS.config_args or ()
-    )
+    LAYERS = configuration.layers_of(workflow)
 
 
 configfile: "config/config.yaml"
@@ -44,8 +39,6 @@ rule all:
     """All studies of config/config.yaml: runs, results, claims, tables, figures, first page."""
     default_target: True
     input:
-        # Snakemake does not make what only an up-to-date file was made from.
-        GRAPH.all_outcomes(),
         paths.PAGE,
         paths.CONFIRMED,
 
@@ -53,7 +46,7 @@ rule all:
 rule measure:
     """The runs alone."""
     input:
-        GRAPH.all_outcomes(),
+        lambda _: GRAPH.all_outcomes(),
 
 
 rule selftest:
@@ -69,5 +62,4 @@ for study in STUDIES:
         name:
             study
         input:
-            GRAPH.all_outcomes(study),
             expand([paths.TABLES, paths.FIGURES, paths.CLAIMS_CSV], study=study),

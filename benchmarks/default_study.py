@@ -39,9 +39,9 @@ def prepare_default(folder: Path) -> Path:
     config = load_project(ROOT, yaml.safe_load((ROOT / "config/config.yaml").read_text())).config
     settings = msgspec.json.encode(find_dataset(config, config.dataset)).decode()
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
-    fetch = [*FEEDRATE, "fetch-dataset", "--name", config.dataset, "--settings", settings]
+    fetch = [*FEEDRATE, "fetch_dataset", "--name", config.dataset, "--settings", settings]
     run([*fetch, "--out", str(index)], folder)
-    prepare = [*FEEDRATE, "preprocess-dataset", "--index", str(index), "--settings", settings]
+    prepare = [*FEEDRATE, "preprocess_dataset", "--index", str(index), "--settings", settings]
     run([*prepare, "--out", str(manifest)], folder)
     return manifest.parent
 

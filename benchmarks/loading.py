@@ -119,7 +119,7 @@ def make_store_for(settings: Any, prepared: Path, folder: Path) -> str:
     assert store is not None
     index = str(store / STORE_INDEX)
     spec = msgspec.json.encode(store_spec(settings)).decode()
-    command = [*FEEDRATE, "store-dataset", "--data", str(prepared / "manifest.json")]
+    command = [*FEEDRATE, "store_dataset", "--data", str(prepared / "manifest.json")]
     command += ["--settings", spec, "--out", index]
     run(command, folder, job_environment())
     return str(store)

@@ -48,9 +48,9 @@ def accuracies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Score]:
     settings = msgspec.json.encode(find_dataset(project.config, spec.dataset)).decode()
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
     fetching = ("--name", spec.dataset, "--settings", settings, "--out", index)
-    python("feedrate", "fetch-dataset", *fetching)
+    python("feedrate", "fetch_dataset", *fetching)
     preparing = ("--index", index, "--settings", settings, "--out", manifest)
-    python("feedrate", "preprocess-dataset", *preparing)
+    python("feedrate", "preprocess_dataset", *preparing)
     run = folder / "run"
     write_json(run / SPEC_NAME, msgspec.to_builtins(spec))
     python("feedrate", "worker", "--run", run, "--data", manifest.parent)

@@ -1,6 +1,5 @@
 """The checked configuration, the graph of the workflow, and its begin and end."""
 
-import sys
 from pathlib import Path
 
 from feedrate.config.workflow import find_dataset
@@ -15,20 +14,13 @@ with configuration.workflow_errors():
     PROJECT = configuration.load(ROOT, LAYERS)
     GRAPH = Graph(PROJECT, ROOT)
     if IS_DRIVER:
-        configuration.check_targets(ROOT, PROJECT, LAYERS, configuration.call().targets)
-        if not configuration.call().report:
-            GRAPH.write_plans()
-        if workflow.output_settings.dryrun:
-            configuration.check_files(
-                PROJECT, GRAPH.runs_to_do(), LAYERS, here=configuration.call().is_local
-            )
+        driver.plan(GRAPH, LAYERS)
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
 # Whether failed jobs are tried again. The process of a job does not know, and assumes it.
 RETRIED = not IS_DRIVER or bool(configuration.call().retries)
-SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
-DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
+ON_DRIVER = PROJECT.config.on_driver
 REPORT_ENV = "../../envs/report.yaml"
 
 

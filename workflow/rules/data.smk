@@ -3,7 +3,7 @@ what they are made from is in the paths, so inputs are `ancient`: their times sa
 """
 
 dataset = lambda wc: find_dataset(PROJECT.config, wc.dataset)
-examples = lambda wc: PROJECT.config.winoground_sets[wc.winoground]
+pairs = lambda wc: PROJECT.config.winoground_sets[wc.winoground]
 store = lambda wc: GRAPH.data.store_spec(wc.store)
 
 
@@ -13,11 +13,11 @@ rule fetch_dataset:
         paths.RAW_INDEX,
     log:
         f"{paths.LOGS}/fetch_dataset/{{dataset}}-{{identity}}.log",
-    localrule: DOWNLOADS_ARE_LOCAL
+    localrule: "downloads" in ON_DRIVER
     conda:
         REPORT_ENV
     params:
-        job=lambda wc: job("fetch-dataset", name=wc.dataset, settings=dataset(wc)),
+        job=lambda wc: job("fetch_dataset", name=wc.dataset, settings=dataset(wc)),
     shell:
         "python -m feedrate {params.job} --out {output:q} 2> >(tee {log:q} >&2)"
 
@@ -28,11 +28,9 @@ use rule fetch_dataset as fetch_winoground with:
         paths.WINOGROUND,
     log:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
-    localrule: DOWNLOADS_ARE_LOCAL
+    localrule: "downloads" in ON_DRIVER
     params:
-        job=lambda wc: job(
-            "fetch-winoground", name=wc.winoground, settings=examples(wc)
-        ),
+        job=lambda wc: job("fetch_winoground", name=wc.winoground, settings=pairs(wc)),
 
 
 # A hub checkpoint's weights and tokenizer, with a checksum for every file.
@@ -41,7 +39,7 @@ use rule fetch_dataset as fetch_checkpoint with:
         paths.CHECKPOINT,
     log:
         f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
-    localrule: DOWNLOADS_ARE_LOCAL
+    localrule: "downloads" in ON_DRIVER
     params:
         job=lambda wc: GRAPH.data.fetch_checkpoint(wc.checkpoint),
 
@@ -59,7 +57,7 @@ rule preprocess_dataset:
         REPORT_ENV
     threads: CORES
     params:
-        job=lambda wc: job("preprocess-dataset", settings=dataset(wc)),
+        job=lambda wc: job("preprocess_dataset", settings=dataset(wc)),
     shell:
         "python -m feedrate {params.job} --index {input:q} --out {output.manifest:q} "
         "2> >(tee {log:q} >&2)"
@@ -78,7 +76,7 @@ rule store_dataset:
         "../../envs/cpu.yaml"
     threads: CORES
     params:
-        job=lambda wc: job("store-dataset", settings=store(wc)),
+        job=lambda wc: job("store_dataset", settings=store(wc)),
     shell:
         "python -m feedrate {params.job} --data {input.data:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

@@ -13,11 +13,11 @@ rule parse_logs:
         [paths.RECORDS, paths.DISTURBED],
     log:
         f"{paths.LOGS}/parse_logs/{{study}}.{{device}}.log",
-    localrule: SHORT_IS_LOCAL
+    localrule: "short" in ON_DRIVER
     conda:
         REPORT_ENV
     shell:
-        "python -m feedrate parse-logs --plan {input.plan:q} --device {wildcards.device} "
+        "python -m feedrate {rule} --plan {input.plan:q} --device {wildcards.device} "
         "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
 
 
@@ -31,14 +31,12 @@ rule collect_results:
         [paths.RESULTS_CSV, paths.RESULTS_PARQUET, paths.CELLS_CSV, paths.ANSWERS_CSV],
     log:
         f"{paths.LOGS}/collect_results/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
+    localrule: "short" in ON_DRIVER
     conda:
         REPORT_ENV
-    params:
-        job="collect-results",
     shell:
-        "python -m feedrate {params.job} --plan {input.plan:q} "
-        "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
+        "python -m feedrate {rule} --plan {input.plan:q} --results results/{wildcards.study} "
+        "2> >(tee {log:q} >&2)"
 
 
 # Check the source's claims against its own numbers and against ours.
@@ -51,9 +49,7 @@ use rule collect_results as check_claims with:
         paths.CLAIMS_CSV,
     log:
         f"{paths.LOGS}/check_claims/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
-    params:
-        job="check-claims",
+    localrule: "short" in ON_DRIVER
 
 
 # Write all tables of a study as pages.
@@ -64,9 +60,7 @@ use rule collect_results as tabulate_results with:
         pages(paths.TABLES, "table", "html"),
     log:
         f"{paths.LOGS}/tabulate_results/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
-    params:
-        job="tabulate-results",
+    localrule: "short" in ON_DRIVER
 
 
 # Draw all figures of a study.
@@ -77,9 +71,7 @@ use rule collect_results as plot_figures with:
         pages(paths.FIGURES, "figure", "svg"),
     log:
         f"{paths.LOGS}/plot_figures/{{study}}.log",
-    localrule: SHORT_IS_LOCAL
-    params:
-        job="plot-figures",
+    localrule: "short" in ON_DRIVER
 
 
 rule write_report:
@@ -95,11 +87,11 @@ rule write_report:
         page=report(paths.PAGE, category="Page", labels={"page": "answers"}),
     log:
         f"{paths.LOGS}/write_report.log",
-    localrule: SHORT_IS_LOCAL
+    localrule: "short" in ON_DRIVER
     conda:
         REPORT_ENV
     shell:
-        "python -m feedrate write-report --plans {input.plans:q} --results results "
+        "python -m feedrate {rule} --plans {input.plans:q} --results results "
         "--page {output.page:q} 2> >(tee {log:q} >&2)"
 
 
@@ -114,9 +106,9 @@ rule confirm_results:
         f"{paths.LOGS}/confirm_results.log",
     # A profile's retries would only print the list again.
     retries: 0
-    localrule: SHORT_IS_LOCAL
+    localrule: "short" in ON_DRIVER
     conda:
         REPORT_ENV
     shell:
-        "python -m feedrate confirm-results --results {input.results:q} --out {output:q} "
+        "python -m feedrate {rule} --results {input.results:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

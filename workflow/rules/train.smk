@@ -1,5 +1,4 @@
-"""Training and the self-test: one rule per device, so that a profile can send each to its own
-partition."""
+"""Training and the self-test: a rule per device, which a profile sends to its partition."""
 
 ENVIRONMENTS = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
 
@@ -10,10 +9,7 @@ for device in PROJECT.config.devices:
         name:
             paths.rule_of(paths.TRAIN_RULE, device)
         input:
-            **{
-                name: ancient(files)
-                for name, files in GRAPH.training_inputs(device).items()
-            },
+            **{part: ancient(files) for part, files in GRAPH.inputs(device).items()},
         output:
             paths.OUTCOME.replace("{device}", device),
         log:
@@ -29,8 +25,7 @@ for device in PROJECT.config.devices:
             job=with_cached_signature(lambda wc, device=device: GRAPH.train(device, wc)),
         # No `benchmark`: it would read the memory of all processes on the measured cores.
         shell:
-            "python -m feedrate {params.job} --data {input.data:q} --out $(dirname {output:q}) "
-            "--try {resources.tries} 2> >(tee -a -i {log:q} >&2)"
+            "python -m feedrate {params.job} --try {resources.tries} 2> >(tee -a -i {log:q} >&2)"
 
     rule:
         name:
@@ -50,7 +45,7 @@ for device in PROJECT.config.devices:
             # It takes ten minutes.
             runtime=60,
         params:
-            job=job("selftest-device", device=device, entry=entry),
+            job=job("selftest_device", device=device, entry=entry),
         shell:
             "python -m feedrate {params.job} --data {input.data:q} --parts {input.parts:q} "
             "--out {output:q} 2> >(tee {log:q} >&2)"

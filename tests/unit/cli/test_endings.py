@@ -8,18 +8,18 @@ from feedrate.core.errors import SENTENCE
 ABSENT = "no/such/file"
 NO_MAPPING = ("--settings", "[")
 PROGRAMS = {
-    "fetch-dataset": ("--name", "x", *NO_MAPPING),
-    "fetch-winoground": ("--name", "x", *NO_MAPPING),
-    "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
-    "parse-logs": ("--plan", ABSENT, "--device", "x"),
-    "collect-results": ("--plan", ABSENT),
-    "check-claims": ("--plan", ABSENT),
-    "plot-figures": ("--plan", ABSENT),
-    "tabulate-results": ("--plan", ABSENT),
-    "write-report": ("--plans", ABSENT, "--page", ABSENT),
+    "fetch_dataset": ("--name", "x", *NO_MAPPING),
+    "fetch_winoground": ("--name", "x", *NO_MAPPING),
+    "preprocess_dataset": ("--index", ABSENT, *NO_MAPPING),
+    "parse_logs": ("--plan", ABSENT, "--device", "x"),
+    "collect_results": ("--plan", ABSENT),
+    "check_claims": ("--plan", ABSENT),
+    "plot_figures": ("--plan", ABSENT),
+    "tabulate_results": ("--plan", ABSENT),
+    "write_report": ("--plans", ABSENT, "--page", ABSENT),
     "train": ("--spec", "[", "--data", ABSENT),
-    "confirm-results": ("--results", ABSENT),
-    "store-dataset": ("--data", ABSENT, *NO_MAPPING),
+    "confirm_results": ("--results", ABSENT),
+    "store_dataset": ("--data", ABSENT, *NO_MAPPING),
 }
 """Jobs, and arguments that each refuses."""
 

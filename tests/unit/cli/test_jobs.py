@@ -171,7 +171,7 @@ def test_people_see_only_their_commands(capsys):
 def test_a_job_needs_neither_rich_nor_snakemake_nor_what_it_does_not_use():
     script = (
         "import sys; from feedrate.__main__ import main\n"
-        "main(['fetch-checkpoint', '--name', 'x', '--revision', 'y', '--out', '/dev/full/x'])\n"
+        "main(['fetch_checkpoint', '--name', 'x', '--revision', 'y', '--out', '/dev/full/x'])\n"
         "heavy = ('rich', 'snakemake', 'torch', 'pandas', 'matplotlib', 'pyarrow')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -49,9 +49,9 @@ def distribution(tmp_path, monkeypatch):
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: others-for-tests\nVersion: 1\n")
     entry = "shapes_for_tests = others_for_tests.shapes"
     (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{entry}\n")
-    plugins.added.cache_clear()
+    plugins.additions.cache_clear()
     yield package
-    plugins.added.cache_clear()
+    plugins.additions.cache_clear()
     for name in [name for name in sys.modules if name.startswith("others_for_tests")]:
         del sys.modules[name]
 

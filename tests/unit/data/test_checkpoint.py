@@ -47,7 +47,7 @@ def fetch(tmp_path):
             "HF_HUB_DISABLE_TELEMETRY": "1",
         }
         environment.pop("HF_TOKEN", None)
-        command = [sys.executable, "-m", "feedrate", "fetch-checkpoint", "--name", NAME]
+        command = [sys.executable, "-m", "feedrate", "fetch_checkpoint", "--name", NAME]
         done = subprocess.run(
             [*command, "--revision", revision, "--out", str(out)],
             env=environment,

@@ -70,7 +70,7 @@ def fetch(tmp_path):
             "HF_HUB_DISABLE_TELEMETRY": "1",
         }
         environment.pop("HF_TOKEN", None)
-        command = [sys.executable, "-m", "feedrate", "fetch-dataset", "--name", "cartoons"]
+        command = [sys.executable, "-m", "feedrate", "fetch_dataset", "--name", "cartoons"]
         command += ["--settings", json.dumps(HUB | changes), "--out", str(out)]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=120, check=False

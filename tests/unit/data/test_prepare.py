@@ -248,7 +248,7 @@ def test_a_kill_at_any_moment_leaves_the_old_result_or_none_and_the_next_run_is_
         "from feedrate.cli import jobs\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
         f"{moment}\n"
-        "sys.exit(jobs.run('preprocess-dataset', sys.argv[1:]))"
+        "sys.exit(jobs.run('preprocess_dataset', sys.argv[1:]))"
     )
     arguments = ["--index", workplace.index, "--out", workplace.manifest]
     settings = json.dumps({"source": "folder", "path": str(workplace.mine)})

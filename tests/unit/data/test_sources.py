@@ -37,7 +37,7 @@ import feedrate.data.sources as sources
 sources.__path__.append(sys.argv.pop(1))
 from feedrate.cli import jobs
 
-sys.exit(jobs.run("fetch-dataset", sys.argv[1:]))
+sys.exit(jobs.run("fetch_dataset", sys.argv[1:]))
 """
 
 

@@ -42,7 +42,7 @@ def options_of(graph, spec):
 
 
 def test_an_input_that_all_runs_share_is_a_constant_and_one_that_none_needs_is_left_out(copy):
-    inputs = copy.graph(studies=[LOADING], devices=["cpu"]).training_inputs("cpu")
+    inputs = copy.graph(studies=[LOADING], devices=["cpu"]).inputs("cpu")
     assert list(inputs) == ["data"]
     (file,) = inputs["data"]
     assert file.startswith("resources/datasets/generated/prepared-")
@@ -50,7 +50,7 @@ def test_an_input_that_all_runs_share_is_a_constant_and_one_that_none_needs_is_l
 
 def test_an_input_that_differs_is_asked_for_run_by_run(copy):
     graph = copy.graph(studies=[LOADING, QUALITY, SEARCH], devices=["h100"])
-    inputs = graph.training_inputs("h100")
+    inputs = graph.inputs("h100")
     for study, evaluated in ((QUALITY, True), (LOADING, False)):
         run = pick(graph, study=study)
         asked = wildcards(graph, run)
@@ -61,18 +61,18 @@ def test_an_input_that_differs_is_asked_for_run_by_run(copy):
 
 def test_winoground_is_an_input_and_an_option_of_runs_that_are_evaluated(copy):
     graph = copy.graph(studies=[QUALITY])
-    (file,) = graph.training_inputs("cpu")["winoground"]
+    (file,) = graph.inputs("cpu")["winoground"]
     assert file.startswith("resources/winoground/generated-")
     assert options_of(graph, pick(graph))["--winoground"] == [file]
     without = copy.graph(studies=[QUALITY], winoground=None)
-    assert list(without.training_inputs("cpu")) == ["data"]
+    assert list(without.inputs("cpu")) == ["data"]
     assert "--winoground" not in options_of(without, pick(without))
 
 
 def test_fetched_weights_and_a_store_of_pictures_are_inputs(copy):
     copy.edit(f"config/studies/{SEARCH}.yaml", "decode: host", "decode: cache")
     graph = copy.graph(studies=[SEARCH], checkpoint="hub/flava", checkpoint_model="flava")
-    inputs = graph.training_inputs("cpu")
+    inputs = graph.inputs("cpu")
     assert inputs["weights"] == ["resources/checkpoints/hub--flava@main/fetched.json"]
     (store,) = inputs["store"]
     folder, key, _ = store.rsplit("/", 2)
@@ -107,7 +107,8 @@ def test_a_second_attempt_has_the_options_of_its_run(copy):
     copy.write(f"{graph.folders.target(run)}/outcome.json", '{"status": "failed"}')
     again = copy.graph(studies=[LOADING])
     assert wildcards(again, run).identity.endswith("-2")
-    assert options_of(again, run) == options_of(graph, run)
+    out = {"--out": [again.folders.target(run)]}
+    assert options_of(again, run) == options_of(graph, run) | out
 
 
 def test_a_job_of_a_run_that_is_another_one_by_now_does_not_start(copy):
@@ -164,6 +165,8 @@ def test_outcomes_are_those_of_a_study_on_a_device(copy):
 
 def test_a_plan_is_written_when_it_changes_and_only_then(copy):
     studies = {"studies": [LOADING, QUALITY]}
+    for outcome in copy.graph(**studies).all_outcomes():
+        copy.write(outcome, '{"status": "ok"}')
     copy.graph(**studies).write_plans()
     files = [Path(paths.STUDY_PLAN.format(study=study)) for study in studies["studies"]]
     for file in files:
@@ -174,6 +177,16 @@ def test_a_plan_is_written_when_it_changes_and_only_then(copy):
     copy.graph(**studies).write_plans()
     assert [file.stat().st_mtime == 1 for file in files] == [False, True]
     assert read_plan(files[0]).study.title.startswith("Again, ")
+
+
+def test_a_plan_with_a_run_to_do_is_new_so_that_an_up_to_date_report_does_not_hide_the_run(copy):
+    graph = copy.graph(studies=[LOADING])
+    copy.write(graph.all_outcomes()[0], '{"status": "ok"}')
+    graph.write_plans()
+    (plan,) = Path(".snakemake/feedrate").glob(f"{LOADING}.json")
+    os.utime(plan, (1, 1))
+    copy.graph(studies=[LOADING]).write_plans()
+    assert plan.stat().st_mtime > 1
 
 
 def test_a_plan_has_the_folders_that_this_call_makes_or_those_that_have_ended(copy):

@@ -187,7 +187,7 @@ def test_other_weights_make_a_store_of_decoded_pictures_anew(copy):
 
     def store():
         graph = copy.graph(studies=[SEARCH], checkpoint="mine", checkpoint_model="flava")
-        return graph.training_inputs("cpu")["store"]
+        return graph.inputs("cpu")["store"]
 
     before = store()
     assert before == store()

@@ -38,7 +38,7 @@ def made_store(spec, prepared):
     settings = msgspec.json.encode(store_spec(spec.settings)).decode()
     data = str(prepared / "manifest.json")
     out = str(folder / "index.json")
-    assert jobs.run("store-dataset", ["--data", data, "--settings", settings, "--out", out]) == 0
+    assert jobs.run("store_dataset", ["--data", data, "--settings", settings, "--out", out]) == 0
     return folder
 
 

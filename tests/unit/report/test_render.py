@@ -147,7 +147,7 @@ def test_a_stage_writes_all_figures_also_added_ones_and_removes_others(
     for name in ("old.svg", "note.txt"):
         (figures / name).write_text("old")
     arguments = ["--plan", paths.STUDY_PLAN.format(study=STUDY), "--results", str(study.folder)]
-    assert jobs.run("plot-figures", arguments) == 0
+    assert jobs.run("plot_figures", arguments) == 0
     names = {file.name for file in figures.iterdir()}
     assert names == {*(f"{name}.svg" for name in pictures(study)), "note.txt"}
     assert [one.name for one in all_figures()][:3] == ["answer", "new", "gain"]
@@ -159,7 +159,7 @@ def test_a_stage_writes_all_figures_also_added_ones_and_removes_others(
 def test_a_missing_file_ends_with_a_sentence(study, capsys):
     (study.folder / "cells.csv").unlink()
     arguments = ["--plan", paths.STUDY_PLAN.format(study=STUDY), "--results", str(study.folder)]
-    assert jobs.run("plot-figures", arguments) == 1
+    assert jobs.run("plot_figures", arguments) == 1
     message = capsys.readouterr().err
     assert "cells.csv" in message
     assert "Traceback" not in message

@@ -244,7 +244,7 @@ def test_the_job_reads_results_and_writes_claims(tmp_path, monkeypatch):
     plan = claim_plan(claim("cpu[workers=2] / cpu"))
     runs = run_table([*runs_of(0, [10.0, 10.0]), *runs_of(2, [20.0, 20.0])], plan)
     write_csv(tmp_path / "results.csv", for_studies(RUNS, plan.project.studies), runs)
-    assert run("check-claims", ["--plan", str(write_plan(plan)), "--results", "."]) == 0
+    assert run("check_claims", ["--plan", str(write_plan(plan)), "--results", "."]) == 0
     (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
     assert list(row) == [column.name for column in CLAIMS]

@@ -46,12 +46,12 @@ def results(folder, *statuses):
 
 
 def test_results_are_confirmed_where_nothing_failed(tmp_path):
-    assert run("confirm-results", results(tmp_path, "ok", "out_of_memory", "unsupported")) == 0
+    assert run("confirm_results", results(tmp_path, "ok", "out_of_memory", "unsupported")) == 0
     assert (tmp_path / "confirmed.txt").read_text() == "2 runs, none failed\n"
 
 
 def test_runs_that_did_not_end_well_are_listed(tmp_path, capsys):
-    assert run("confirm-results", results(tmp_path, "ok", "failed", "invalid", "missing")) == 1
+    assert run("confirm_results", results(tmp_path, "ok", "failed", "invalid", "missing")) == 1
     told = capsys.readouterr().err
     assert "3 of 4 runs did not end well" in told
     assert "a cpu x rep 4: missing: Why." in told
@@ -67,7 +67,7 @@ def test_disturbed_runs_are_repeated_by_the_same_command_but_not_for_ever(tmp_pa
         row |= disturbed
         write_csv(tmp_path / "results.csv", with_factors(RUNS, {}), [row])
         out = ["--out", str(tmp_path / "confirmed.txt")]
-        assert run("confirm-results", ["--results", str(tmp_path / "results.csv"), *out]) == 1
+        assert run("confirm_results", ["--results", str(tmp_path / "results.csv"), *out]) == 1
         return capsys.readouterr().err
 
     forced = "python -m feedrate run --forcerun runs/a/outcome.json"

@@ -34,7 +34,7 @@ def parse(tmp_path, monkeypatch):
 
     def parse():
         words = ["--plan", "plan.json", "--device", "cpu", "--results", "results"]
-        assert run_job("parse-logs", words) == 0
+        assert run_job("parse_logs", words) == 0
         disturbed = json.loads(Path("results/cpu/disturbed.json").read_text())
         return read_records(Path("results"), "cpu"), disturbed
 

@@ -21,7 +21,7 @@ def collect(tmp_path, records, plan):
     write_records(tmp_path, "cpu", records)
     file = tmp_path / "plan.json"
     file.write_bytes(msgspec.json.encode(plan))
-    assert run_job("collect-results", ["--plan", str(file), "--results", str(tmp_path)]) == 0
+    assert run_job("collect_results", ["--plan", str(file), "--results", str(tmp_path)]) == 0
     return tmp_path
 
 
@@ -52,7 +52,7 @@ def test_damaged_or_missing_records_are_made_again(tmp_path, monkeypatch, conten
     if content:
         file.write_text(content)
     (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
-    ended = run_job("collect-results", ["--plan", "plan.json", "--results", "."])
+    ended = run_job("collect_results", ["--plan", "plan.json", "--results", "."])
     assert ended == fault("damaged record", "local").exit_code
     row = read_csv(tmp_path / "results.csv", RUNS)[0]
     assert (row["folder"], row["cell"]) == (planned[0].folder, planned[0].cell)

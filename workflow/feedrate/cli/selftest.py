@@ -188,7 +188,7 @@ def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: floa
     jobs = []
     if store and not options["store"].is_file():
         settings = store_spec(spec.settings)
-        jobs.append(job("store-dataset", settings=settings, data=data, out=options["store"]))
+        jobs.append(job("store_dataset", settings=settings, data=data, out=options["store"]))
     # A last try, which records a fault of the machine too.
     options |= {"try": sys.maxsize, "timeout_min": limit_s / 60}
     jobs.append(job("train", spec=spec, data=data, out=folder, **options) + " --quiet")

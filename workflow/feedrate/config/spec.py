@@ -166,13 +166,13 @@ def library_rules(library: str) -> Any:
 def loader_faults(loader: LoaderSettings) -> Iterator[str]:
     """Loader settings that do not work together, with what is allowed instead."""
     library = library_of(loader)
-    if library in plugins.names(LIBRARIES):
+    if not library:
+        if loader.form == "best":
+            yield "loader.form: best is for other libraries than torch; leave it out"
+    elif library in (known := plugins.names(LIBRARIES)):
         yield from library_rules(library).library_faults(loader)
-    elif library:
-        known = ("torch", *plugins.names(LIBRARIES))
-        yield f"loader.library: {not_one_of(library, known, 'libraries')}"
-    elif loader.form == "best":
-        yield "loader.form: best is for other libraries than torch; leave it out"
+    else:
+        yield f"loader.library: {not_one_of(library, ('torch', *known), 'libraries')}"
 
 
 @cache

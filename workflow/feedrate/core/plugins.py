@@ -10,7 +10,7 @@ import ast
 import importlib.util
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,11 +49,15 @@ def declared(package: str, constant: str) -> dict[str, Any]:
     return {name: values[constant] for name, values in constants.items() if constant in values}
 
 
-@cache
 def added(package: str = "") -> tuple[str, ...]:
     """The packages that other distributions add to `package`; without a name, to any."""
-    chosen = entry_points(group=GROUP, name=package) if package else entry_points(group=GROUP)
-    return tuple(sorted({entry.value for entry in chosen}))
+    return tuple(sorted({entry.value for entry in additions() if package in ("", entry.name)}))
+
+
+@cache
+def additions() -> EntryPoints:
+    """What other distributions add. Read once: it takes a look into all that are installed."""
+    return entry_points(group=GROUP)
 
 
 def _files(package: str) -> dict[str, tuple[str, Path]]:

@@ -72,6 +72,13 @@ def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layer
     return Layers([*layers, ("command line", values)])
 
 
+def layers_of(workflow: Any) -> Layers:
+    """The configuration of Snakemake's workflow. Read before Snakemake reads the same files: it is
+    less strict and names no line. Raises ConfigError."""
+    files, settings = profile_files(main_process=workflow.is_main_process), workflow.config_settings
+    return read_layers([*files, *settings.configfiles], settings.config_args or ())
+
+
 def _shown(file: Path) -> str:
     """A file's name in messages: from the project's root if it is there."""
     whole, root = paths.expand(file).resolve(), Path.cwd().resolve()
@@ -217,8 +224,9 @@ def snakemake_options(words: Sequence[str]) -> argparse.Namespace:
     """Snakemake's options in `words`, and in the profiles that they name."""
     from snakemake.cli import get_argument_parser
 
-    profiles = get_argument_parser().parse_known_args(words)[0].profile
-    options: argparse.Namespace = get_argument_parser(profiles=profiles).parse_known_args(words)[0]
+    options: argparse.Namespace = get_argument_parser().parse_known_args(words)[0]
+    if options.profile:
+        options = get_argument_parser(profiles=options.profile).parse_known_args(words)[0]
     return options
 
 

@@ -136,7 +136,7 @@ class Data:
             model = spec.settings.model
             if model.checkpoint and _checkpoint_key(model) == key:
                 revision = model.revision or "main"
-                return job("fetch-checkpoint", name=model.checkpoint, revision=revision)
+                return job("fetch_checkpoint", name=model.checkpoint, revision=revision)
         raise KeyError(key)
 
     def store_spec(self, key: str) -> StoreSpec:

@@ -39,6 +39,17 @@ class Occupied(ExpectedError):
     """Another driver works in this folder."""
 
 
+def plan(graph: Graph, layers: Layers) -> None:
+    """Begin to plan as the driver: check the targets of this call, and write the plans of the
+    studies. A dry run does not start, so the files are checked here. Raises ConfigError."""
+    call = configuration.call()
+    configuration.check_targets(graph.root, graph.project, layers, call.targets)
+    if not call.report:
+        graph.write_plans()
+    if call.dryrun:
+        configuration.check_files(graph.project, graph.runs_to_do(), layers, here=call.is_local)
+
+
 def start(graph: Graph, layers: Layers) -> None:
     """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of
     a killed driver on Slurm, and check what would fail. Raises ExpectedError."""

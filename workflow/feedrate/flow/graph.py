@@ -18,7 +18,7 @@ from feedrate.core import paths, plugins
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_value
 from feedrate.flow.data import Data, job
-from feedrate.flow.folders import RunFolders
+from feedrate.flow.folders import RunFolders, run_folder
 from feedrate.flow.identity import (
     LENGTH,
     PACKAGE,
@@ -135,7 +135,7 @@ class Graph:
         """The runs without a result."""
         return [spec for spec in self.plan.runs.values() if not self.folders.has_result(spec)]
 
-    def training_inputs(self, device: str) -> dict[str, Files]:
+    def inputs(self, device: str) -> dict[str, Files]:
         """What training on a device reads. An input that none of its runs needs is left out, and
         one that all share is a constant: both make the plan of thousands of runs faster."""
         specs = [spec for spec in self.plan.runs.values() if spec.device == device]
@@ -169,6 +169,8 @@ class Graph:
         return job(
             "train",
             spec=spec,
+            data=self.data.manifest(spec.dataset),
+            out=run_folder(spec, wildcards.identity),
             source_digest=self._surroundings_of(spec)[1],
             timeout_min=self._timeouts_min[spec.study][device],
             smaller=[self.folders.target(run) for run in self.smaller(spec)],
@@ -224,9 +226,13 @@ class Graph:
         ]
 
     def write_plans(self) -> None:
-        """Write the plans of the studies that have changed: they are inputs of the cheap rules."""
+        """Write the plans of the studies that have changed. They are inputs of the cheap rules: a
+        plan with a run to do is newer than their outputs, so that Snakemake makes the run."""
+        to_do = {spec.study for spec in self.runs_to_do()}
         for plan in self.study_plans():
-            write_plan(plan)
+            file = write_plan(plan)
+            if plan.name in to_do:
+                file.touch()
 
     def code(self, *programs: str) -> list[str]:
         """The files of programs and of all modules that they import."""
