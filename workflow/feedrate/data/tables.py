@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from numbers import Number
@@ -48,6 +48,7 @@ def read_table(path: Path, *, separator: str | None = None, only_columns: bool =
     """Read a table in the format of its name; `separator`: of CSV and TSV, instead of a comma and a
     tab; `only_columns`: no rows. Raises DataError."""
     delimited = partial(_delimited, separator=separator)
+    readers: dict[str, Callable[[Path, bool], Table]]
     readers = {".csv": delimited, ".tsv": delimited, ".jsonl": _lines, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -67,11 +68,11 @@ def _delimited(path: Path, only_columns: bool, separator: str | None) -> Table:
     """CSV, or TSV, in which quotes are text. A line without any value is no row."""
     is_csv = path.suffix.lower() == ".csv"
     separator = separator or ("," if is_csv else "\t")
-    quoting = csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE
     rule = f"(the key separator is {separator!r}{_STRICT if is_csv else ''})"
     columns: list[str] = []
     rows: list[dict[str, Any]] = []
     with path.open(encoding="utf-8-sig", newline="") as stream:
+        quoting: Any = csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE
         reader = csv.reader(stream, delimiter=separator, quoting=quoting, strict=True)
         line = 1
         try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
@@ -161,11 +161,13 @@ def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
     """A picture with 16 bits a channel in 8 bits, and whether its range was stretched: grey levels
     of at most 14 bits, as cameras and scanners have, would be nearly black. Raises Unusable."""
     if image.mode[0] != "I":  # Pillow has already cut the colours' lower 8 bits off
-        if max(high for _, high in image.convert("RGB").getextrema()) < NARROW // 257:
+        bands: Any = image.convert("RGB").getextrema()
+        if max(high for _, high in bands) < NARROW // 257:
             raise Unusable("its 16-bit colours are nearly black, and cannot be stretched")
         return image, False
     levels = image.convert("I")
-    low, high = levels.getextrema()
+    ends: Any = levels.getextrema()
+    low, high = ends
     if high - min(low, 0) > WIDE:
         raise Unusable("its pixels have more than 16 bits")
     is_narrow = 0 < high - low < NARROW
