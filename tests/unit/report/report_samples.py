@@ -57,7 +57,12 @@ DATA_REPORT = {
     "formats": {"JPEG": 540},
     "converted": {"grey to RGB": 360},
     "changed_since_fetch": [],
-    "rows_left_out": 2,
+    "images_in_several_splits": 3,
+    "images_read": 542,
+    "images_left_out": 2,
+    "rows_read": 1600,
+    "rows_left_out": 1002,
+    "rows_left_out_by_reason": {EVIL: 1000, "no caption": 2},
     "left_out": [{"path": f"images/{EVIL}.jpg", "reason": "truncated", "rows": 2}],
 }
 

@@ -233,6 +233,19 @@ def test_machines_list_what_differs_between_runs(made):
     assert any("torch" in statement.text for statement in remarks.remarks(study))
 
 
+def test_what_the_data_lack_is_in_every_study(made):
+    study, whole = made()
+    found = {
+        one.text for one in remarks.remarks(study) if "data" in one.text or "splits" in one.text
+    }
+    assert found == {
+        "Of the data, 2 of 542 images and 1,002 of 1,600 rows were left out: "
+        f"{EVIL} (1,000 rows) and no caption (2 rows).",
+        "3 images are in several splits, so scores after training may be too high.",
+    }
+    assert "1,002 of 1,600 rows were left out" in words(whole)
+
+
 def test_the_limit_of_each_setting_is_under_why(made):
     study, whole = made()
     (statement,) = [one for one in remarks.reasons(study) if "computing" in one.text]

@@ -354,6 +354,7 @@ def test_the_data_have_sizes_and_the_files_left_out(study):
     assert rows["Width (px)"]["Value"].text == "900 in the median (600 to 1,200)"
     assert rows[f"images/{EVIL}.jpg"]["Value"].text == "truncated"
     assert "seed 20" in rows["Source"]["Value"].text
+    assert rows["Left out"]["Value"].text == "2 of 542 images; 1,002 of 1,600 rows"
 
 
 def test_a_table_without_a_data_report_is_left_out():

@@ -1,7 +1,9 @@
 """What the folded parts of a page say: why settings differ, and the method and its noise."""
 
+from collections import Counter
 from collections.abc import Iterator
 from statistics import mean
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -11,6 +13,9 @@ from feedrate.report.rows import CellRow
 from feedrate.report.sentences import Statement, names, speed
 from feedrate.report.study import StudyResults
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
+
+REASONS = 5
+"""Reasons that the sentence on data left out gives: the most frequent."""
 
 
 def reasons(study: StudyResults) -> Iterator[Statement]:
@@ -55,10 +60,22 @@ def remarks(study: StudyResults) -> Iterator[Statement]:
         words = [f"{study.setting(c.levels)} ({c.steps_per_epoch})" for c in short]
         yield Statement(sentence("short_epochs", settings=words), short)
     yield from _mixed_software(study)
+    yield from _data(study)
     evaluated = [run for run in study.runs if run.evaluation_s and not run.measured_as]
     if evaluated:
         mean_s = mean(run.evaluation_s for run in evaluated)
         yield Statement(sentence("evaluation", mean_s=mean_s, runs=len(evaluated)), evaluated)
+
+
+def _data(study: StudyResults) -> Iterator[Statement]:
+    """What of the data was left out, and what is in several splits."""
+    report = study.data_report(dict[str, Any]) or {}
+    if report.get("rows_left_out"):
+        reasons = Counter[str](report["rows_left_out_by_reason"]).most_common(REASONS)
+        words = [f"{reason} ({text.counted(rows, 'row')})" for reason, rows in reasons]
+        yield Statement(sentence("left_out", report=report, reasons=words))
+    if images := report.get("images_in_several_splits"):
+        yield Statement(sentence("several_splits", images=images))
 
 
 def _mixed_software(study: StudyResults) -> Iterator[Statement]:

@@ -37,11 +37,20 @@ def rows(study: StudyResults) -> list[tuple[str, str]]:
         "Converted": _counts(report.get("converted", {})),
         "Changed since they were fetched": text.listed(report.get("changed_since_fetch", [])),
         **{name: _size(report.get(key, {})) for key, name in SIZES.items()},
-        "Left out": text.counted(len(left_out), "file"),
+        "Left out": _left_out(report),
         **{entry["path"]: entry["reason"] for entry in left_out[:LISTED]},
         "More": "in data_report.json" if len(left_out) > LISTED else "",
     }
     return [(name, words) for name, words in facts.items() if words]
+
+
+def _left_out(report: Mapping[str, Any]) -> str:
+    if not report["rows_left_out"]:
+        return "0 rows"
+    return "; ".join(
+        f"{report[f'{noun}s_left_out']:,} of {text.counted(report[f'{noun}s_read'], noun)}"
+        for noun in ("image", "row")
+    )
 
 
 def _counts(counts: Mapping[str, int]) -> str:
