@@ -106,6 +106,35 @@ def test_bad_news_is_on_the_first_screen_with_its_causes(made):
     assert "Use" in other.text
 
 
+def test_out_of_memory_on_a_ladder_is_no_bad_news(made):
+    study, whole = made(make_project(ladder=["workers"]), bad={("cpu", 16): "out_of_memory"})
+    assert sentences.failures(study) == []
+    assert 'class="bad"' not in whole
+
+
+def test_runs_that_nobody_started_did_not_fail(made):
+    study, _ = made(bad={("cpu", workers): "missing" for workers in RATES})
+    (answer,) = sentences.answers(study)
+    assert "failed" not in answer.text
+    assert "Nothing ran" in answer.text
+
+
+def test_the_largest_that_fits_is_in_the_table(made):
+    """Not that of other levels of `within`, which the table does not show."""
+
+    def edit(record):
+        full = record.levels["decode"] == "host" and record.levels["workers"] == 16
+        return replace(record, status="out_of_memory", measurement=None) if full else record
+
+    project = make_project(("gaudi2",), asks="largest", ladder=["workers"], within=["decode"])
+    study, _ = made(project, edit=edit)
+    (answer,) = sentences.answers(study)
+    assert "workers that fits is 2" in answer.text
+    assert "16 runs out of memory" in answer.text
+    others = [statement.text for statement in remarks.reasons(study)]
+    assert any("decode device" in one for one in others)
+
+
 def test_disturbed_runs_give_provisional_rates_and_no_answer(made):
     bad = {("cpu", workers): "invalid" for workers in RATES}
     study, whole = made(bad=bad, cause="Other programs used 50% of the cores.")

@@ -100,12 +100,15 @@ LARGEST = {
     "level": "64",
     "label": "batch",
     "others": "",
+    "as_large": 0,
     "rate": "310",
     "memory": "70 GiB",
     "fast_level": "",
     "fast_rate": "310",
+    "tried": 5,
     "beyond_failed": False,
     "out_of_memory": "",
+    "beyond_unsupported": False,
 }
 
 
@@ -113,8 +116,10 @@ def test_the_largest_level_says_how_the_limit_is_known():
     known = sentence("largest", **LARGEST | {"out_of_memory": "128"})
     failed = sentence("largest", **LARGEST | {"beyond_failed": True})
     open_end = sentence("largest", **LARGEST)
+    only = sentence("largest", **LARGEST | {"tried": 1})
+    elsewhere = sentence("largest", **LARGEST | {"beyond_unsupported": True})
     assert "128" in known
-    assert len({known, failed, open_end}) == 3
+    assert len({known, failed, open_end, only, elsewhere}) == 5
     assert "32" in sentence("largest", **LARGEST | {"fast_level": "32", "fast_rate": "350"})
 
 

@@ -61,7 +61,7 @@ def headline(study: StudyResults) -> list[str]:
         parts = [
             machine,
             f"{cores} CPU cores" if cores else "",
-            _usual(run.model for run in good),
+            text.listed(dict.fromkeys(run.model for run in good if run.model)),
             f"batch {batch}" if batch else "",
             _usual(run.precision for run in good),
             "drawn pictures" if drawn else dataset,
@@ -212,14 +212,14 @@ def _every(sign: str, mappings: Iterable[dict[str, str]]) -> str:
 
 
 def _usual(values: Iterable[Any]) -> str:
-    """The value of most runs; of numbers without a majority, their range."""
+    """The value of most runs; of numbers that differ, their range."""
     counts = Counter(value for value in values if value)
     if not counts:
         return ""
-    value, times = counts.most_common(1)[0]
-    if isinstance(value, int) and 2 * times <= counts.total() and len(counts) > 1:
-        return f"{min(counts):,} to {max(counts):,}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    value, _ = counts.most_common(1)[0]
+    if isinstance(value, int):
+        return " to ".join(f"{end:,}" for end in dict.fromkeys((min(counts), max(counts))))
+    return str(value)
 
 
 def _distinct(values: Iterable[str]) -> str:

@@ -1,8 +1,9 @@
 """What the folded parts of a page say: why settings differ, and the method and its noise."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator
-from statistics import mean
+from collections.abc import Iterable, Iterator
+from statistics import mean, median
 from typing import Any
 
 from msgspec.structs import asdict
@@ -10,7 +11,7 @@ from msgspec.structs import asdict
 from feedrate.report import text
 from feedrate.report.html import sentence
 from feedrate.report.rows import CellRow
-from feedrate.report.sentences import Statement, names, speed
+from feedrate.report.sentences import Statement, largest, names, speed
 from feedrate.report.study import StudyResults
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
 
@@ -22,10 +23,14 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
     """The sentences of the part "why": answers at other levels, limits by setting, losses."""
     for device in study.devices:
         for answer in study.answers:
-            is_first = answer == study.answer(device)
-            if answer.device == device and not is_first and study.asks == "speed":
-                label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
+            if answer.device != device or answer == study.answer(device):
+                continue
+            label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
+            if study.asks == "speed":
                 yield Statement(label + speed(study, answer).text, [answer])
+            elif study.asks == "largest" and study.along not in study.study.within:
+                lines = study.lines_of_answer(device, answer)
+                yield Statement(label + largest(study, lines).text, [answer])
         good = [c for c in study.tried if c.device == device and c.limit]
         groups = text.grouped(good, lambda cell: cell.limit)
         limits = [(limit, names(study, cells)) for limit, cells in groups.items()]
@@ -44,15 +49,13 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
 
 def remarks(study: StudyResults) -> Iterator[Statement]:
     """The sentences of the part "method and noise"."""
-    if any(map(study.by_share, study.devices)):
-        yield Statement(sentence("measure"))
-    repeated = [cell for cell in study.tried if cell.ok_runs > 1]
     for (_, device), noise in noise_by_device(map(asdict, study.runs)).items():
-        mine = [cell for cell in repeated if cell.device == device]
+        mine = [c for c in study.tried if c.device == device and c.ok_runs > 1]
         if noise and mine:
             runs = text.listed(str(n) for n in sorted({cell.ok_runs for cell in mine}))
-            share = noise.sd * REPEATABILITY
-            yield Statement(sentence("noise", sd_share=share, repeats=runs, cells=len(mine)), mine)
+            share, shown = noise.sd * REPEATABILITY, _least_gain(mine)
+            words = sentence("noise", share=share, repeats=runs, cells=len(mine), shown=shown)
+            yield Statement(words, mine)
     disturbed = text.grouped((c for c in study.tried if c.disturbed), lambda c: c.disturbed)
     for cause, cells in disturbed.items():
         yield Statement(sentence("disturbed", settings=[names(study, cells)], causes=cause), cells)
@@ -76,6 +79,17 @@ def _data(study: StudyResults) -> Iterator[Statement]:
         yield Statement(sentence("left_out", report=report, reasons=words))
     if images := report.get("images_in_several_splits"):
         yield Statement(sentence("several_splits", images=images))
+
+
+def _least_gain(cells: Iterable[CellRow]) -> float | None:
+    """The gain over the baseline that the interval of half of the cells would exclude from chance,
+    as a share; None where no cell has an interval."""
+    widths = [
+        cell.speedup_ci_high / cell.speedup_ci_low
+        for cell in cells
+        if cell.speedup_ci_low and cell.speedup_ci_low < cell.speedup_ci_high
+    ]
+    return math.sqrt(median(widths)) - 1 if widths else None
 
 
 def _mixed_software(study: StudyResults) -> Iterator[Statement]:

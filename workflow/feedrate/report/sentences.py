@@ -42,7 +42,7 @@ def _answer(study: StudyResults, device: str) -> Statement:
     if not good:
         return _no_answer(study, device, tried)
     if study.asks == "largest":
-        return _largest(study, device)
+        return largest(study, study.lines_of_answer(device))
     if study.asks == "latency":
         return _latency(study, good)
     answer = study.answer(device)
@@ -54,11 +54,10 @@ def _no_answer(study: StudyResults, device: str, tried: Sequence[CellRow]) -> St
     checks = [set(run.failed_checks.split(";")) for run in runs if run.status == "invalid"]
     words = sentence(
         "no_answer",
-        tried=bool(tried),
-        failed=len(tried),
+        failed=sum(cell.status != "missing" for cell in tried),
         full=bool(tried) and all(cell.status == "out_of_memory" for cell in tried),
         disturbed=bool(checks) and len(checks) == len(runs) and all(c <= DISTURBED for c in checks),
-        unsupported=any(cell.device == device for cell in study.cells),
+        unsupported=not any(run.device == device for run in study.plan.runs),
     )
     return Statement(words, tried)
 
@@ -97,7 +96,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
 def _range(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return "single runs"
-    return f"{text.signed_percent(low - 1)} to {text.signed_percent(high - 1)}"
+    return text.bounds(low - 1, high - 1)
 
 
 def conclusion(study: StudyResults, answer: AnswerRow) -> str:
@@ -112,34 +111,38 @@ def conclusion(study: StudyResults, answer: AnswerRow) -> str:
     )
 
 
-def _largest(study: StudyResults, device: str) -> Statement:
-    """The line with the largest level that fits; of several, the fastest one."""
-    factor = study.along
+def largest(study: StudyResults, lines: Sequence[Line]) -> Statement:
+    """Of lines with a rate, the one with the largest level that fits; of several, the fastest."""
+    factor, lines = study.along, [line for line in lines if line.ok]
     order = study.study.factors[factor].texts
-    lines = [line for line in study.lines(factor) if line.device == device and line.ok]
 
-    def reach(line: Line) -> tuple[int, float]:
-        last = line.ok[-1]
-        return order.index(level_text(last.levels[factor])), last.samples_per_s or 0.0
+    def level(cell: CellRow) -> str:
+        return level_text(cell.levels[factor])
 
-    line = max(lines, key=reach)
-    largest, fastest = line.ok[-1], max(line.ok, key=lambda cell: cell.samples_per_s or 0.0)
-    beyond = line.cells[line.cells.index(largest) + 1 :]
+    def reach(line: Line) -> int:
+        return order.index(level(line.ok[-1]))
+
+    line = max(lines, key=lambda line: (reach(line), line.ok[-1].samples_per_s))
+    last, fastest = line.ok[-1], line.fastest or line.ok[-1]
+    beyond = line.cells[line.cells.index(last) + 1 :]
     full = next((cell for cell in beyond if cell.status == "out_of_memory"), None)
-    memory = largest.peak_memory_gib
+    unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
     words = sentence(
         "largest",
-        level=level_text(largest.levels[factor]),
+        level=level(last),
         label=study.factor_label(factor),
         others=study.words(line.others),
-        rate=text.number(largest.samples_per_s),
-        memory=f"{text.number(memory)} GiB" if memory else "",
-        fast_level="" if fastest is largest else level_text(fastest.levels[factor]),
+        as_large=sum(reach(other) == reach(line) for other in lines) - 1,
+        rate=text.number(last.samples_per_s),
+        memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
+        fast_level="" if fastest is last else level(fastest),
         fast_rate=text.number(fastest.samples_per_s),
+        tried=len({level(cell) for each in lines for cell in each.cells}),
         beyond_failed=bool(beyond),
-        out_of_memory=level_text(full.levels[factor]) if full else "",
+        out_of_memory=level(full) if full else "",
+        beyond_unsupported=any(order.index(level(c)) > reach(line) for c in unsupported),
     )
-    return Statement(words, [largest])
+    return Statement(words, [last])
 
 
 def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
@@ -241,7 +244,8 @@ def failures(study: StudyResults) -> list[Statement]:
         return cell.device, cell.status, cause_kind(cell.cause)
 
     full = "out_of_memory" if study.study.ladder else ""
-    bad = [c for c in study.tried if c.status not in ("ok", full) or c.ok_runs < c.runs]
+    failed = [cell for cell in study.tried if cell.status not in ("ok", full)]
+    bad = failed + [c for c in study.tried if c.status == "ok" and c.ok_runs < c.runs]
     statements = []
     for (device, status, _), cells in text.grouped(bad, kind).items():
         words = sentence(
@@ -313,7 +317,8 @@ def names(study: StudyResults, cells: Sequence[CellRow]) -> str:
     if len(cells) > FEW:
         return text.counted(len(cells), "setting")
     factors = varying_factors(cells)
-    return text.listed(
+    words = [
         study.words({n: cell.levels[n] for n in factors}) if factors else study.setting(cell.levels)
         for cell in cells
-    )
+    ]
+    return "; ".join(words) if any("," in each for each in words) else text.listed(words)

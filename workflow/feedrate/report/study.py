@@ -226,9 +226,10 @@ class StudyResults:
                 lines.append(Line(device, without(cells[0].levels, factor), cells))
         return lines
 
-    def lines_of_answer(self, device: str) -> list[Line]:
-        """The lines of a device along `along`, at the answer's levels of factors in `within`."""
-        answer = self.answer(device)
+    def lines_of_answer(self, device: str, answer: AnswerRow | None = None) -> list[Line]:
+        """The lines of a device along `along`, at the levels that its answer, or another one, has
+        of factors in `within`."""
+        answer = answer or self.answer(device)
         fixed = {name: answer.levels[name] for name in self.study.within} if answer else {}
         return [
             line

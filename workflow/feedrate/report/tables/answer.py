@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
-from feedrate.report.rows import CellOf, CellRow, Key, without
+from feedrate.report.html import sentence
+from feedrate.report.rows import CellOf, CellRow, Key, varying_factors, without
 from feedrate.report.scores import NAMES, scored
 from feedrate.report.study import Line, StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
@@ -94,13 +95,18 @@ def _latency_columns(study: StudyResults) -> list[Column]:
 
 def reaches(study: StudyResults) -> list[Any]:
     """The lines of each device along the first screen."""
-    devices = study.devices if study.asks == "largest" else []
-    return by_device(study, (line for name in devices for line in study.lines_of_answer(name)))
+    return by_device(study, _reaches(study) if study.asks == "largest" else [])
+
+
+def _reaches(study: StudyResults) -> list[Line]:
+    return [line for device in study.devices for line in study.lines_of_answer(device)]
 
 
 def _reach_columns(study: StudyResults) -> list[Column]:
     label = study.factor_label(study.along)
-    others = [study.factor_label(name) for name in study.study.factors if name != study.along]
+    cells = [line.cells[0] for line in _reaches(study)]
+    varied = [name for name in varying_factors(cells) if name != study.along]
+    others = varied or [name for name in cells[0].levels if name != study.along]
 
     def level(cell: CellRow | None) -> Field:
         return Field(level_text(cell.levels[study.along]), of=[cell]) if cell else Field(text.DASH)
@@ -117,7 +123,10 @@ def _reach_columns(study: StudyResults) -> list[Column]:
         return level(cell)._replace(notes=[f"{text.number(cell.samples_per_s)} samples/s"])
 
     return [
-        Column(", ".join(others), lambda line: text.values_text(line.others)),
+        Column(
+            ", ".join(map(study.factor_label, others)),
+            lambda line: text.values_text({name: line.others[name] for name in others}),
+        ),
         Column(f"Largest {label} that fits", "largest", level),
         Column("Its memory", "largest", memory),
         Column("Its samples/s", "largest", lambda cell: rate(cell) if cell else text.DASH),
@@ -190,15 +199,15 @@ def _gain(score: Score) -> str:
     return f"{100 * score.gain_low:+.0f} to {100 * score.gain_high:+.0f} points"
 
 
-NOTE = (
-    "Each run measures training and the model alone, without a loader, in turns: a drift of the "
-    "machine cancels in these shares, but not in samples/s."
-)
-
-
 def _note(study: StudyResults) -> str:
-    """What the share of the model alone is."""
-    return NOTE if any(map(study.by_share, study.devices)) else ""
+    """What the share of the model alone is, and which settings are left out."""
+    shown, tried = len(_on_first_screen(study)), len(study.tried)
+    return sentence(
+        "settings",
+        by_share=any(map(study.by_share, study.devices)),
+        shown=shown,
+        tried=tried,
+    )
 
 
 TABLES = (

@@ -200,15 +200,15 @@ def _window_columns(study: StudyResults) -> list[Column]:
     traces = text.grouped(study.traces, lambda trace: trace.run.key)
 
     def sources(cell: CellRow) -> Field:
-        """The median rate, and the median of its ratios to our window in the same run."""
+        """Our rate times the median ratio of both windows of a run, and this ratio."""
         mine = [
             (t.run, rate) for t in traces.get(cell.key, []) if (rate := source_rate(t, protocol))
         ]
         if not mine:
             return Field(text.DASH)
         ratio = median(rate / run.samples_per_s for run, rate in mine)
-        middle = text.number(median(rate for _, rate in mine))
-        return Field(middle, [f"{text.change(ratio)} against ours"])
+        rate = text.number(ratio * cell.samples_per_s)
+        return Field(rate, [f"{text.change(ratio)} against ours"])
 
     return [
         setting(study, study.tried),

@@ -52,7 +52,7 @@ def _claims(study: StudyResults, of: str, heading: str) -> Iterator[Any]:
     if others:
         devices = dict.fromkeys(name for claim in others for name in claim.device.split(";"))
         missing = [study.label(name) for name in devices if name not in study.devices]
-        needs = text.listed(missing) if missing else "settings that have no number here"
+        needs = text.listed(missing) if missing else "settings that did not run here"
         known = sum(bool(c.published_value and c.recomputed_from_published) for c in others)
         agree = f"its own table agrees with {text.counted(known, 'printed ratio')}" if known else ""
         yield wide(f"{len(others)} more", f"no data here: needs {needs}", agree)
