@@ -270,7 +270,7 @@ def test_the_commands_end_with_one_sentence(workplace, tmp_path):
     settings = json.dumps({"source": "folder", "path": str(workplace.mine)})
 
     def run(job, *arguments):
-        command = [warm.python(), "-m", "feedrate", f"{job}-dataset", *map(str, arguments)]
+        command = [warm.python(), "-m", "feedrate", f"{job}_dataset", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     fetched = run("fetch", "--name", "mine", "--settings", settings, "--out", workplace.index)

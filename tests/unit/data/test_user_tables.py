@@ -76,7 +76,7 @@ def test_a_byte_order_mark_and_text_like_null_and_na_are_no_trouble(tmp_path):
             b'"a";"b"\n"1";"2"\n',
             "line 1: ',' expected after '\"' (the key separator is ','",
         ),
-        ("a.csv", b"a,b, a\n1,2,3\n", "2 columns have the name 'a'"),
+        ("a.csv", b"a,b, a\n1,2,3\n", "several columns have the name 'a'"),
         ("a.jsonl", b'{"a": 1, "a": 2}\n', "line 1: not a JSON object with distinct keys"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: not a JSON object"),
         ("a.jsonl", b"{", "line 1"),
@@ -97,7 +97,9 @@ def test_what_is_no_table_is_one_sentence_that_names_the_file(tmp_path, name, da
 
 def test_a_parquet_column_that_occurs_twice_is_an_error(tmp_path):
     pq.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="2 columns have the name 'a'"):
+    with pytest.raises(DataError, match="several columns have the name 'a'"):
+        read_table(tmp_path / "a.parquet", only_columns=True)
+    with pytest.raises(DataError, match=r"a.parquet: Multiple matches .*a"):
         read_table(tmp_path / "a.parquet")
 
 

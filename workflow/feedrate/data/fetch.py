@@ -29,6 +29,7 @@ from feedrate.data.manifest import (
     Unusable,
     check_regular,
     check_size,
+    reading_file,
 )
 from feedrate.data.tables import make_table, plain_text, texts, write_table
 
@@ -123,20 +124,20 @@ class ListedFiles:
     def __init__(self, root: Path) -> None:
         """`root` must be resolved."""
         self.root = root
-        self._seen: dict[str, RawFile | str] = {}
+        self._seen: dict[str, RawFile | Unusable] = {}
         self._names: dict[Path, dict[str, str]] = {}
 
     def find(self, named: str) -> str:
-        """The path under the root of a file, whatever the Unicode form of its name. Raises
-        Unusable."""
+        """The path under the root of a regular file. Raises Unusable."""
         if named not in self._seen:
             try:
-                self._seen[named] = self._examine(named)
+                with reading_file():
+                    self._seen[named] = self._examine(named)
             except Unusable as reason:
-                self._seen[named] = str(reason)
+                self._seen[named] = reason
         seen = self._seen[named]
-        if isinstance(seen, str):
-            raise Unusable(seen)
+        if isinstance(seen, Unusable):
+            raise seen
         return seen.path
 
     def found(self) -> list[RawFile]:
@@ -145,29 +146,22 @@ class ListedFiles:
         return [files[path] for path in sorted(files)]
 
     def _examine(self, named: str) -> RawFile:
-        """The file's size and digest, if it is a regular file under the root. Raises Unusable."""
-        try:
-            path = Path(os.path.normpath(self.root / named))
-            if not path.is_relative_to(self.root):
-                path = path.resolve()
-            if path.is_relative_to(self.root):
-                path = self._on_disk(path)
-            if not path.resolve().is_relative_to(self.root):  # by dots, an absolute path or a link
-                raise Unusable("outside the folder")
-            relative = path.relative_to(self.root)
-            if is_hidden(relative):
-                raise Unusable("hidden file")
-            check_regular(path)
-            return RawFile(path=relative.as_posix(), sha256=digest_file(path))
-        except (FileNotFoundError, NotADirectoryError):
-            raise Unusable("missing file") from None
-        except OSError as error:
-            raise Unusable((error.strerror or str(error)).lower()) from None
-        except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
-            raise Unusable("not a path of a file") from None
+        """The file's path and digest. Raises OSError or Unusable."""
+        path = Path(os.path.normpath(self.root / named))
+        if not path.is_relative_to(self.root):
+            path = path.resolve()
+        if path.is_relative_to(self.root):
+            path = self._on_disk(path)
+        if not path.resolve().is_relative_to(self.root):  # by dots, an absolute path or a link
+            raise Unusable("outside the folder")
+        relative = path.relative_to(self.root)
+        if is_hidden(relative):
+            raise Unusable("hidden file")
+        check_regular(path)
+        return RawFile(path=relative.as_posix(), sha256=digest_file(path))
 
     def _on_disk(self, path: Path) -> Path:
-        """The path as its folders spell it. Raises OSError, or Unusable for another case."""
+        """The path as its folders spell it, in any Unicode form. Raises OSError or Unusable."""
         if os.path.lexists(path) or path == self.root:
             return path
         folder = self._on_disk(path.parent)
@@ -203,6 +197,8 @@ class EmbeddedImages:
         cell = image if isinstance(image, dict) else {}
         data: bytes | None = cell.get("bytes")
         name: str = cell.get("path") or ""
+        if "::" in name:
+            raise Unusable("file in an archive")
         if data is None and name and listed:
             data = (listed.root / listed.find(name)).read_bytes()
         if data is None:

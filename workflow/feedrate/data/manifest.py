@@ -4,7 +4,8 @@ reads: pictures decoded and resized once, and captions tokenised once."""
 
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -49,8 +50,21 @@ class Unusable(Exception):
     """A row, a file or an image is left out; the message is the reason."""
 
 
+@contextmanager
+def reading_file() -> Iterator[None]:
+    """Raise Unusable, in place of the errors of a file that cannot be read."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise Unusable("missing file") from None
+    except OSError as error:
+        raise Unusable((error.strerror or str(error)).lower()) from None
+    except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
+        raise Unusable("not a path of a file") from None
+
+
 def check_regular(path: Path) -> None:
-    """Whether a file can be read without blocking. Raises OSError, or Unusable if not."""
+    """A file can be read without blocking. Raises OSError, or Unusable if not."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise Unusable("not a regular file")
@@ -58,7 +72,7 @@ def check_regular(path: Path) -> None:
 
 
 def check_size(size_bytes: int) -> None:
-    """Raise Unusable for an image file that is too large."""
+    """An image file is not too large. Raises Unusable."""
     if size_bytes > MAX_FILE_BYTES:
         raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
 

@@ -61,6 +61,8 @@ def read_table(path: Path, *, separator: str | None = None, only_columns: bool =
         raise DataError(f"{path}: {error.strerror or first_line(error)}") from None
     if not table.columns:
         raise DataError(f"{path}: the table is empty")
+    if twice := [name for name, count in Counter(table.columns).items() if name and count > 1]:
+        raise DataError(f"{path}: several columns have the name {twice[0]!r}")
     return table
 
 
@@ -82,7 +84,6 @@ def _delimited(path: Path, only_columns: bool, separator: str | None) -> Table:
                     continue
                 if not columns:
                     columns = [field.strip() for field in fields]
-                    _check_distinct(path, columns)
                     if only_columns:
                         break
                 elif len(fields) == len(columns):
@@ -118,19 +119,12 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any] | None:
     return row if len(row) == len(pairs) else None
 
 
-def _check_distinct(path: Path, columns: Iterable[str]) -> None:
-    for name, count in Counter(columns).items():
-        if name and count > 1:
-            raise DataError(f"{path}: {count} columns have the name {name!r}")
-
-
 def _parquet(path: Path, only_columns: bool) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         columns = pq.read_schema(path).names
-        _check_distinct(path, columns)
         return Table(columns, [] if only_columns else pq.read_table(path).to_pylist())
     except pa.ArrowException as error:
         raise DataError(f"{path}: {first_line(error)}") from None

@@ -2,7 +2,7 @@
 Planning checks the tables here, so pyarrow is imported late."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     """List the rows and images of a folder; a missing image, or one outside, only leaves its rows
-    out. Raises ConfigError for a wrong path or column, DataError for a table."""
-    root, key, problems = Path(settings.path).resolve(), f"datasets.{name}", Problems("")
-    tables = find_tables(problems, key, settings)
+    out. Raises ConfigError for a wrong path, table or column, DataError for a wrong row."""
+    root, problems = Path(settings.path).resolve(), Problems("")
+    tables = check_folder(problems, f"datasets.{name}", settings)
     raise_all(problems)
     files = ListedFiles(root)
     rows: list[dict[str, Any]] = []
@@ -35,8 +35,6 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     for path in tables:
         shown = path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
         table = read_table(path, separator=settings.separator)
-        check_columns(problems, key, settings, path, table.columns)
-        raise_all(problems)
         for number, row in enumerate(table.rows, start=1):
             place = where = f"{shown}, row {number}"
             mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}
@@ -51,50 +49,48 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     return Fetched(rows=rows, files=files.found(), left_out=left_out, root=str(root))
 
 
-def check_folder(problems: Problems, key: str, settings: Folder) -> None:
-    """Report the tables that cannot be read and the columns that they lack."""
-    for path in find_tables(problems, key, settings):
-        try:
-            columns = read_table(path, separator=settings.separator, only_columns=True).columns
-            check_columns(problems, key, settings, path, columns)
-        except DataError as error:
-            problems.add(f"{key}.tables", str(error))
-
-
-def find_tables(problems: Problems, key: str, settings: Folder) -> list[Path]:
-    """The table files of a folder, sorted by name; reports errors in the settings."""
+def check_folder(problems: Problems, key: str, settings: Folder) -> list[Path]:
+    """The tables of a folder, sorted by name. Reports wrong settings, tables that cannot be read
+    and columns that they lack."""
     root, pattern = Path(settings.path).resolve(), settings.tables
-    tables: list[Path] = []
     if not root.is_dir():
         problems.add(f"{key}.path", f"there is no folder {settings.path!r}")
-    elif Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        return []
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         problems.add(f"{key}.tables", f"{pattern!r} is not allowed; it must stay inside path")
-    else:
-        with suppress(ValueError, IndexError):  # not a pattern
-            named = (path for path in root.glob(pattern) if path.is_file())
-            tables = sorted(path for path in named if not is_hidden(path.relative_to(root)))
-        if not tables:
-            problems.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
+        return []
+    tables: list[Path] = []
+    with suppress(ValueError, IndexError):  # not a pattern
+        named = (path for path in root.glob(pattern) if path.is_file())
+        tables = sorted(path for path in named if not is_hidden(path.relative_to(root)))
+    if not tables:
+        problems.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
+    for path in tables:
+        try:
+            columns = read_table(path, separator=settings.separator, only_columns=True).columns
+        except DataError as error:
+            problems.add(f"{key}.tables", str(error))
+        else:
+            _check_columns(problems, key, settings, path.relative_to(root).as_posix(), columns)
     return tables
 
 
-def check_columns(
-    problems: Problems, key: str, settings: Folder, path: Path, columns: Collection[str]
+def _check_columns(
+    problems: Problems, key: str, settings: Folder, table: str, columns: Sequence[str]
 ) -> None:
-    """Report each column that the settings name and the table `path` lacks."""
+    """Report each column that the settings name and the table lacks."""
     named = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
     named |= {f"image ({{{name}}})": name for name in names(settings.image) if name != TABLE}
     if settings.split is not None:
         named["split"] = settings.split
-    shown = path.relative_to(Path(settings.path).resolve()).as_posix()
-    listed = ", ".join(map(str, columns))
     missing = {place: column for place, column in named.items() if column not in columns}
     for place, column in missing.items():
-        problems.add(f"{key}.{place}", f"{shown} has no column {column!r}; it has: {listed}")
+        listed = ", ".join(columns)
+        problems.add(f"{key}.{place}", f"{table} has no column {column!r}; it has: {listed}")
     for separator in SEPARATORS if missing else "":
         parts = {part.strip() for name in columns for part in name.split(separator)}
         if parts.issuperset(missing.values()):
-            what = f"{shown} seems to have the separator {separator!r}; set it here"
+            what = f"{table} seems to have the separator {separator!r}; set it here"
             problems.add(f"{key}.separator", what)
 
 
