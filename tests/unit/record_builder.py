@@ -1,14 +1,14 @@
 """Records, and the plan of their study, with whatever a test wants otherwise."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedrate.config.devices import Device
 from feedrate.config.plan import Unsupported
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import RunSpec, StudyProtocol
-from feedrate.config.study import Claim, Factor, Published, Source, Sources, Study
+from feedrate.config.study import Claim, Factor, Published, Sheet, Source, Study
 from feedrate.config.values import cell_name
 from feedrate.config.workflow import Hub, WorkflowConfig
 from feedrate.results.record import Record
@@ -22,6 +22,16 @@ FACTORS = {
     "decode": Factor(sets="loader.decode", levels=["host", "device"]),
 }
 BASELINE = {"workers": 0, "decode": "host"}
+
+
+class Sources(NamedTuple):
+    """What a plan knows of its sources: sheets, the study's own one, and datasets of the hub."""
+
+    sheets: dict[str, Sheet] = {}
+    default: str = ""
+    datasets: dict[str, str] = {}
+
+
 NO_SOURCES = Sources()
 
 

@@ -53,7 +53,7 @@ def test_ranks_that_exchange_gradients_take_equally_many_steps(
     session, tmp_path, kind, stops, before
 ):
     steps, made = session(other=7, stops=stops), []
-    part = Part(lambda: made.append(kind), lead=lambda: 3)
+    part = Part(lambda: made.append(kind), untimed_steps=lambda: 3)
     steps._parts[kind], steps._steps[kind] = part, 2
     steps._block(kind, 0)
     (block,) = named(read_events(tmp_path / "events.jsonl"), "ceiling")
@@ -73,11 +73,11 @@ def clock(monkeypatch):
 def part(clock):
     """Make a function that makes a part whose step takes a time."""
 
-    def _part(step_s, whole=1):
+    def _part(step_s, step_multiple=1):
         def step():
             clock.now_s += step_s
 
-        return lambda: Part(step, whole=whole)
+        return lambda: Part(step, step_multiple=step_multiple)
 
     return _part
 
@@ -117,5 +117,5 @@ def test_batches_that_were_ready_do_not_make_blocks_longer(session, clock, kind)
         clock.now_s += ready.pop() if ready else 1.0
 
     made = session(ceiling_s=4.0 * BLOCKS)  # four seconds a block
-    made._start(kind, lambda: Part(step, lead=lambda: len(ready)))
+    made._start(kind, lambda: Part(step, untimed_steps=lambda: len(ready)))
     assert made._steps[kind] == 4

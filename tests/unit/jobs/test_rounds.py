@@ -190,7 +190,7 @@ class Counted(LoadingPath):
         self.made = torch.zeros(1, dtype=torch.int64).share_memory_()
         self.ahead = 1000
 
-    def adopt(self, loader, done=None):
+    def wrap(self, loader, done=None):
         raise NotImplementedError
 
     def batches(self, dataset, order):

@@ -68,7 +68,7 @@ def test_each_epoch_of_processes_begins_with_all_its_rows(make_pairs):
     made = torch.utils.data.DataLoader(
         dataset, batch_sampler=order, collate_fn=collate, num_workers=2
     )
-    made = adopted.adopt(made)
+    made = adopted.wrap(made)
     for _ in range(3):
         next(iter(made))  # an epoch that is left early
         for numbers, batch in zip(order, made, strict=True):

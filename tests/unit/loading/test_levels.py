@@ -64,7 +64,7 @@ def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1):
         process_index=rank,
         put_on_device=True,
     )
-    return path.adopt(prepared)
+    return path.wrap(prepared)
 
 
 def kept(loader, dataset):

@@ -51,8 +51,8 @@ def level_difference(one, other):
 
 
 def test_batches_are_those_of_the_host_path(on_device, make_pairs):
-    host = epochs(HOST.adopt(prepared_loader(make_pairs("train"))))
-    device = epochs(on_device.adopt(prepared_loader(make_pairs("train"))))
+    host = epochs(HOST.wrap(prepared_loader(make_pairs("train"))))
+    device = epochs(on_device.wrap(prepared_loader(make_pairs("train"))))
     assert [len(epoch) for epoch in device] == [6, 6]
     for ours, theirs in zip(device[0] + device[1], host[0] + host[1], strict=True):
         assert ours.keys() == theirs.keys()
@@ -97,8 +97,8 @@ def test_pixels_are_the_hosts_but_for_rounding_where_nothing_is_cropped(
 
 
 def test_one_pipeline_serves_all_epochs_and_each_loader_has_its_own(on_device, make_pairs, media):
-    train = on_device.adopt(prepared_loader(make_pairs("train")))
-    other = on_device.adopt(prepared_loader(make_pairs("validation"), shuffle=False))
+    train = on_device.wrap(prepared_loader(make_pairs("train")))
+    other = on_device.wrap(prepared_loader(make_pairs("validation"), shuffle=False))
     epochs(train, 3)
     epochs(other, 2)
     assert len(media.MADE) == 2
@@ -106,14 +106,14 @@ def test_one_pipeline_serves_all_epochs_and_each_loader_has_its_own(on_device, m
 
 
 def test_training_and_evaluation_do_not_disturb_each_other(on_device, make_pairs):
-    alone = epochs(on_device.adopt(prepared_loader(make_pairs("train"))))
+    alone = epochs(on_device.wrap(prepared_loader(make_pairs("train"))))
     validation = make_pairs("validation")
-    train = on_device.adopt(prepared_loader(make_pairs("train")))
+    train = on_device.wrap(prepared_loader(make_pairs("train")))
     for undisturbed in alone:
         seen = []
         for batch in train:
             seen.append(batch)
-            evaluated = list(on_device.adopt(prepared_loader(validation, shuffle=False)))
+            evaluated = list(on_device.wrap(prepared_loader(validation, shuffle=False)))
             assert captions(evaluated) == validation.input_ids.tolist()  # in order, all rows
         assert captions(seen) == captions(undisturbed)
 
@@ -129,7 +129,7 @@ def test_pixels_are_handed_on_as_the_pipeline_gives_them(
         return given[-1]
 
     monkeypatch.setattr(media.MediaPipe, "run", note)
-    kept = list(on_device.adopt(prepared_loader(make_pairs("train"))))
+    kept = list(on_device.wrap(prepared_loader(make_pairs("train"))))
     assert gaudi.handed_over == len(kept) == len(given)
     for batch, (pixels, *_) in zip(kept, given, strict=True):
         assert batch["pixel_values"].data_ptr() == pixels.data_ptr()
@@ -164,12 +164,12 @@ def test_an_order_without_end_goes_on_over_the_rows(on_device, make_pairs):
 def test_a_loader_that_cannot_be_taken_over_is_refused(on_device, make_pairs):
     plain = DataLoader(make_pairs("train"), BATCH)
     with pytest.raises(UnsupportedError, match="no base_dataloader"):
-        on_device.adopt(plain)
+        on_device.wrap(plain)
 
 
 def test_odd_sizes_are_refused_before_anything_starts(on_device, make_pairs, media):
     with pytest.raises(UnsupportedError, match="even sizes, and the model takes 33 px"):
-        on_device.adopt(prepared_loader(make_pairs("train", image_px=33)))
+        on_device.wrap(prepared_loader(make_pairs("train", image_px=33)))
     assert not media.MADE
 
 
@@ -181,7 +181,7 @@ def test_a_device_that_is_busy_at_the_start_is_the_machines_fault(
 
     monkeypatch.setattr(media.MediaPipe, "build", busy)
     with pytest.raises(UnsupportedError) as error:
-        next(iter(on_device.adopt(prepared_loader(make_pairs("train")))))
+        next(iter(on_device.wrap(prepared_loader(make_pairs("train")))))
     assert classify(error.value).infrastructure
 
 
@@ -190,7 +190,7 @@ def test_a_decoder_error_in_mid_epoch_passes_through(on_device, make_pairs, tmp_
     bad = tmp_path / "progressive.jpg"
     Image.new("RGB", (80, 80)).save(bad, progressive=True)
     dataset.paths[5] = bad
-    loader = on_device.adopt(prepared_loader(dataset))
+    loader = on_device.wrap(prepared_loader(dataset))
     with pytest.raises(RuntimeError, match="media pipe failed: unsupported JPEG"):
         list(loader)
 
@@ -205,7 +205,7 @@ def test_batches_that_the_pipeline_loses_are_missed(on_device, make_pairs, media
         return given[-1]
 
     monkeypatch.setattr(media.MediaPipe, "run", stop_early)
-    loader = on_device.adopt(prepared_loader(make_pairs("train")))
+    loader = on_device.wrap(prepared_loader(make_pairs("train")))
     with pytest.raises(MediaError, match=r"ended with \d batches outstanding"):
         list(loader)
 
@@ -219,7 +219,7 @@ def test_a_batch_too_many_is_told(on_device, make_pairs, media, monkeypatch):
         return given[-1]
 
     monkeypatch.setattr(media.MediaPipe, "run", again)
-    loader = on_device.adopt(prepared_loader(make_pairs("train")))
+    loader = on_device.wrap(prepared_loader(make_pairs("train")))
     with pytest.raises(MediaError, match="gave a batch that it was not asked for"):
         list(loader)
 

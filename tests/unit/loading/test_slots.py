@@ -64,7 +64,7 @@ def test_workers_fill_the_same_slots_again_and_again(make_pairs):
         collate_fn=collate,
         num_workers=2,
     )
-    loader = HostPath(settings, pin_memory=False).adopt(loader)
+    loader = HostPath(settings, pin_memory=False).wrap(loader)
     addresses = set()
     for batch in loader:
         # Few and large: one of all pixels, two of all tokens.

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from record_builder import claim_plan, make_plan, make_spec, published, runs_of
+from record_builder import Sources, claim_plan, make_plan, make_spec, published, runs_of
 from record_builder import make_record as record
 
 from feedrate.config.project import SHEETS, load_project, read_sheets
-from feedrate.config.study import Claim, Fact, Sheet, Sources
+from feedrate.config.study import Claim, Fact, Sheet
 from feedrate.config.values import read_yaml
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
@@ -58,12 +58,12 @@ def number(**changes):
 
 
 def outcomes(run=RUN, known=None, row=None):
-    found = compare(row or number(), run, known or sources())
+    found = compare(row or number(), run, make_plan(sources=known or sources()))
     return {one.item: one.outcome for one in found}
 
 
 def reasons(kind, run=RUN, known=None, row=None):
-    items = in_the_way(compare(row or number(), run, known or sources()), kind)
+    items = in_the_way(compare(row or number(), run, make_plan(sources=known or sources())), kind)
     return [item.reason for item in items]
 
 

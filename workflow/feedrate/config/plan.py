@@ -23,7 +23,7 @@ from feedrate.config.spec import (
     model_faults,
 )
 from feedrate.config.study import Published, adapt_keys, adapted, level_settings
-from feedrate.config.values import Level, Strict, cell_name, convert, level_text, subset
+from feedrate.config.values import Level, Strict, cell_name, convert, copy_fields, level_text
 from feedrate.config.workflow import dataset_for
 
 _replace = msgspec.structs.replace
@@ -82,7 +82,7 @@ def make_plan(project: Project) -> Plan:
         protocol, by_level = _protocol(project, name, device), LevelSettings(project, name, device)
         entry = project.devices[device]
         environment = dict(sorted(entry.software.environment.items()))
-        common = subset(
+        common = copy_fields(
             RunSpec,
             entry,
             software=_replace(entry.software, environment=environment),
@@ -96,7 +96,7 @@ def make_plan(project: Project) -> Plan:
             seed=protocol.seed,
             dataset=project.config.dataset,
             settings=by_level.common,
-            protocol=subset(Protocol, protocol),
+            protocol=copy_fields(Protocol, protocol),
         )
         supported, lacking = _cells(project, common, by_level)
         cells, shared = _distinct(supported)
@@ -125,7 +125,7 @@ def runnable(
         if not install or has_ended(spec):
             runs[key] = spec
         else:
-            lacking[key[:3]] = subset(Unsupported, spec, lacks=library, install=install)
+            lacking[key[:3]] = copy_fields(Unsupported, spec, lacks=library, install=install)
     for study, device, cell, _ in runs:
         lacking.pop((study, device, cell), None)
     unsupported, shared = [*plan.unsupported, *lacking.values()], []
@@ -192,13 +192,14 @@ def _cells(
         if any(e.covers(levels, device.able) for e in study.exclude):
             continue
         needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
-        if lacks := ", ".join(need for need in needed if need and need not in device.able):
-            unsupported.append(subset(Unsupported, common, cell=cell, levels=levels, lacks=lacks))
+        lacks = ", ".join(need for need in needed if need and need not in device.able)
+        spec = _replace(common, cell=cell, levels=levels)
+        if lacks:
+            unsupported.append(copy_fields(Unsupported, spec, lacks=lacks))
         else:
             settings = by_level.of(levels)
             launcher = _launcher(device, settings)
-            values = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
-            cells.append(_replace(common, **values))
+            cells.append(_replace(spec, settings=settings, launcher=launcher))
     for spec in cells:
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
@@ -221,7 +222,7 @@ def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
         if measured_as == spec.cell:
             distinct.append(spec)
         else:
-            shared.append(subset(Shared, spec, measured_as=measured_as))
+            shared.append(copy_fields(Shared, spec, measured_as=measured_as))
     return distinct, shared
 
 

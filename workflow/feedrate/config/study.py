@@ -241,19 +241,6 @@ class Sheet(Strict, kw_only=True):
     facts: dict[Item, Fact] = {}
 
 
-class Sources(Strict, kw_only=True):
-    """What a comparison with a study's sources needs besides our runs."""
-
-    sheets: dict[Name, Sheet] = {}
-    default: Annotated[str, about("The sheet of statements about cells without a number.")] = ""
-    datasets: Annotated[dict[Name, str], about("Entry of config.yaml to its hub name.")] = {}
-
-    def facts(self, sheet: str | None) -> dict[Item, Fact]:
-        """The facts of a sheet; None: the default. Nothing where there is no such sheet."""
-        entry = self.sheets.get(self.default if sheet is None else sheet)
-        return entry.facts if entry else {}
-
-
 class BenchmarkResult(Strict, kw_only=True):
     """A model's published result on a benchmark."""
 

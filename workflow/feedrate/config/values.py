@@ -179,7 +179,7 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
         raise
 
 
-def subset(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRow:
+def copy_fields(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRow:
     """A `kind` with the values `others`; other fields have those of `whole` by the same names."""
     names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
     return kind(**{name: getattr(whole, name) for name in names} | others)

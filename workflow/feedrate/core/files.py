@@ -21,6 +21,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
+        # mkstemp lets only the owner read. The umask can be asked for only by setting it.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
@@ -34,7 +35,7 @@ def write_text(path: Path | str, text: str) -> None:
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
-        os.fsync(stream.fileno())
+        os.fsync(stream.fileno())  # else a host that crashes may keep the rename and lose the text
 
 
 def write_json(path: Path | str, value: Any) -> None:
@@ -68,21 +69,21 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     part = target.with_name(f".{target.name}.part")
     old = target.with_name(f".{target.name}.old")
 
-    def settle() -> None:
-        if old.exists() and not target.exists():
+    def restore() -> None:
+        if old.exists() and not target.exists():  # a crash between the two renames below
             old.rename(target)
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
-    settle()
+    restore()
     part.mkdir(parents=True)
     try:
         yield part
         if target.exists():
-            target.rename(old)
+            target.rename(old)  # rename(2) replaces no folder that has files
         part.rename(target)
     finally:
-        settle()
+        restore()
 
 
 def end_of_file(path: Path) -> str:

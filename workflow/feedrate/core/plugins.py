@@ -73,7 +73,8 @@ def _files(package: str) -> dict[str, tuple[str, Path]]:
 
 @cache
 def _literals(file: Path, _modified_ns: int) -> dict[str, Any]:
-    """The module-level constants of a file that are literals, without running it."""
+    """The module-level constants of a file that are literals, without running it. The file's time
+    is a part of the cache's key: a file that is edited is read again."""
     literals = {}
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from feedrate.config.settings import ModelSettings, Settings
-from feedrate.config.values import Strict, about, subset
+from feedrate.config.values import Strict, about, copy_fields
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, digest_value
 
@@ -166,7 +166,7 @@ def store_spec(settings: Settings) -> StoreSpec | None:
     loader, model = settings.loader, settings.model
     if loader.decode != "cache":
         return None
-    return subset(
+    return copy_fields(
         StoreSpec,
         loader,
         # The rest (attention, layout, …) changes neither pixels nor tokens.

@@ -39,8 +39,8 @@ class Part(NamedTuple):
     step: Callable[[], None]
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
     warmup: int = 0  # steps before its first block
-    whole: int = 1  # blocks have a multiple of this number of steps: batches come in bursts
-    lead: Callable[[], int] = int  # steps of a block before its clock starts, asked as it begins
+    step_multiple: int = 1  # blocks have a multiple of this number of steps: batches come in bursts
+    untimed_steps: Callable[[], int] = int  # before a block's clock starts; called as it begins
 
 
 def needs_more(walls_s: Mapping[str, Mapping[int, float]], budget_s: float) -> bool:

@@ -187,9 +187,9 @@ def winoground_hits(scores: Floats) -> dict[str, Hits]:
 
 def score(on: str, metric: str, hits: Hits, groups: Numbers, chance: float) -> Score:
     """A score as counts of each group: hits of one image are not independent."""
-    place = np.unique(groups, return_inverse=True)[1]
-    right = np.bincount(place, weights=hits).astype(int).tolist()
-    of = np.bincount(place).tolist()
+    numbers = np.unique(groups, return_inverse=True)[1]
+    right = np.bincount(numbers, weights=hits).astype(int).tolist()
+    of = np.bincount(numbers).tolist()
     return Score(on=on, metric=metric, right=right, of=of, chance=chance)
 
 
@@ -219,5 +219,5 @@ def read_choices(data: PairDataset, built: Built) -> tuple[list[Tokens], Numbers
     if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
         return None
     texts = [[str(row[number]) for row in offered] for number in range(CHOICES)]
-    tokens = [tokenise(built.tokenizer, some, data.loader.max_tokens) for some in texts]
+    tokens = [tokenise(built.tokenizer, column, data.loader.max_tokens) for column in texts]
     return tokens, np.array([_LETTERS.index(label) for label in labels])

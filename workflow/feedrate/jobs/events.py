@@ -244,7 +244,7 @@ class EventLog:
         """Write one event. Raises OSError if the disk is full."""
         dated = msgspec.structs.replace(event, at_s=round(time.time(), 6))
         self._stream.write(encode(dated) + "\n")
-        self._stream.flush()
+        self._stream.flush()  # a rank that is killed keeps its events
 
 
 def encode(event: Event) -> str:

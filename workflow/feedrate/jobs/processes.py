@@ -179,7 +179,7 @@ def _start(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,
+        start_new_session=True,  # Ctrl-C reaches only us: we stop the job in order
         pass_fds=locks,
         preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
     )

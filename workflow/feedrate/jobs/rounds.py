@@ -123,6 +123,7 @@ class Session:
     def _attempt(self, kind: str, action: Callable[[], float]) -> float:
         """The result of `action`, begun by all ranks together; 0 if this kind fails or has failed.
         Raises CutOffError if the others cannot go on without this rank."""
+        # Ranks that begin apart would measure how long they wait for each other.
         self._trainer.accelerator.wait_for_everyone()
         try:
             return 0.0 if kind in self._failed else action()
@@ -140,15 +141,16 @@ class Session:
         def start() -> float:
             part = self._parts[kind] = make()
             with part.context():
-                self._repeat(part, part.warmup + self._lead(kind))
-                return self._repeat(part, part.whole) / part.whole
+                self._repeat(part, part.warmup + self._untimed_steps(kind))
+                return self._repeat(part, part.step_multiple) / part.step_multiple
 
         step_s = self._largest(self._attempt(kind, start))
         if kind not in self._failed:
-            whole, block_s = self._parts[kind].whole, self._spec.protocol.ceiling_s / BLOCKS
+            multiple = self._parts[kind].step_multiple
+            block_s = self._spec.protocol.ceiling_s / BLOCKS
             if kind == "model":  # as long as live, with which it is compared
                 block_s = max(block_s, self._block_s.get("live", 0.0))
-            self._steps[kind] = max(1, round(block_s / step_s / whole)) * whole
+            self._steps[kind] = max(1, round(block_s / step_s / multiple)) * multiple
             self._block_s[kind] = self._steps[kind] * step_s
 
     def _every(self, kind: str) -> int:
@@ -159,9 +161,9 @@ class Session:
         times = self._block_s.get(kind, 0.0) / self._block_s.get("live", math.inf)
         return max(1, min(round(times), BLOCKS // FEWEST_ROUNDS))
 
-    def _lead(self, kind: str) -> int:
+    def _untimed_steps(self, kind: str) -> int:
         """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
-        steps = self._parts[kind].lead()
+        steps = self._parts[kind].untimed_steps()
         together = kind not in APART and not self._trainer.path.by_torch
         return int(self._largest(steps)) if together else steps
 
@@ -183,7 +185,7 @@ class Session:
         """Measure a block of round `number` and write its event; returns its seconds."""
         part, steps = self._parts[kind], self._steps[kind]
         with part.context():
-            self._repeat(part, self._lead(kind))
+            self._repeat(part, self._untimed_steps(kind))
             wall_s = self._repeat(part, steps)
         samples, rank = steps * self._step_samples, self._log.rank
         block = events.Ceiling(rank=rank, kind=kind, round=number, samples=samples, wall_s=wall_s)
@@ -194,9 +196,9 @@ class Session:
         """Write the time by stage, from a live block of its own, longer than the others."""
         live, loader = self._parts["live"], self._spec.settings.loader
         enough = min(self._spec.protocol.steps, -(-STAGED // self._step_samples))
-        steps = max(2 * self._steps["live"], -(-enough // live.whole) * live.whole)
+        steps = max(2 * self._steps["live"], -(-enough // live.step_multiple) * live.step_multiple)
         # Waits between stages make other graphs, which Gaudi compiles in a first recording.
-        for repeats in (live.whole, steps):
+        for repeats in (live.step_multiple, steps):
             with self._staged(), live.context(), self._recorder.recording():
                 wall_s = self._repeat(live, repeats)
         spans = self._recorder.spans(steps, self._step_samples)
@@ -217,18 +219,24 @@ class Session:
         live, steps = self._parts["live"], int(self._spec.protocol.profile_steps or 0)
         folder = Path(self._trainer.args.output_dir).parent
         with self._staged(), live.context():
-            self._repeat(live, self._lead("live"))
+            self._repeat(live, self._untimed_steps("live"))
             blocks.write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
     def _part_with_loader(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
         """A part that is fed by a loader of its own on the run's loading path."""
-        path, seed = self._trainer.path, self._spec.seed + self._log.rank
+        path, a_step = self._trainer.path, self._train.gradient_accumulation
+        seed = self._spec.seed + self._log.rank
         order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
-        pipeline, a_step = Pipeline(path, self._dataset, order), self._train.gradient_accumulation
+        pipeline = Pipeline(path, self._dataset, order)
         self.pipelines.append(pipeline)
-        whole, lead = -(-path.round_size // a_step), partial(pipeline.ahead, a_step)
-        return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
+        return Part(
+            partial(step, pipeline),
+            pipeline.running,
+            warmup,
+            step_multiple=-(-path.round_size // a_step),
+            untimed_steps=partial(pipeline.ahead, a_step),
+        )
 
     def _live(self) -> Part:
         """Training as in the window. If that waited for workers, batches come in bursts, and those
@@ -243,7 +251,7 @@ class Session:
         if self._waited >= WAITED or not self._trainer.path.by_torch:
             return part
         self.pipelines[-1].fill()
-        return part._replace(warmup=1, whole=1)
+        return part._replace(warmup=1, step_multiple=1)
 
     def _loader_alone(self) -> Part:
         """The loading path by itself: batches are moved to the device and dropped."""

@@ -157,7 +157,7 @@ class MeteredTrainer(_TRAINER):
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, on the run's loading path."""
-        loader = self.path.adopt(super().get_train_dataloader())
+        loader = self.path.wrap(super().get_train_dataloader())
         if self.meter and hasattr(loader, "base_dataloader"):
             inner = loader.base_dataloader  # accelerate and the Trainer look into it: it must stay
             inner.__iter__ = partial(self.meter.waits, inner)
@@ -180,7 +180,7 @@ class MeteredTrainer(_TRAINER):
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: by itself, it would apply drop_last here too."""
         with patch.object(self.args, "dataloader_drop_last", False):
-            return self.path.adopt(super().get_test_dataloader(*args, **kwargs))
+            return self.path.wrap(super().get_test_dataloader(*args, **kwargs))
 
     def _build_accelerator_args(self, **kwargs: Any) -> Any:
         if self.plugin is not None:

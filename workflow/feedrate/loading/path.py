@@ -54,7 +54,7 @@ class LoadingPath(ABC):
     """Batches that may be ready before they are requested."""
 
     @abstractmethod
-    def adopt(self, loader: Any) -> Any:
+    def wrap(self, loader: Any) -> Any:
         """Make a loader that the Trainer prepared take this path: all give the same samples in the
         same order, the Trainer's. Raises UnsupportedError."""
 
@@ -78,7 +78,7 @@ class HostPath(LoadingPath):
         self.decode, self.round_size = settings.decode, max(1, settings.workers)
         self._settings, self._pin_memory, self._held = settings, pin_memory, held
 
-    def adopt(self, loader: Any) -> Any:
+    def wrap(self, loader: Any) -> Any:
         """The same loader, with our worker start-up and reused memory for its batches."""
         return equip(loader, self._settings, held=self._held)
 
@@ -114,7 +114,7 @@ class FedPath(LoadingPath):
     feed: Callable[[PairDataset, int], Feed]
     """Makes the batches of a dataset; the number is the size of the largest batch, in samples."""
 
-    def adopt(self, loader: Any) -> Any:
+    def wrap(self, loader: Any) -> Any:
         """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
         its inner one replaced."""
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):

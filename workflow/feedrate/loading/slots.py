@@ -52,6 +52,7 @@ class Slots:
     def take(self, rows: int) -> "torch.Tensor | Filling":
         """Memory for a batch of `rows`: a free slot (in a worker a Filling), or a new tensor."""
         info = get_worker_info()
+        # Each worker takes only its own slots, and only the rank frees them: no lock is needed.
         first = (info.id if info else 0) * self._each
         for slot in range(first, first + self._each):
             if self.states[slot] == FREE and rows <= self.batches.shape[1]:
@@ -115,7 +116,7 @@ class FirstBatch:
             self._table[1 : 1 + len(numbers), 1] = torch.tensor(numbers)
             self._states[:] = [OPEN] * len(numbers) + [WRITTEN] * (len(self._states) - len(numbers))
         self.help(write)
-        while BEGUN in self._states:
+        while BEGUN in self._states:  # without the lock: an old state only costs another look
             sleep(POLL_S)
         for row in np.flatnonzero(self._states == FAILED).tolist():
             write(room[row], numbers[row])

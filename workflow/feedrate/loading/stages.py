@@ -133,7 +133,7 @@ class Process:
         """Record a stage that has ended. Without `samples`, it continues the last span."""
         place = next(self._places)
         _write(self._log, place % SPANS * _SPAN_BYTES, _NUMBER[stage], seconds, cpu_s, samples)
-        self._counts[0] = place + 1
+        self._counts[0] = place + 1  # after the span: other processes read as many as it says
 
 
 class Span:

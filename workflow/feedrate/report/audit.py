@@ -124,7 +124,7 @@ def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
         for number in rows[:1]:
             if len(ratio.devices) == 2 and (mfu := published_mfu(plan, number)):
                 shares.append((study.label(ref.device), mfu))
-            fact = stated(number, plan.sources).get("warmup_steps")
+            fact = stated(number, plan).get("warmup_steps")
             steps[study.label(ref.device)] = sum(map(int, fact.values)) if fact else 0
     return ClaimFacts(
         printed=printed,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from feedrate.config.devices import Device
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import subset
+from feedrate.config.values import copy_fields
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, write_json
@@ -76,7 +76,7 @@ def read_run(study: str, run: PlannedRun, device: Device) -> Record:
     else:
         reason = cause_of_missing(folder).removesuffix(".")
         cause = f"{reason[:1].upper()}{reason[1:]}."
-    return subset(Record, run, study=study, status=status, cause=one_line(cause))
+    return copy_fields(Record, run, study=study, status=status, cause=one_line(cause))
 
 
 def build_record(run: Path, device: Device) -> Record:
@@ -103,7 +103,7 @@ def build_record(run: Path, device: Device) -> Record:
         checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, measurement, checks)
     first, alone = ranks.get(0, RankEvents()), ceilings(ranks)
-    return subset(
+    return copy_fields(
         Record,
         spec,
         status=status,
@@ -179,4 +179,4 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     for note in first.notes:
         if note.about.endswith("trace"):  # a failure is about `ceiling trace`
             known["trace"] = note.message if note.about == "trace" else f"none: {note.message}"
-    return subset(Provenance, outcome or Provenance(), **known)
+    return copy_fields(Provenance, outcome or Provenance(), **known)

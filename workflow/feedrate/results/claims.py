@@ -186,7 +186,7 @@ class _Claims:
                 reasons.append(f"too few steps per epoch here: {run['steps_per_epoch']}")
             if claim.of == "source":
                 row = next(iter(published_of(ref, self._plan, claim.edition)), None)
-                items = in_the_way(compare(row, run, self._plan.sources), kind)
+                items = in_the_way(compare(row, run, self._plan), kind)
                 reasons += [item.reason for item in items]
         return list(dict.fromkeys(reasons))
 

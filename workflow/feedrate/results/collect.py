@@ -69,7 +69,7 @@ def merge_results(studies: Sequence[Path], out: Path) -> None:
 def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     """A row for each record and each unsupported cell, with the columns of results.csv, in the
     order of the configuration. A cell that shares another's runs has a copy of its rows."""
-    measured = [_run_row(record) for record in of_one_spec(records)]
+    measured = [_run_row(record) for record in reject_mixed_specs(records)]
     rows = list(measured)
     for cell in plan.unsupported:  # it was never launched
         row = {"study": cell.study, "device": cell.device, "cell": cell.cell, "repeat": 1}
@@ -93,7 +93,7 @@ def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     return [{name: row.get(name) for name in names} for row in sorted(rows, key=place)]
 
 
-def of_one_spec(records: Collection[Record]) -> Iterator[Record]:
+def reject_mixed_specs(records: Collection[Record]) -> Iterator[Record]:
     """The same records; an ok run is invalid if its spec differs in more than repeat and seed from
     that of its cell's first ok run: no median describes both."""
     first: dict[tuple[str, ...], tuple[int, RunSpec]] = {}

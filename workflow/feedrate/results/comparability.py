@@ -7,8 +7,10 @@ What must be the same depends on what is compared; docs/results.md gives the rea
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from feedrate.config.study import Fact, Factor, Item, Published, Sources
+from feedrate.config.study import Fact, Factor, Item, Published
 from feedrate.config.values import Level, level_text
+from feedrate.config.workflow import Hub
+from feedrate.results.study_plan import StudyPlan
 
 WORKERS = "loader.workers"
 TOKENS = "loader.max_tokens"
@@ -93,25 +95,28 @@ def _word(level: Level) -> str:
     return ("off", "on")[level] if isinstance(level, bool) else level_text(level)
 
 
-def stated(row: Published | None, sources: Sources) -> dict[Item, Fact]:
-    """The facts in a published number's row and sheet; the sheet takes precedence."""
+def stated(row: Published | None, plan: StudyPlan) -> dict[Item, Fact]:
+    """The facts in a published number's row and sheet; the sheet takes precedence. Without a row:
+    those of the study's sheet, for a statement about cells that have no number."""
     facts: dict[Item, Fact] = {}
     names: tuple[Item, ...] = ("device", "batch_size", "software")
     for name in names:
         if value := getattr(row, name, None):
             facts[name] = Fact(says=value, where="its row")
-    return facts | sources.facts(row.sheet if row else None)
+    sheet = plan.project.sheets.get(row.sheet if row else plan.study.source.sheet)
+    return facts | (sheet.facts if sheet else {})
 
 
-def compare(row: Published | None, run: Mapping[str, Any], sources: Sources) -> list[Compared]:
+def compare(row: Published | None, run: Mapping[str, Any], plan: StudyPlan) -> list[Compared]:
     """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
-    facts, names = stated(row, sources), {"devices": "world_size", "software": "library"}
+    facts, names = stated(row, plan), {"devices": "world_size", "software": "library"}
     ours: dict[Item, Level | None] = {i: run.get(names.get(i, i)) for i in get_args(Item)}
     steps = run.get("steps_per_epoch")
     if steps and run.get("batch_size"):  # without an incomplete last step of an epoch
         micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
         ours["rows"] = steps * micro * run["world_size"]
-    ours["data"] = sources.datasets.get(run.get("dataset", ""), run.get("dataset"))
+    dataset = plan.project.config.datasets.get(run.get("dataset", ""))
+    ours["data"] = dataset.name if isinstance(dataset, Hub) else run.get("dataset")
     ours["tf32"] = run.get("precision") == "tf32"
     ours["window"] = f"{run['steps']} steps" if run.get("steps") else None
     says = {item: fact.values for item, fact in facts.items()}

@@ -20,7 +20,7 @@ from feedrate.config.values import BETWEEN_LEVELS, load, parse_levels
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError
 from feedrate.results.assemble import read_run
-from feedrate.results.collect import KEY, of_one_spec
+from feedrate.results.collect import KEY, reject_mixed_specs
 from feedrate.results.files import Row
 from feedrate.results.record import RECORDS_NAME, Record, read_records
 from feedrate.results.schema import STATUSES
@@ -70,7 +70,7 @@ def read_results(place: str) -> list[Run]:
                 records += read_records(file.parents[1], file.parent.name)
         if not records:
             raise ExpectedError(f"{place}: no folder with results, and no identity of a run")
-    return [_run(record) for record in of_one_spec(records)]
+    return [_run(record) for record in reject_mixed_specs(records)]
 
 
 def _run(record: Record) -> Run:

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from feedrate.config.plan import Plan, RunKey, Shared, Unsupported
 from feedrate.config.project import Project
-from feedrate.config.study import Published, Sources, Study
-from feedrate.config.values import Level, Strict, about, convert, subset
-from feedrate.config.workflow import Hub
+from feedrate.config.study import Published, Study
+from feedrate.config.values import Level, Strict, about, convert, copy_fields
 from feedrate.core import paths
 from feedrate.core.files import write_text
 
@@ -56,16 +55,6 @@ class StudyPlan(Strict, kw_only=True):
         """The devices on which the study is measured."""
         return self.project.devices_of(self.name)
 
-    @property
-    def sources(self) -> Sources:
-        """The statements of the study's sources about their experiments."""
-        datasets = self.project.config.datasets.items()
-        return Sources(
-            sheets=self.project.sheets,
-            default=self.study.source.sheet,
-            datasets={name: data.name for name, data in datasets if isinstance(data, Hub)},
-        )
-
 
 def study_plan(
     project: Project, study: str, plan: Plan, folders: Mapping[RunKey, str], data_report: str
@@ -90,7 +79,7 @@ def study_plan(
     return StudyPlan(
         project=own,
         runs=[
-            subset(PlannedRun, spec, folder=folders[key])
+            copy_fields(PlannedRun, spec, folder=folders[key])
             for key, spec in plan.runs.items()
             if spec.study == study and spec.device in measured
         ],

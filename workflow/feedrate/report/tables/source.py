@@ -133,7 +133,7 @@ def _in_the_way(study: StudyResults, row: Published, runs: Sequence[RunRow]) -> 
     """What is in the way of comparing a rate with that of the run with most of its levels."""
     levels = {**study.study.baseline, **row.levels}
     best = max(runs, key=lambda run: len(levels.items() & run.levels.items()), default=None)
-    return in_the_way(compare(row, asdict(best), study.plan.sources), "rate") if best else []
+    return in_the_way(compare(row, asdict(best), study.plan), "rate") if best else []
 
 
 def _differences(items: Sequence[Compared]) -> str:

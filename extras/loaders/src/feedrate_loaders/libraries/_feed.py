@@ -167,12 +167,12 @@ class LibraryPath(FedPath):
         self._batches: Callable[[Work], Iterator[Made]] = getattr(plugin, self.form)
         self._settings, self._pin_memory = settings, pin_memory
 
-    def adopt(self, loader: Any) -> Any:
+    def wrap(self, loader: Any) -> Any:
         """As of FedPath, but ranks cannot share an epoch of a library's own order."""
         if self._own_order and torch.distributed.is_initialized():
             why = "has its own order, which several ranks do not share; use one device"
             raise UnsupportedError(f"{self.setting} {why}")
-        return super().adopt(loader)
+        return super().wrap(loader)
 
     def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
         """From a pipeline of their own."""
