@@ -69,19 +69,19 @@ class Group:
         """The rates of a cell's windows; none where it has no ok run."""
         return [run[RATE] for run in self.runs.get(cell, ())]
 
-    def ratio(self, one: str, other: str, assume: bool = False) -> Estimate:
+    def ratio(self, cell: str, other: str, assume: bool = False) -> Estimate:
         """A cell over another, by the measure of this group; the intervals of all cells hold
         together. Without repeats there is no interval, unless noise may be assumed."""
-        one, other = self._name[one], self._name[other]
-        if one == other:
+        cell, other = self._name[cell], self._name[other]
+        if cell == other:
             return Estimate(1.0, 1.0, 1.0)
-        compared = one in self.alike and other in self.alike
+        compared = cell in self.alike and other in self.alike
         measure = self.measure if compared else WINDOW
         others = len(self.alike) - 1 if compared else self._others
         noise = self._noises[measure]
         if assume and not noise:
-            noise = self._assumed(measure, one, other)
-        values = self._values(one, measure), self._values(other, measure)
+            noise = self._assumed(measure, cell, other)
+        values = self._values(cell, measure), self._values(other, measure)
         return statistics.ratio_interval(*values, self._level, noise, others)
 
     def faster(self, cell: str) -> list[Estimate]:
@@ -157,8 +157,8 @@ class Group:
             return self.rates(cell)
         return [value for value in map(live_over_model, self.runs[cell]) if value]
 
-    def _bounds(self, one: str, other: str) -> tuple[float, float]:
-        value, low, high = self.ratio(one, other, assume=True)
+    def _bounds(self, cell: str, other: str) -> tuple[float, float]:
+        value, low, high = self.ratio(cell, other, assume=True)
         return low or value, high or value
 
     def _assumed(self, measure: str, *cells: str) -> Noise:

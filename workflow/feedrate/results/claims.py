@@ -130,8 +130,9 @@ class _Claims:
         for factor in self._study.within:
             if not any(factor in dict(cell.levels) for cell in ratio):
                 levels = [level_text(level) for level in self._study.factors[factor].levels]
-                ratios = [one.at(factor, level) for one in ratios for level in levels]
-        return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
+                ratios = [each.at(factor, level) for each in ratios for level in levels]
+        measured = [each for each in ratios if all(self._runs(cell) for cell in each)]
+        return measured or [ratio]
 
     def _levels(self, ref: CellRef) -> dict[str, str]:
         """The levels of a cell; LARGEST stays until a level fits and a larger one does not."""
