@@ -112,11 +112,6 @@ class RunSpec(Strict, kw_only=True):
         """The spec without what differs between the repeats of a cell."""
         return replace(self, repeat=1, seed=0)
 
-    def changed(self, part: str, **values: Any) -> "RunSpec":
-        """The same run with other settings of a part, such as `loader`."""
-        settings = replace(self.settings, **{part: replace(getattr(self.settings, part), **values)})
-        return replace(self, settings=settings)
-
     @property
     def full_epoch_steps(self) -> int:
         """Steps that an epoch has at least, so that its end is a small part of the run."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from feedrate.config.settings import Decode
 from feedrate.config.spec import LIBRARIES, RunSpec, loader_faults
@@ -49,7 +50,9 @@ class Level(Strict, frozen=True):
     def change(self, spec: RunSpec, **values: Any) -> RunSpec:
         """A run with its settings of `loader`, and other `values` of it."""
         values |= {"library": self.library or UNSET, "form": "best" if self.best else UNSET}
-        return spec.changed("loader", decode=self.decode, scaled_decode=self.scaled, **values)
+        values |= {"decode": self.decode, "scaled_decode": self.scaled}
+        loader = replace(spec.settings.loader, **values)
+        return replace(spec, settings=replace(spec.settings, loader=loader))
 
 
 PATHS = (*map(Level, get_args(Decode)), Level("host", scaled=True))
