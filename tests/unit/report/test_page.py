@@ -106,6 +106,21 @@ def test_bad_news_is_on_the_first_screen_with_its_causes(made):
     assert "Use" in other.text
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "learns"), [(0.18, 0.6, True), (0.0, 0.19, False), (0.18, 0.25, False)]
+)
+def test_a_model_learns_if_it_gains_and_beats_chance(made, before, after, learns):
+    def edit(record):
+        (score,) = [one for one in record.scores if (one.on, one.chance) == ("test", 0.2)]
+        gains = {"gain_low": after - before - 0.1, "gain_high": after - before + 0.1}
+        return replace(record, scores=[replace(score, before=before, after=after, **gains)])
+
+    study, _ = made(make_project(asks="learning", levels=(0,)), edit=edit)
+    (answer,) = sentences.answers(study)
+    assert ("learns" in answer.text) == learns
+    assert {run.repeat for run in answer.cells} == {1, 2, 3}
+
+
 def test_out_of_memory_on_a_ladder_is_no_bad_news(made):
     study, whole = made(make_project(ladder=["workers"]), bad={("cpu", 16): "out_of_memory"})
     assert sentences.failures(study) == []

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
-from feedrate.config.workflow import Generated
 from feedrate.core import paths
 from feedrate.core.errors import Masker, hide_secrets, without_secrets
 from feedrate.report import text
@@ -55,16 +54,13 @@ def headline(study: StudyResults) -> list[str]:
         days = sorted({run.started_at[:10] for run in runs if run.started_at})
         launched = [run for run in runs if run.status not in ("missing", "unsupported")]
         dataset = _usual(run.dataset for run in good)
-        entries = study.plan.project.config.datasets
-        names = (dataset, dataset.rpartition("-")[0])  # without the number of rows
-        drawn = any(isinstance(entries.get(name), Generated) for name in names)
         parts = [
             machine,
             f"{cores} CPU cores" if cores else "",
             text.listed(dict.fromkeys(run.model for run in good if run.model)),
             f"batch {batch}" if batch else "",
             _usual(run.precision for run in good),
-            "drawn pictures" if drawn else dataset,
+            "drawn pictures" if study.is_drawn(dataset) else dataset,
             " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
             text.counted(len(launched), "run"),
         ]

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -77,8 +77,8 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     @property
     def share(self) -> Estimate | None:
         """The share of the rate of the model alone that training reaches in the same rounds, with
-        its interval; None where the model alone was not measured. Its inverse, minus 1, is the gain
-        of a faster loader."""
+        its interval; None where the model alone was not measured. With one rank its inverse, minus
+        1, is the gain of a faster loader; several also exchange gradients."""
         ratio, low, high = self.model_ratio, self.model_ratio_low, self.model_ratio_high
         if not ratio:
             return None
@@ -112,6 +112,35 @@ class ClaimRow(Row, frozen=True, kw_only=True):
         named = [] if self.verdict == NO_DATA else filter(None, self.cells.split(";"))
         pairs = (cell.partition("/") for cell in named)
         return [CellOf(study=self.study, device=device, cell=cell) for device, _, cell in pairs]
+
+
+class Line(NamedTuple):
+    """The tried cells of a device that differ in one factor only, in the order of its levels;
+    `others` are the levels of the other factors."""
+
+    device: str
+    others: dict[str, Level]
+    cells: list[CellRow]
+
+    @property
+    def ok(self) -> list[CellRow]:
+        """The cells that have a rate."""
+        return [cell for cell in self.cells if cell.samples_per_s is not None]
+
+    @property
+    def largest(self) -> CellRow | None:
+        """The last cell that has a rate."""
+        return self.ok[-1] if self.ok else None
+
+    @property
+    def fastest(self) -> CellRow | None:
+        """The cell with the highest rate."""
+        return max(self.ok, key=lambda cell: cell.samples_per_s or 0.0, default=None)
+
+    @property
+    def too_large(self) -> CellRow | None:
+        """The first cell that ran out of memory."""
+        return next((cell for cell in self.cells if cell.status == "out_of_memory"), None)
 
 
 def varying_factors(cells: Sequence[CellOf]) -> list[str]:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
-from feedrate.config.workflow import Generated
 from feedrate.report import audit, text
 from feedrate.report.html import sentence
-from feedrate.report.rows import AnswerRow, CellOf, CellRow, varying_factors
+from feedrate.report.rows import AnswerRow, CellOf, CellRow, Line, varying_factors
 from feedrate.report.scores import NAMES, Scored, scored, winoground
-from feedrate.report.study import Line, StudyResults
+from feedrate.report.study import StudyResults
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.record import Score
 
@@ -196,8 +195,8 @@ def _learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
             subject=record.model if record else "The model",
             name=NAMES[name][0].lower() + NAMES[name][1:],
             score=score,
-            low=low,
-            high=high,
+            learns=low is not None and low > 0 and _beats_chance(score),
+            worse=high is not None and high < 0,
         )
     ]
     others = [
@@ -215,11 +214,12 @@ def _learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
             poor.append(f"{part} {text.share(score.after)} (chance {text.share(score.chance)})")
     if poor:
         parts.append(sentence("winoground", name=winoground(study), scores=poor))
-    return Statement(" ".join(parts), [first.cell])
+    return Statement(" ".join(parts), study.runs_of(first.cell))
 
 
 def _beats_chance(score: Score) -> bool:
-    """Whether a score is above that of guesses by more than these vary, at 95%."""
+    """Whether a score is above that of guesses by more than these vary, at 95%. A model that gives
+    one answer to all may begin far below chance: then a gain is no proof."""
     chance = score.chance or 0.0
     return (score.after or 0.0) > chance + 1.96 * math.sqrt(chance * (1 - chance) / (score.n or 1))
 
@@ -230,10 +230,12 @@ def rehearsal(study: StudyResults) -> str:
     if not tiny:
         return ""
     record = study.records.get(tiny[0].folder)
-    datasets = study.plan.project.config.datasets
-    drawn = isinstance(datasets.get(tiny[0].dataset.partition("-")[0]), Generated)
-    parameters = record.model_parameters if record else None
-    return sentence("rehearsal", model=tiny[0].model, parameters=parameters, drawn=drawn)
+    return sentence(
+        "rehearsal",
+        model=tiny[0].model,
+        parameters=record.model_parameters if record else None,
+        drawn=study.is_drawn(tiny[0].dataset),
+    )
 
 
 def failures(study: StudyResults) -> list[Statement]:

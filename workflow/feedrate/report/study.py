@@ -12,6 +12,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.plan import study_settings
 from feedrate.config.study import Published
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
+from feedrate.config.workflow import Generated
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
@@ -23,6 +24,7 @@ from feedrate.report.rows import (
     CellRow,
     ClaimRow,
     Key,
+    Line,
     RunRow,
     level_key,
     varying_factors,
@@ -47,35 +49,6 @@ class Trace(NamedTuple):
 
     run: RunRow
     steps: list[Step]
-
-
-class Line(NamedTuple):
-    """The tried cells of a device that differ in one factor only, in the order of its levels;
-    `others` are the levels of the other factors."""
-
-    device: str
-    others: dict[str, Level]
-    cells: list[CellRow]
-
-    @property
-    def ok(self) -> list[CellRow]:
-        """The cells that have a rate."""
-        return [cell for cell in self.cells if cell.samples_per_s is not None]
-
-    @property
-    def largest(self) -> CellRow | None:
-        """The last cell that has a rate."""
-        return self.ok[-1] if self.ok else None
-
-    @property
-    def fastest(self) -> CellRow | None:
-        """The cell with the highest rate."""
-        return max(self.ok, key=lambda cell: cell.samples_per_s or 0.0, default=None)
-
-    @property
-    def too_large(self) -> CellRow | None:
-        """The first cell that ran out of memory."""
-        return next((cell for cell in self.cells if cell.status == "out_of_memory"), None)
 
 
 class StudyResults:
@@ -296,6 +269,12 @@ class StudyResults:
     def memory_limit_gib(self, device: str) -> float | None:
         """The study's memory limit for a process, GiB; None where it sets none."""
         return study_settings(self.plan.project, self.name, device).train.memory_gib
+
+    def is_drawn(self, dataset: str) -> bool:
+        """Whether a dataset is of drawn pictures; its name may end with its number of rows."""
+        entries = self.plan.project.config.datasets
+        names = dataset, dataset.rpartition("-")[0]
+        return any(isinstance(entries.get(name), Generated) for name in names)
 
     @cached_property
     def workers_factor(self) -> str | None:

@@ -41,7 +41,8 @@ def number(value: float | None, digits: int = 3) -> str:
     the decimal point are never dropped."""
     if value is None:
         return DASH
-    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    rounded = abs(float(f"{value:.{digits - 1}e}"))  # 9.996 has two digits before the point
+    magnitude = math.floor(math.log10(rounded)) if rounded else 0
     return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
 
 

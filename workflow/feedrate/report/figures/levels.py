@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from feedrate.config.values import level_text
 from feedrate.report import chart, text
 from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
-from feedrate.report.rows import CellRow, without
-from feedrate.report.study import Line, StudyResults
+from feedrate.report.rows import CellRow, Line, without
+from feedrate.report.study import StudyResults
 
 ASIDE = 0.07
 """The distance between curves at one level, in levels, so that no interval hides another."""

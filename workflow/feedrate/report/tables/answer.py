@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.html import sentence
-from feedrate.report.rows import CellOf, CellRow, Key, varying_factors, without
+from feedrate.report.rows import CellOf, CellRow, Key, Line, varying_factors, without
 from feedrate.report.scores import NAMES, scored
-from feedrate.report.study import Line, StudyResults
+from feedrate.report.study import StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
 from feedrate.results.record import Score
 
@@ -205,6 +205,7 @@ def _note(study: StudyResults) -> str:
     return sentence(
         "settings",
         by_share=any(map(study.by_share, study.devices)),
+        several_ranks=any((cell.world_size or 1) > 1 for cell in study.tried),
         shown=shown,
         tried=tried,
     )
