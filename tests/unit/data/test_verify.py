@@ -191,15 +191,20 @@ def test_one_level_of_sixteen_bits_is_one_grey():
     assert near(pixels(picture), (32, 32), (117,) * 3, within=2)
 
 
-def png_of_wide_colours(levels):
-    rows = b"".join(b"\0" + struct.pack(">60H", *levels) for _ in range(20))
-    return png_file(struct.pack(">IIBBBBB", 20, 20, 16, 2, 0, 0, 0), rows)
+def wide_colours(kind, levels):
+    """A picture of 20 rows, each with these 60 levels of 16 bits."""
+    row = struct.pack(">60H", *levels)
+    if kind == "PPM":
+        return b"P6 20 20 65535\n" + 20 * row
+    return png_file(struct.pack(">IIBBBBB", 20, 20, 16, 2, 0, 0, 0), 20 * (b"\0" + row))
 
 
-def test_colours_of_sixteen_bits_lose_their_lower_bits_and_are_not_black():
-    assert read_picture(png_of_wide_colours(range(5, 60_005, 1000))).changes[1] == "16-bit to RGB"
+@pytest.mark.parametrize("kind", ["PNG", "PPM"])
+def test_colours_of_sixteen_bits_lose_their_lower_bits_and_are_not_black(kind):
+    picture = read_picture(wide_colours(kind, range(5, 60_005, 1000)))
+    assert picture.changes == (f"{kind} to JPEG", "16-bit to RGB")
     with pytest.raises(Unusable, match="16-bit colours are nearly black"):
-        read_picture(png_of_wide_colours(range(4000, 4060)))
+        read_picture(wide_colours(kind, range(4000, 4060)))
 
 
 STRIPES = Image.fromarray(np.tile(np.uint8([[[255, 0, 0], [0, 0, 255]]]), (64, 32, 1)))

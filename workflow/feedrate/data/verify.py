@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,6 +36,8 @@ JPEG_QUALITY = 95
 WIDE, NARROW = 2**16 - 1, 2**14
 """The largest level of 16 bits; a smaller range of levels is stretched."""
 
+_WIDE_COLOURS = re.compile(r";16|'RGB', [0-9]{4}")
+"""In Pillow's plan of decoding, 16 bits a colour of PNG and TIFF, and the largest level of PPM."""
 _MODES = {"P": "palette", "1": "black and white"}
 
 
@@ -129,7 +132,7 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
         "first frame of several": getattr(image, "is_animated", False),
         "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
     }
-    is_wide = ";16" in str(getattr(image, "tile", "")) or mode[0] == "I"
+    is_wide = mode[0] == "I" or _WIDE_COLOURS.search(str(getattr(image, "tile", "")))
     if mode == "F":
         raise Unusable("its pixels have more than 16 bits")
     image.load()
