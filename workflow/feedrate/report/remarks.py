@@ -73,8 +73,8 @@ def remarks(study: StudyResults) -> Iterator[Statement]:
 def _data(study: StudyResults) -> Iterator[Statement]:
     """What of the data was left out, and what is in several splits."""
     report = study.data_report(dict[str, Any]) or {}
-    if report.get("rows_left_out"):
-        reasons = Counter[str](report["rows_left_out_by_reason"]).most_common(REASONS)
+    if by_reason := Counter[str](report.get("rows_left_out_by_reason")):
+        reasons = by_reason.most_common(REASONS)
         words = [f"{reason} ({text.counted(rows, 'row')})" for reason, rows in reasons]
         yield Statement(sentence("left_out", report=report, reasons=words))
     if images := report.get("images_in_several_splits"):

@@ -45,7 +45,7 @@ def rows(study: StudyResults) -> list[tuple[str, str]]:
 
 
 def _left_out(report: Mapping[str, Any]) -> str:
-    if not report["rows_left_out"]:
+    if not report.get("rows_left_out_by_reason"):
         return "0 rows"
     return "; ".join(
         f"{report[f'{noun}s_left_out']:,} of {text.counted(report[f'{noun}s_read'], noun)}"
