@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import _engine_run_backward
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from feedrate.config.devices import Device
@@ -33,7 +32,14 @@ from feedrate.data.prepare import train_tokenizer
 from feedrate.devices.base import AUTOCAST, adapter_class
 from feedrate.devices.host import GIB
 from feedrate.models.build import Built, build_bare
-from feedrate.models.flops import AsOnDevice, NoValues, attend, empty_batch, states_gib
+from feedrate.models.flops import (
+    AsOnDevice,
+    NoValues,
+    Operations,
+    attend,
+    empty_batch,
+    states_gib,
+)
 from feedrate.models.layers import cast
 
 ERROR = 0.1
@@ -201,7 +207,7 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
     return live
 
 
-class Live(TorchDispatchMode):
+class Live(Operations):
     """Sums the bytes of live storages after every operation, without those of a model."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -214,8 +220,7 @@ class Live(TorchDispatchMode):
         self._known: dict[int, Any] = dict.fromkeys(own)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():
-            result = func(*args, **(kwargs or {}))
+        result = self.result(func, args, kwargs or {})
         for value in tree_leaves(result):
             if isinstance(value, Tensor):
                 self._add(value.untyped_storage())
