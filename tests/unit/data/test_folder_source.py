@@ -128,8 +128,9 @@ def test_a_name_matches_in_either_unicode_form(workplace):
     mixed = normalize("NFC", "Noël") + normalize("NFD", "/café.jpg")
     workplace.image(decomposed)
     workplace.image(mixed, shade=9)
-    workplace.table([(composed, "a"), (decomposed, "b"), (normalize("NFC", mixed), "c")])
-    index = workplace.fetch()
+    rows = [(composed, "a"), (decomposed, "b"), (normalize("NFC", mixed), "c")]
+    workplace.table(rows, normalize("NFD", "légendes.csv"))
+    index = workplace.fetch(tables=normalize("NFC", "légendes.csv"))
     assert index.left_out == []
     assert [row["image"] for row in rows_of(workplace)] == [decomposed, decomposed, mixed]
 
@@ -225,6 +226,13 @@ def test_a_wrong_setting_is_one_sentence_that_names_it(workplace, changes, says)
         workplace.fetch(**changes)
     assert says in str(error.value)
     assert not workplace.index.exists()
+
+
+@pytest.mark.parametrize("header", ["image;caption", "photo;text", '"image";"caption"'])
+def test_a_table_with_another_separator_says_so(workplace, header):
+    (workplace.mine / "captions.csv").write_text(f"{header}\n0.jpg;Hello, you\n")
+    with pytest.raises(ConfigError, match="separator"):
+        workplace.fetch()
 
 
 def test_a_dataset_without_a_usable_row_is_an_error_that_tells_the_first_reasons(workplace):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from feedrate.config.errors import Problems, raise_all
 from feedrate.config.workflow import Folder
@@ -61,7 +62,8 @@ def check_folder(problems: Problems, key: str, settings: Folder) -> list[Path]:
         return []
     tables: list[Path] = []
     with suppress(ValueError, IndexError):  # not a pattern
-        named = (path for path in root.glob(pattern) if path.is_file())
+        forms = {normalize(form, pattern) for form in ("NFC", "NFD")}
+        named = {path for form in forms for path in root.glob(form) if path.is_file()}
         tables = sorted(path for path in named if not is_hidden(path.relative_to(root)))
     if not tables:
         problems.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
@@ -89,7 +91,7 @@ def _check_columns(
         problems.add(f"{key}.{place}", f"{table} has no column {column!r}; it has: {listed}")
     for separator in SEPARATORS if missing else "":
         parts = {part.strip() for name in columns for part in name.split(separator)}
-        if parts.issuperset(missing.values()):
+        if parts.issuperset(missing.values()) or len(columns) == 1 < len(parts):
             what = f"{table} seems to have the separator {separator!r}; set it here"
             problems.add(f"{key}.separator", what)
 
