@@ -192,7 +192,7 @@ def test_losses_are_drawn_where_they_depart_from_the_baseline_s(make):
     lost = {(2, 1)}
     study.traces = [t for t in study.traces if (t.run.levels["workers"], t.run.repeat) not in lost]
     shown = panel("loss", study)
-    assert [one.name for one in shown.series] == ["workers = 0", "workers = 2"]
+    assert [one.name for one in shown.series] == ["no loader worker", "2 loader workers"]
     assert shown.series[0].marks[0].value == pytest.approx(2.5 / 1.05)
 
 
@@ -201,7 +201,7 @@ def test_steps_have_one_scale_and_the_first_step_its_time_in_words(make):
     shown = picture("steps", study).panels
     assert len(shown) == PANELS
     assert len({one.y_limits for one in shown}) == 1
-    assert shown[0].title.endswith("workers = 0, first step 3.10 s")
+    assert shown[0].title.endswith("no loader worker, first step 3.10 s")
     assert shown[0].span[:2] == (0.5, 5.5)
     assert len(series(shown[0])["a step"]) == 40
 

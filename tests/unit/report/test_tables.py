@@ -10,11 +10,11 @@ from report_samples import EVIL, RATES, configured, golden, make_project, write_
 from feedrate.config.study import SourceProtocol
 from feedrate.core import plugins
 from feedrate.jobs.events import Step
-from feedrate.report import html, text
+from feedrate.report import html, remarks, text
+from feedrate.report.remarks import source_rate
 from feedrate.report.scores import scored
 from feedrate.report.study import Trace
 from feedrate.report.table import PACKAGE, Column, Table, all_tables
-from feedrate.report.tables.cells import source_rate
 from feedrate.results.record import Check
 
 OWN = [name for name in plugins.names(PACKAGE) if plugins.home(PACKAGE, name) == PACKAGE]
@@ -337,16 +337,15 @@ def test_the_source_s_window_goes_from_its_warm_up_to_the_end_of_its_epochs(prot
     assert source_rate(Trace(run, steps), protocol) == rate
 
 
-def test_the_window_of_a_source_with_a_protocol_is_beside_ours(tmp_path, monkeypatch):
+def test_the_window_of_a_source_with_a_protocol_is_compared_with_ours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = make_project().studies["loading"].source
     source = replace(source, protocol=SourceProtocol(warmup_steps=1))
     study = write_results(tmp_path, make_project(source=source))
-    field = lines(study, "windows")["1"]["The source's window (1 step left out)"]
-    assert field.text == "12.3", "8 samples in 0.65 s"
-    assert field.notes == ["-13% against ours"]
+    (words,) = [one.text for one in remarks.remarks(study) if "1 step left out" in one.text]
+    assert "-15% to +11%" in words, "8 samples in 0.65 s are 12.3 a second"
     assert texts(study, "cells", "1")["The Trainer's own rate"] == "13.7"
-    assert TABLES["windows"].shown(golden("vit-speedups")) is None
+    assert not any("left out" in one.text for one in remarks.remarks(golden("vit-speedups")))
 
 
 def test_the_data_have_sizes_and_the_files_left_out(study):

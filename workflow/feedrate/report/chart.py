@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.core import plugins
-from feedrate.report import text
 from feedrate.report.rows import CellOf, varying_factors
 from feedrate.report.study import Part, StudyResults
 
@@ -164,12 +163,6 @@ def names(study: StudyResults, cells: Sequence[CellOf]) -> tuple[str, list[str]]
     factors = varying_factors(cells) or [study.along]
     levels = [", ".join(level_text(cell.levels[name]) for name in factors) for cell in cells]
     return wrapped(", ".join(map(study.factor_label, factors))), list(map(wrapped, levels))
-
-
-def name(study: StudyResults, cell: CellOf, cells: Sequence[CellOf]) -> str:
-    """The name of a setting by itself, such as `workers = 2`; `cells` are those around it."""
-    factors = varying_factors(cells) or [study.along]
-    return text.levels_text({factor: cell.levels[factor] for factor in factors})
 
 
 def title(study: StudyResults, device: str, *more: str, letters: int = TITLE_LETTERS) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from feedrate.config.study import SourceProtocol
 from feedrate.report import text
 from feedrate.report.html import sentence
 from feedrate.report.rows import CellRow
 from feedrate.report.sentences import Statement, largest, names, speed
-from feedrate.report.study import StudyResults
+from feedrate.report.study import StudyResults, Trace
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
 
 REASONS = 5
@@ -63,6 +64,7 @@ def remarks(study: StudyResults) -> Iterator[Statement]:
         words = [f"{study.setting(c.levels)} ({c.steps_per_epoch})" for c in short]
         yield Statement(sentence("short_epochs", settings=words), short)
     yield from _mixed_software(study)
+    yield from _source_window(study)
     yield from _data(study)
     evaluated = [run for run in study.runs if run.evaluation_s and not run.measured_as]
     if evaluated:
@@ -90,6 +92,30 @@ def _least_gain(cells: Iterable[CellRow]) -> float | None:
         if cell.speedup_ci_low and cell.speedup_ci_low < cell.speedup_ci_high
     ]
     return math.sqrt(median(widths)) - 1 if widths else None
+
+
+def _source_window(study: StudyResults) -> Iterator[Statement]:
+    """How our runs would have been timed by the protocol of the source, if it states one."""
+    protocol = study.study.source.protocol
+    if protocol != SourceProtocol():
+        rates = [(trace.run, source_rate(trace, protocol)) for trace in study.traces]
+        changes = [rate / run.samples_per_s - 1 for run, rate in rates if rate]
+        if changes:
+            left_out = text.counted(protocol.warmup_steps, "step")
+            low, high = map(text.signed_percent, (min(changes), max(changes)))
+            words = sentence("source_window", left_out=left_out, low=low, high=high)
+            yield Statement(words, [run for run, rate in rates if rate])
+
+
+def source_rate(trace: Trace, protocol: SourceProtocol) -> float | None:
+    """The rate by the source's protocol, samples/s: from its warm-up to the end of its epochs, with
+    their boundaries, as far as the run went; without pauses for checkpoints and evaluations."""
+    last = trace.steps[-1].step
+    if protocol.epochs and trace.run.steps_per_epoch:
+        last = min(last, protocol.epochs * trace.run.steps_per_epoch)
+    steps = [step for step in trace.steps if protocol.warmup_steps < step.step <= last]
+    samples = sum(step.samples or 0 for step in steps) * (trace.run.world_size or 1)
+    return samples / sum(step.step_s for step in steps) if steps else None
 
 
 def _mixed_software(study: StudyResults) -> Iterator[Statement]:

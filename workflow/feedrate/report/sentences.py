@@ -282,7 +282,6 @@ def not_tested(study: StudyResults) -> str:
             for name, (first, *others) in levels.items()
         ],
         owners=[device.label for device in devices.values() if needs & {*device.able}][:2],
-        study=study.name,
     )
 
 
@@ -318,9 +317,5 @@ def names(study: StudyResults, cells: Sequence[CellRow]) -> str:
     """Several settings in a sentence, by what differs between them; many are counted."""
     if len(cells) > FEW:
         return text.counted(len(cells), "setting")
-    factors = varying_factors(cells)
-    words = [
-        study.words({n: cell.levels[n] for n in factors}) if factors else study.setting(cell.levels)
-        for cell in cells
-    ]
+    words = [study.setting_among(cell, cells) for cell in cells]
     return "; ".join(words) if any("," in each for each in words) else text.listed(words)

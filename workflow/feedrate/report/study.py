@@ -305,6 +305,11 @@ class StudyResults:
         baseline = self.study.baseline_of(cell.levels)
         return self.words({n: at for n, at in baseline.items() if at != cell.levels[n]})
 
+    def setting_among(self, cell: CellOf, cells: Sequence[CellOf]) -> str:
+        """A cell in a sentence about several, by the levels in which they differ."""
+        factors = varying_factors(cells)
+        return self.words({n: cell.levels[n] for n in factors}) or self.setting(cell.levels)
+
     def name_among(self, cell: CellOf, cells: Sequence[CellOf]) -> str:
         """A cell as a heading, by its device and levels as far as others differ in these."""
         device = [self.label(cell.device)] if len({one.device for one in cells}) > 1 else []

@@ -73,7 +73,7 @@ def _losses(study: StudyResults, cells: Sequence[CellRow]) -> Panel:
         every = max(1, len(points) // 8)
         look = {**chart.CURVES[index], "markevery": (index % every, every), "linewidth": 1.4}
         if points:
-            series.append(Series(points, look, chart.wrapped(chart.name(study, cell, cells))))
+            series.append(Series(points, look, chart.wrapped(study.setting_among(cell, cells))))
     title = chart.title(study, cells[0].device)
     return Panel(series, title, y_label="training loss", height_in=2.4)
 
@@ -99,7 +99,7 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
     times = [Mark(step.step, 1000 * step.step_s) for step in trace.steps]
     waits = [Mark(step.step, 1000 * step.data_wait_s) for step in trace.steps]
     warm = [step.step for step in trace.steps if step.warmup]
-    first, names = trace.steps[0], [chart.name(study, trace.run, runs)]
+    first, names = trace.steps[0], [study.setting_among(trace.run, runs)]
     if 1000 * first.step_s > highest:
         names.append(f"first step {text.seconds(first.step_s)}")
     line = {"color": chart.BLUE, "linewidth": 1.3}

@@ -1,16 +1,14 @@
-"""Tables with a row for each cell: everything measured, stages of a step, scaling, windows."""
+"""Tables with a row for each cell: everything measured, stages of a step, scaling."""
 
 from functools import partial
-from statistics import median
 from typing import Any, get_args
 
 from feedrate.config.spec import Stage
-from feedrate.config.study import SourceProtocol
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
 from feedrate.report.rows import CellRow, level_key
-from feedrate.report.study import StudyResults, Trace
+from feedrate.report.study import StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, change, setting, wide
 from feedrate.results.schema import VALUES
 
@@ -158,7 +156,8 @@ def _stage(stage: str, cell: CellRow) -> Field:
 
 def scaling(study: StudyResults) -> list[Any]:
     """Cells that were measured on several numbers of devices of one family."""
-    groups = text.grouped(_rated(study), lambda cell: _alike(study, cell))
+    rated = [cell for cell in study.tried if cell.samples_per_s is not None]
+    groups = text.grouped(rated, lambda cell: _alike(study, cell))
     rows: list[Any] = []
     for (family, _, batch), group in groups.items():
         if len(group) > 1:
@@ -181,58 +180,9 @@ def _scaling_columns(_: StudyResults) -> list[Column]:
     ]
 
 
-# Windows
-
-
-def windows(study: StudyResults) -> list[Any]:
-    """The cells with a rate, if the source has a protocol of its own."""
-    own = study.study.source.protocol != SourceProtocol()
-    return by_device(study, _rated(study) if own else [])
-
-
-def _rated(study: StudyResults) -> list[CellRow]:
-    return [cell for cell in study.tried if cell.samples_per_s is not None]
-
-
-def _window_columns(study: StudyResults) -> list[Column]:
-    protocol = study.study.source.protocol
-    left_out = text.counted(protocol.warmup_steps, "step")
-    traces = text.grouped(study.traces, lambda trace: trace.run.key)
-
-    def sources(cell: CellRow) -> Field:
-        """Our rate times the median ratio of both windows of a run, and this ratio."""
-        mine = [
-            (t.run, rate) for t in traces.get(cell.key, []) if (rate := source_rate(t, protocol))
-        ]
-        if not mine:
-            return Field(text.DASH)
-        ratio = median(rate / run.samples_per_s for run, rate in mine)
-        rate = text.number(ratio * cell.samples_per_s)
-        return Field(rate, [f"{text.change(ratio)} against ours"])
-
-    return [
-        setting(study, study.tried),
-        RATE._replace(head="Our window (samples/s)"),
-        Column(f"The source's window ({left_out} left out)", sources),
-    ]
-
-
-def source_rate(trace: Trace, protocol: SourceProtocol) -> float | None:
-    """The rate by the source's protocol, samples/s: from its warm-up to the end of its epochs, with
-    their boundaries, as far as the run went; without pauses for checkpoints and evaluations."""
-    last = trace.steps[-1].step
-    if protocol.epochs and trace.run.steps_per_epoch:
-        last = min(last, protocol.epochs * trace.run.steps_per_epoch)
-    steps = [step for step in trace.steps if protocol.warmup_steps < step.step <= last]
-    samples = sum(step.samples or 0 for step in steps) * (trace.run.world_size or 1)
-    return samples / sum(step.step_s for step in steps) if steps else None
-
-
 OVERLAP = "Times are per step (p95: per sample or batch); the loader's stages overlap the others."
-WINDOWS = "docs/measurement.md says what our window includes."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns),
     Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),
     Table("scaling", "By the number of devices", "why", 22, scaling, _scaling_columns),
-    Table("windows", "The source's window", "method", 60, windows, _window_columns, WINDOWS),
 )
