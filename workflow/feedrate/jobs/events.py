@@ -58,8 +58,10 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
 
 
 class Model(Event, frozen=True, kw_only=True, tag="model"):
-    """The model is built. `flops_per_real_sample` leaves out the texts' padding."""
+    """The model is built. `flops_per_real_sample` leaves out the texts' padding; `drawn_on` is the
+    device type where random weights were drawn, None with a checkpoint."""
 
+    drawn_on: str | None = None
     parameters: int | None = None
     flops_per_sample: float | None = None
     flops_per_real_sample: float | None = None
