@@ -94,7 +94,7 @@ def test_flops_are_those_of_a_forward_pass(infer):
     whole = count_flops(make_config("tiny"), max_tokens=6)
     model = one(infer(), "model")
     assert 0.32 * whole < model["flops_per_sample"] < 0.36 * whole
-    assert model["drawn_on"] == "cpu"
+    assert model["made_on"] == "cpu"
 
 
 def watch_requests(monkeypatch, seen):

@@ -124,10 +124,9 @@ def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
     flops: dict[int, float] = {}
     if log.rank == 0:
         flops = {tokens: built.count_flops(tokens) for tokens in {padded, real}}
-    is_random = spec.settings.model.checkpoint is None
     event = events.Model(
         rank=log.rank,
-        drawn_on=next(built.model.parameters()).device.type if is_random else None,
+        made_on=next(built.model.parameters()).device.type,
         parameters=built.parameters,
         flops_per_sample=flops.get(padded),
         flops_per_real_sample=flops.get(real),
