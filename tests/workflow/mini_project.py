@@ -133,7 +133,7 @@ class Project:
         """The record of the first repeat of a cell."""
         lines = (self.root / f"results/mini/{device}/records.jsonl").read_text().splitlines()
         records = [json.loads(line) for line in lines]
-        return next(record for record in records if record["spec"]["cell"] == cell)
+        return next(record for record in records if record["cell"] == cell)
 
     def manifests(self, *datasets: str) -> list[str]:
         """The files that are there once these datasets are prepared."""

@@ -125,7 +125,7 @@ def test_a_study_named_by_an_option_is_selected_by_it(root, snakemake, profile):
 
 @pytest.mark.parametrize("started", [False, True])
 def test_old_results_are_shown_only_after_a_run_that_began(root, snakemake, monkeypatch, started):
-    monkeypatch.setattr(run, "report_on_what_exists", lambda _: None)
+    monkeypatch.setattr(run, "report_on_what_exists", lambda *_, **__: None)
     driver.STARTED.touch()  # by the run before
     shown = []
     monkeypatch.setattr(run, "show", shown.append)

@@ -97,7 +97,7 @@ def test_without_a_good_run_only_the_limit_is_known(project, runs, status):
 
 
 def rows_of(graph):
-    return {row[0]: row[1:] for row in device_rows(graph, STUDY)}
+    return {row[0]: row[1:] for row in device_rows(graph, STUDY, list(graph.plan.runs.values()))}
 
 
 def test_only_runs_without_a_result_are_to_do(graph):
@@ -126,12 +126,12 @@ def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(graph)
     of_cluster = (
         "69 runs; at most 168 h by their time limits, with one job at a time on each device."
     )
-    assert outlook(graph, [STUDY], on_cluster=True) == of_cluster
-    assert "at most 276 h by their" in outlook(graph, [STUDY], on_cluster=False)
+    assert outlook(graph, graph.plan.runs.values(), on_cluster=True) == of_cluster
+    assert "at most 276 h by their" in outlook(graph, graph.plan.runs.values(), on_cluster=False)
     assert outlook(graph, [], on_cluster=False) == "There are no runs to do."
     run = next(spec for spec in graph.plan.runs.values() if spec.device == "h100")
     leave_run(run, 60.0)
-    assert outlook(graph, [STUDY], on_cluster=False).startswith(
+    assert outlook(graph, graph.plan.runs.values(), on_cluster=False).startswith(
         "69 runs, 27 min for 27 of them (like your earlier runs); at most 276 h"
     )
 

@@ -1,14 +1,15 @@
 """`python -m feedrate plan`: how many runs are to do, for how long and at what cost."""
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from feedrate.cli.cells import add_cell_option, chosen_runs
 from feedrate.cli.display import output, table
-from feedrate.cli.snakemake import check_call, is_local, layers_of
+from feedrate.cli.snakemake import add_choices, check_call, is_local, layers_of
 from feedrate.config.plan import timeouts_min
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
@@ -42,6 +43,12 @@ class Outcome(msgspec.Struct):
     duration_s: float = 0.0
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_choices(parser)
+    add_cell_option(parser)
+
+
 def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Print the plan; return the exit code."""
     given = check_call(options, others)
@@ -49,18 +56,20 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
         raise UsageError(f"{given.targets[0]}: plan has no targets; choose studies with --study")
     layers, here = layers_of(options), is_local(options, given)
     graph = Graph(configuration.load(Path(), layers), Path().resolve())
-    configuration.check_files(graph.project, graph.runs_to_do(), layers, here=here)
+    runs = chosen_runs(graph, options.cell)
+    to_do = [spec for spec in runs if not graph.folders.has_result(spec)]
+    configuration.check_files(graph.project, to_do, layers, here=here)
     for study in graph.project.studies:
-        rows = list(device_rows(graph, study))
+        rows = list(device_rows(graph, study, runs))
         output().print(table(f"Runs of {study}", COLUMNS, rows, left=("device",)), "")
-    print(outlook(graph, graph.project.studies, on_cluster=not here))
+    print(outlook(graph, runs, on_cluster=not here))
     return 0
 
 
-def device_rows(graph: Graph, study: str) -> Iterator[list[str]]:
-    """For each device, the runs of a study as cells of the table."""
+def device_rows(graph: Graph, study: str, runs: Sequence[RunSpec]) -> Iterator[list[str]]:
+    """For each device, those of the `runs` that are of a study as cells of the table."""
     for device in graph.project.config.devices:
-        specs = [spec for spec in graph.plan.of_study(study) if spec.device == device]
+        specs = [spec for spec in runs if (spec.study, spec.device) == (study, device)]
         lacking = [c for c in graph.plan.unsupported if (c.study, c.device) == (study, device)]
         times = estimate(graph.project, [s for s in specs if not graph.folders.has_result(s)])
         cells = sum(spec.repeat == 1 for spec in specs)
@@ -76,21 +85,21 @@ def device_rows(graph: Graph, study: str) -> Iterator[list[str]]:
         yield row
 
 
-def outlook(graph: Graph, studies: Collection[str], *, on_cluster: bool) -> str:
-    """How many runs of some studies are to do, and how long they take: `28 runs, 10 to 30 min (like
+def outlook(graph: Graph, runs: Iterable[RunSpec], *, on_cluster: bool) -> str:
+    """How many of some runs are to do, and how long they take: `28 runs, 10 to 30 min (like
     your earlier runs); at most 14 h by their time limits`. Devices train side by side on a cluster,
     else in turn."""
     by_device: dict[str, list[RunSpec]] = {}
-    for spec in graph.runs_to_do():
-        if spec.study in studies:
+    for spec in runs:
+        if not graph.folders.has_result(spec):
             by_device.setdefault(spec.device, []).append(spec)
     if not by_device:
         return "There are no runs to do."
     estimates = [estimate(graph.project, specs) for specs in by_device.values()]
-    low, high, limit, runs, unknown = zip(*estimates, strict=True)
+    low, high, limit, numbers, unknown = zip(*estimates, strict=True)
     combine = max if on_cluster else sum
-    limit_s, known = combine(limit), sum(runs) - sum(unknown)
-    text = counted(sum(runs), "run")
+    limit_s, known = combine(limit), sum(numbers) - sum(unknown)
+    text = counted(sum(numbers), "run")
     if known:
         part = f" for {known} of them" if sum(unknown) else ""
         text += f", {range_text(combine(low), combine(high))}{part} (like your earlier runs)"

@@ -6,24 +6,21 @@ from pathlib import Path
 
 from rich.text import Text
 
+from feedrate.cli.cells import add_cell_option, chosen_runs
 from feedrate.cli.display import output, table
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.plan import outlook
 from feedrate.cli.report import make_report
-from feedrate.cli.snakemake import (
-    add_choices,
-    check_call,
-    is_local,
-    load_project,
-    run_snakemake,
-)
+from feedrate.cli.snakemake import add_choices, check_call, is_local, load_project, run_snakemake
 from feedrate.core import paths, slurm
-from feedrate.core.errors import fail
+from feedrate.core.errors import UsageError, fail
 from feedrate.flow import driver
 from feedrate.flow.graph import Graph
 from feedrate.report.sentences import answers
 from feedrate.report.study import StudyResults
 from feedrate.report.text import counted
+from feedrate.results.files import RUNS, read_csv
+from feedrate.results.schema import BAD
 
 LOCKED = 3
 """Exit code if another driver works in the folder."""
@@ -32,6 +29,7 @@ LOCKED = 3
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """The options of `run`. `-n` and `-q` are Snakemake's own, so that `-np` works."""
     add_choices(parser)
+    add_cell_option(parser)
     parser.add_argument("--quiet", action="store_true", help="print errors only (also -q)")
     shown = "show what would run (also -n)"
     parser.add_argument("--dry-run", "--dryrun", action="store_true", help=shown)
@@ -40,6 +38,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Run the workflow and write its report; return the exit code."""
     given = check_call(options, others)
+    if options.cell:
+        others = [*_outcomes(options, given), *others]  # before options that take several words
     quiet = options.quiet or any(level.name in ("ALL", "PROGRESS") for level in given.quiet or ())
     if options.dry_run or given.dryrun:  # the number of jobs by rule; `snakemake -n` lists them
         code = run_snakemake(options, *others, "--dry-run", "--quiet", "host", "rules", "reason")
@@ -57,29 +57,49 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
         return code
-    if code and not given.targets:
-        report_on_what_exists(options)
+    if options.cell or (code and not given.targets):
+        ended = Graph(load_project(options), Path().resolve())
+        report_on_what_exists(ended, only_some=bool(options.cell))
     after_ns = page.is_file() and page.stat().st_mtime_ns
     if after_ns and not quiet and not (given.targets and after_ns == before_ns):
         show(page)  # not of targets without a page
-    return code
+    return code or (confirm_cells(ended, options.cell) if options.cell else 0)
+
+
+def _outcomes(options: argparse.Namespace, given: argparse.Namespace) -> list[str]:
+    """The outcomes of the chosen cells: Snakemake's targets. Raises UsageError."""
+    if given.targets:
+        raise UsageError(f"--cell and the target {given.targets[0]} exclude each other")
+    graph = Graph(load_project(options), Path().resolve())
+    return [graph.outcome(spec) for spec in chosen_runs(graph, options.cell)]
 
 
 def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None:
     """Print how many runs the targets of a dry run need, and how long they take."""
     graph = Graph(load_project(options), Path().resolve())
     chosen = set(given.targets or graph.project.studies) & set(graph.project.studies)
+    specs = [spec for spec in chosen_runs(graph, options.cell) if spec.study in chosen]
     if chosen:
-        print(outlook(graph, chosen, on_cluster=not is_local(options, given)))
+        print(outlook(graph, specs, on_cluster=not is_local(options, given)))
 
 
-def report_on_what_exists(options: argparse.Namespace) -> None:
-    """Make the results and the page of runs that have ended, if jobs of others were lost: then
-    Snakemake could not make them. It has listed the failed jobs."""
-    graph = Graph(load_project(options), Path().resolve())
+def report_on_what_exists(graph: Graph, *, only_some: bool) -> None:
+    """Make the results and the page of runs that have ended, if Snakemake could not make them: jobs
+    of others were lost, which it has listed, or `only_some` were chosen."""
     ended = [Path(outcome).is_file() for outcome in graph.all_outcomes()]
-    if any(ended) and not all(ended):
+    if any(ended) and (only_some or not all(ended)):
         make_report(graph.study_plans(ended=True))
+
+
+def confirm_cells(graph: Graph, cells: Sequence[str]) -> int:
+    """Say which runs of the chosen cells did not end well; return the exit code."""
+    folders = {graph.folders.result(spec) for spec in chosen_runs(graph, cells)}
+    files = [Path(paths.RESULTS_CSV.format(study=study)) for study in graph.project.studies]
+    rows = [row for file in files for row in read_csv(file, RUNS) if row["folder"] in folders]
+    bad = [
+        f"{row['folder']}: {row['status']}: {row['cause']}" for row in rows if row["status"] in BAD
+    ]
+    return fail("feedrate", "\n  ".join(["these runs did not end well:", *bad])) if bad else 0
 
 
 def add_cancel_options(parser: argparse.ArgumentParser) -> None:

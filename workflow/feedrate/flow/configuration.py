@@ -242,6 +242,7 @@ def call() -> argparse.Namespace:
             chosen = word.partition("=")[0] in ("--profile", "--configfile", "--config", "-C")
         if chosen:
             options.choices.append(word)
+            chosen = options.choices[-2:-1] != ["--profile"]  # targets may follow
     return options
 
 

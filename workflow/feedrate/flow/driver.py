@@ -47,13 +47,15 @@ def plan(graph: Graph, layers: Layers) -> None:
     if not call.report:
         graph.write_plans()
     if call.dryrun:
-        configuration.check_files(graph.project, graph.runs_to_do(), layers, here=call.is_local)
+        specs = graph.runs_to_do(call.targets)
+        configuration.check_files(graph.project, specs, layers, here=call.is_local)
 
 
 def start(graph: Graph, layers: Layers) -> None:
     """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of
     a killed driver on Slurm, and check what would fail. Raises ExpectedError."""
-    call, specs = configuration.call(), graph.runs_to_do()
+    call = configuration.call()
+    specs = graph.runs_to_do(call.targets)
     configuration.check_files(graph.project, specs, layers, here=call.is_local)
     driver = DriverCall(
         pid=os.getpid(),
@@ -85,7 +87,8 @@ def end(graph: Graph) -> None:
     were lost, so that Snakemake could not make it."""
     if _lock is not None:
         _lock.truncate(0)
-    lost = [outcome for outcome in graph.all_outcomes() if not Path(outcome).is_file()]
+    runs = graph.runs_to_do(configuration.call().targets)
+    lost = [spec for spec in runs if not Path(graph.outcome(spec)).is_file()]
     if lost and STARTED.is_file():
         command = shlex.join(["python", "-m", "feedrate", "report", *configuration.call().choices])
         print_error(

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -126,14 +126,22 @@ class Graph:
         files = [f"{folder_of(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
         return [file for file in files if not ended or Path(file).is_file()]
 
+    def outcome(self, spec: RunSpec) -> str:
+        """The outcome of a run: the target that asks for it."""
+        return f"{self.folders.target(spec)}/{paths.OUTCOME_NAME}"
+
     def all_outcomes(self, study: str = "") -> list[str]:
         """The outcomes of all runs of a study, or of all studies."""
-        specs = [spec for spec in self.plan.runs.values() if study in ("", spec.study)]
-        return [f"{self.folders.target(spec)}/{paths.OUTCOME_NAME}" for spec in specs]
+        return [self.outcome(s) for s in self.plan.runs.values() if study in ("", s.study)]
 
-    def runs_to_do(self) -> list[RunSpec]:
-        """The runs without a result."""
-        return [spec for spec in self.plan.runs.values() if not self.folders.has_result(spec)]
+    def runs_to_do(self, targets: Collection[str] = ()) -> list[RunSpec]:
+        """The runs without a result. If all targets are outcomes, data or self-tests: those whose
+        outcomes are targets."""
+        specs = [spec for spec in self.plan.runs.values() if not self.folders.has_result(spec)]
+        parts = (f"{paths.RUNS}/", f"{paths.DATASETS}/", paths.SELFTEST_TARGET)
+        if targets and all(target.startswith(parts) for target in targets):
+            return [spec for spec in specs if self.outcome(spec) in targets]
+        return specs
 
     def inputs(self, device: str) -> dict[str, Files]:
         """What training on a device reads. An input that none of its runs needs is left out, and

@@ -49,7 +49,8 @@ def _answer(study: StudyResults, device: str) -> Statement:
 
 
 def _no_answer(study: StudyResults, device: str, tried: Sequence[CellRow]) -> Statement:
-    runs = [run for cell in tried for run in study.runs_of(cell)]
+    tried = [cell for cell in tried if cell.status != "missing"]
+    runs = [run for cell in tried for run in study.runs_of(cell) if run.status != "missing"]
     checks = [set(run.failed_checks.split(";")) for run in runs if run.status == "invalid"]
     words = sentence(
         "no_answer",
