@@ -361,6 +361,18 @@ def test_what_disturbs_and_what_may(readings, certain, possible):
     assert ("No disturbance" in told) is (certain + possible == 0)
 
 
+@pytest.mark.parametrize(
+    ("stolen_s", "bound"),
+    [(1.5, "15%{}; without that, the rate would be up to 60% higher."), (4.0, "40%{}.")],
+)
+def test_stolen_time_bounds_the_rate_without_it_while_it_is_shorter_than_the_window(
+    stolen_s, bound
+):
+    """Of a window of 4 s: 4 / (4 - 1.5) = 1.6."""
+    (sentence,), _ = disturbances(window_of(host={"cpu_stolen_s": stolen_s}))
+    assert sentence == f"The hypervisor gave {bound.format(' of the CPU time to other guests')}"
+
+
 def test_the_programs_that_disturbed_are_named_with_their_shares():
     ranks = window_of(host={"cores_s": 8.0, "cores_busy_s": 8.0, "job_cpu_s": 4.0})
     start, end = ranks[0].machines

@@ -241,13 +241,18 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
                 possible.append("Other processes were on the device.")
         if len(events.machines) == 2 and events.window:
             passed_s = passed(events)
-            stolen = passed_s.get("cpu_stolen_s", 0.0) / (passed_s.get("cpu_wanted_s") or 1.0)
+            stolen_s, wall_s = passed_s.get("cpu_stolen_s", 0.0), events.window.wall_s
+            stolen = stolen_s / (passed_s.get("cpu_wanted_s") or 1.0)
             waited = passed_s.get("memory_waited_s", 0.0) / (events.window.wall_s or 1.0)
             if busy := events.machines[1].device.get("others_busy"):
                 certain.append(f"Another process used {busy:.0%} of the device's cores.")
             if stolen >= STOLEN_POSSIBLE:
                 kind = certain if stolen >= STOLEN_CERTAIN else possible
-                kind.append(f"The hypervisor gave {stolen:.0%} of the CPU time to other guests.")
+                sentence = f"The hypervisor gave {stolen:.0%} of the CPU time to other guests"
+                if stolen_s < wall_s:  # at worst one core after another kept the job waiting
+                    gain = stolen_s / (wall_s - stolen_s)
+                    sentence += f"; without that, the rate would be up to {gain:.0%} higher"
+                kind.append(f"{sentence}.")
             if waited >= WAITED_FOR_MEMORY:
                 possible.append(f"Processes waited for memory {waited:.0%} of the time.")
     foreign, idle = foreign_cpu(ranks)
