@@ -41,7 +41,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := runs results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor selftest fits compare test check bench lock \
+.PHONY: help setup run plan doctor selftest first-hour fits compare test check bench lock \
 	format clean
 
 help: ## List these targets
@@ -58,8 +58,11 @@ plan: $(READY) ## Show how many runs are to do, for how long and at what cost, w
 doctor: $(READY) ## Show what this machine has, what each study would lack, and what to do about it
 	@$(BIN)/python -m feedrate doctor $(CHOICES)
 
-selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
+selftest: $(READY) ## Show, in ten minutes or `--minutes N`, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
+
+first-hour: $(READY) ## Measure what tells most of this machine: make first-hour MINUTES=8
+	@$(BIN)/python -m feedrate first-hour $(if $(MINUTES),--minutes $(MINUTES)) $(CHOICES)
 
 fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
 	@$(BIN)/python -m feedrate fits $(CHOICES)

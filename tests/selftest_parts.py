@@ -45,7 +45,7 @@ def run_selftest(
     manifest = json.loads((data / "manifest.json").read_text())
     manifest["files"] = {name: digest_file(data / name) for name in manifest["files"]}
     write_json(data / "manifest.json", manifest)  # the fixture has changed some of them
-    out = folder / "out/selftest.txt"
-    selftest.selftest_device(name, entry, parts, data / "manifest.json", out)
-    figures = json.loads(out.with_suffix(".json").read_text())
+    out, manifest = folder / "out/selftest.json", data / "manifest.json"
+    selftest.selftest_device(name, entry, parts, manifest, out, 9.5)
+    figures = json.loads(out.read_text())
     return {line["subject"]: line for line in figures["lines"]}

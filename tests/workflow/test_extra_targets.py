@@ -10,7 +10,7 @@ def test_a_selftest_needs_drawn_data_and_no_study_whatever_the_configuration_tra
     assert done.returncode == 0, done.stdout
     for rule in ("preprocess_dataset", "selftest_cpu"):
         assert f"rule {rule}:" in done.stdout
-    assert "output: results/selftest/cpu/selftest.txt" in done.stdout
+    assert "output: results/selftest/cpu/selftest.json" in done.stdout
     assert "resources/datasets/generated/prepared-" in done.stdout
     assert "resources/datasets/hub" not in done.stdout
     assert "train_cpu" not in done.stdout

@@ -18,7 +18,8 @@ COMMANDS = {
     "run": "Run the studies of config.yaml, write report.html and print a summary.",
     "plan": "Show how many runs are to do, for how long and at what cost. Starts nothing.",
     "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
-    "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
+    "selftest": "Show, in a given time, which capabilities of a device work on this machine.",
+    "first-hour": "Measure what tells most of this machine within some minutes, a line each.",
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "archive": "Pack runs, configuration, results and report into one zip file, without secrets.",
@@ -29,9 +30,10 @@ COMMANDS = {
 
 FUNCTIONS = {
     "run": ("cli.run:add_run_options", "cli.run:run"),
-    "plan": ("cli.snakemake:add_choices", "cli.plan:plan"),
+    "plan": ("cli.plan:add_options", "cli.plan:plan"),
     "doctor": ("cli.snakemake:add_choices", "cli.doctor:doctor"),
-    "selftest": ("cli.snakemake:add_choices", "cli.selftest:selftest"),
+    "selftest": ("cli.selftest:add_options", "cli.selftest:selftest"),
+    "first-hour": ("cli.first_hour:add_options", "cli.first_hour:first_hour"),
     "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "archive": ("cli.archive:add_options", "cli.archive:archive"),

@@ -42,10 +42,16 @@ for device in PROJECT.config.devices:
         threads: entry.threads or CORES
         resources:
             **of_device(entry),
-            # It takes ten minutes.
-            runtime=60,
+            # Time for what does not end by itself.
+            runtime=50 + round(PROJECT.config.selftest_minutes),
         params:
-            job=job("selftest_device", device=device, entry=entry),
+            job=job(
+                "selftest_device",
+                device=device,
+                entry=entry,
+                minutes=PROJECT.config.selftest_minutes,
+                only=PROJECT.config.selftest_parts,
+            ),
         shell:
             "python -m feedrate {params.job} --data {input.data:q} --parts {input.parts:q} "
             "--out {output:q} 2> >(tee {log:q} >&2)"

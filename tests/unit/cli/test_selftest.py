@@ -1,7 +1,6 @@
 """The self-test: what it runs for a device, what it writes, and a run of it on two processes."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -64,9 +63,7 @@ def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, c
     def run_snakemake(_, *words):
         file = Path("results/selftest/cpu-x2/selftest.txt")
         file.parent.mkdir(parents=True)
-        file.write_text("the page\n")
-        lines = [msgspec.to_builtins(testing.Line(outcome, "a", "x"))]
-        file.with_suffix(".json").write_text(json.dumps({"lines": lines}))
+        file.write_text(f"the page\n{outcome}  a: not failed\n")
         called.extend(words)
         return 0
 
@@ -74,7 +71,8 @@ def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, c
     monkeypatch.setattr(testing, "check_call", lambda *_: None)
     config = SimpleNamespace(devices=["cpu-x2", "never-made"])
     monkeypatch.setattr(testing, "load_project", lambda _: SimpleNamespace(config=config))
-    assert testing.selftest(argparse.Namespace(), ["--retries", "2"]) == code
+    options = argparse.Namespace(minutes=None, part=None)
+    assert testing.selftest(options, ["--retries", "2"]) == code
     assert "the page" in capsys.readouterr().out
     rules = ["selftest_cpu_x2", "selftest_never_made"]
     assert called == ["selftest", "--forcerun", *rules, "--retries", "2"]
@@ -105,17 +103,19 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
 
 
 def test_what_does_not_run_fails_its_line_only(labelled, tmp_path, monkeypatch):
-    """The registry claims fp16 of a CPU, which the kind refuses; and time runs out after it."""
+    """The registry claims fp16 of a CPU, which the kind refuses; and time runs out after it. The
+    page of what has ended is there before the last part."""
     monkeypatch.chdir(ROOT)
     software = msgspec.structs.replace(DEVICES["cpu"].software, python=warm.python())
     changes = {"capabilities": ["fp16", "half"], "software": software}
     entry = msgspec.structs.replace(DEVICES["cpu"], **changes)
     parts = some_parts(tmp_path, "baseline", "fp16", "half")
-    run, clock_s = testing.run_part, time.monotonic
+    run, clock_s, pages = testing.run_part, time.monotonic, []
 
     def run_until_the_deadline(*words):
         record = run(*words)
-        monkeypatch.setattr(testing.time, "monotonic", lambda: clock_s() + testing.LIMIT_S)
+        pages.append((tmp_path / "out/selftest.txt").read_text())
+        monkeypatch.setattr(testing.time, "monotonic", lambda: clock_s() + 60 * 9.5)
         return record
 
     monkeypatch.setattr(testing, "run_part", run_until_the_deadline)
@@ -126,6 +126,10 @@ def test_what_does_not_run_fails_its_line_only(labelled, tmp_path, monkeypatch):
     assert found["one card: fp16"]["outcome"] == "failed"
     assert "fp16" in found["one card: fp16"]["text"]
     assert found["one card: half"]["outcome"] == "unknown"
+    assert "not run within 9.5 minutes" in found["one card: half"]["text"]
+    (page,) = pages
+    assert "failed      physics" in page
+    assert "unknown     one card: fp16: not run" in page
     assert found["all cards"]["outcome"] == "not claimed"
 
 
@@ -135,7 +139,7 @@ def test_what_is_bound_to_fail_is_not_started(labelled, tmp_path, monkeypatch):
     found = [Finding("will fail", "h100: GPUs", "here are none", "run it where the device is")]
     part = Finding("will fail", "h100: torchao", "it is missing", "install it", ["selftest"])
     monkeypatch.setattr(testing, "examine", lambda *_: [part, *found])
-    for name in ("physics", "part_lines"):
+    for name in ("physics", "part_lines"):  # what stands for them yields a line
         monkeypatch.setattr(testing, name, lambda *_: iter([testing.Line("passed", "a", "x")]))
     parts = some_parts(tmp_path, "baseline")
     said = r"^nothing was started: h100: GPUs: here are none: run it where the device is$"

@@ -1,26 +1,26 @@
-"""The command `selftest` and its job: what works on this machine, part by part, in ten minutes.
+"""The command `selftest` and its job: what works on this machine, part by part, in a given time.
 
 The job runs each part of config/selftest.yaml as the workflow runs a study, measures the device's
 physics (jobs/probe.py), and judges both.
 """
 
 import argparse
-import json
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from feedrate.cli.snakemake import check_call, load_project, run_snakemake
+from feedrate.cli.snakemake import add_choices, check_call, load_project, run_snakemake
 from feedrate.config.devices import Device, variant
 from feedrate.config.errors import raise_all
 from feedrate.config.plan import make_plan
@@ -44,10 +44,8 @@ from feedrate.results.limits import limit_of
 from feedrate.results.record import Record
 from feedrate.results.statistics import rate_text
 
-NAME = "selftest"
-LIMIT_S = 570.0
-"""Time for all parts, s; what has not begun by then is unknown."""
-PART_S, LEAST_S = 180.0, 20.0
+NAME = paths.SELFTEST_TARGET
+PART_S, LEAST_S = 180.0, 10.0
 """The longest time of a part, s, and the shortest in which one is still begun."""
 LIMITS = {"slow-loader": "data loading", "slow-model": "computing"}
 LEAST_OF_PEAK, MOST_OF_PEAK = 0.2, 1.2
@@ -73,54 +71,88 @@ class Line(msgspec.Struct, frozen=True):
     text: str
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_choices(parser)
+    help_text = "stop after these minutes; default: selftest_minutes of config.yaml"
+    parser.add_argument("--minutes", type=float, metavar="N", help=help_text)
+    help_text = "only this part of config/selftest.yaml; repeatable"
+    parser.add_argument("--part", action="append", metavar="NAME", help=help_text)
+
+
 def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Test the chosen devices and print their pages; 1 if something failed."""
+    if options.minutes is not None:
+        options.config.append(f"selftest_minutes={options.minutes}")
+    if options.part:
+        options.config.append(f"selftest_parts=[{', '.join(options.part)}]")
     check_call(options, others)
     started_s = time.time()
     devices = load_project(options).config.devices
     rules = [paths.rule_of(paths.SELFTEST_RULE, device) for device in devices]
     code = run_snakemake(options, NAME, "--forcerun", *rules, *others)
     for device in devices:
-        file = Path(paths.SELFTEST.format(device=device))
-        if not file.is_file() or file.stat().st_mtime < started_s:
-            continue
-        print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
-        lines = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["lines"]
-        code = code or int(any(line["outcome"] == "failed" for line in lines))
+        page = Path(paths.SELFTEST.format(device=device)).with_suffix(".txt")
+        if page.is_file() and page.stat().st_mtime >= started_s:
+            text = page.read_text(encoding="utf-8").rstrip()
+            print(f"\n{text}")
+            code = code or int(re.search("^failed", text, re.MULTILINE) is not None)
     return code
 
 
-def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Path) -> None:
-    """Test one device on this machine. Next to `out`, the page, are selftest.json and the runs.
-    Raises DeviceError if every part is bound to fail."""
+def selftest_device(
+    device: str,
+    entry: Device,
+    parts: Path,
+    data: Path,
+    out: Path,
+    minutes: float,
+    only: list[str] | None = None,
+) -> None:
+    """Test one device on this machine, all parts or `only` these. Next to `out`,
+    with all lines, are the page selftest.txt, written again as each part ends, and the runs. Raises
+    DeviceError if every part is bound to fail."""
     start_s, runs = time.monotonic(), out.parent / "runs"
+    end_s, late = start_s + 60 * minutes, f"not run within {minutes:g} minutes"
     shutil.rmtree(runs, ignore_errors=True)
+    out.unlink(missing_ok=True)
     project = plan_project(device, entry, parts)
-    plan = make_plan(project)
-    specs = sorted(filter(is_shown, plan.runs.values()), key=lambda spec: spec.count)
+    plan, known = make_plan(project), project.studies[NAME].factors["part"].levels
+    wanted = only or known
+    specs = [s for s in plan.runs.values() if is_shown(s) and s.levels["part"] in wanted]
+    specs.sort(key=lambda spec: known.index(spec.levels["part"]))
     findings = examine(project, [spec for spec in specs if spec.device == device])
     if bound := [str(f) for f in findings if f.outlook == FAILS and not f.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
-    lines = []
-    tests = (part_lines(spec, entry, data, runs, start_s + LIMIT_S) for spec in specs)
-    for line in chain(physics(specs[-1], entry, runs), *tests):
-        tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
-        lines.append(line)
+    lines = {(s := subject(spec)): Line("unknown", s, late) for spec in specs}
     lacking = {str(cell.levels["part"]): cell.lacks for cell in plan.unsupported}
-    for part in lacking.keys() - {spec.levels["part"] for spec in specs}:
-        lines.append(Line("not claimed", part, f"the registry does not claim {lacking[part]}"))
+    shown = {spec.levels["part"] for spec in specs}
+    for part, lacks in lacking.items():
+        if part in wanted and part not in shown:
+            lines[part] = Line("not claimed", part, f"the registry does not claim {lacks}")
     if entry.count == 1:
-        lines.append(Line("not claimed", "all cards", "the entry has one card"))
-    lines.sort(key=lambda line: ORDER.index(line.outcome))
-    minutes = (time.monotonic() - start_s) / 60
-    counts = Counter(line.outcome for line in lines)
-    write_json(out.with_suffix(".json"), {"device": device, "lines": msgspec.to_builtins(lines)})
+        lines["all cards"] = Line("not claimed", "all cards", "the entry has one card")
+    of_all = max(specs, key=lambda spec: spec.count, default=None)
+    tests = [physics(of_all, entry, runs)] if of_all and not only else []
+    tests += [part_lines(spec, entry, data, runs, end_s) for spec in specs]
+    for line in chain.from_iterable(tests):
+        tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
+        lines[line.subject] = line
+        write_page(out, device, lines.values(), (time.monotonic() - start_s) / 60)
+    write_page(out, device, lines.values(), (time.monotonic() - start_s) / 60)
+    write_json(out, {"device": device, "lines": msgspec.to_builtins([*lines.values()])})
+
+
+def write_page(out: Path, device: str, lines: Iterable[Line], minutes: float) -> None:
+    """Write the page next to `out`: what failed first."""
+    ordered = sorted(lines, key=lambda line: ORDER.index(line.outcome))
+    counts = Counter(line.outcome for line in ordered)
     page = [
         f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes",
         ", ".join(f"{number} {name}" for name, number in counts.items()) + "\n",
-        *(f"{line.outcome:<12}{line.subject}: {line.text}" for line in lines),
+        *(f"{line.outcome:<12}{line.subject}: {line.text}" for line in ordered),
     ]
-    write_text(out, "\n".join(page) + "\n")
+    write_text(out.with_suffix(".txt"), "\n".join(page) + "\n")
 
 
 def plan_project(device: str, entry: Device, parts: Path) -> Project:
@@ -139,6 +171,11 @@ def plan_project(device: str, entry: Device, parts: Path) -> Project:
 def is_shown(spec: RunSpec) -> bool:
     """Whether a run's number of cards is that of its level of `cards`."""
     return spec.levels["cards"] == ("one" if spec.count == 1 else "all")
+
+
+def subject(spec: RunSpec) -> str:
+    """The subject of a part's first line."""
+    return f"{'one card' if spec.count == 1 else 'all cards'}: {spec.levels['part']}"
 
 
 def physics(spec: RunSpec, entry: Device, runs: Path) -> Iterator[Line]:
@@ -161,24 +198,26 @@ def physics(spec: RunSpec, entry: Device, runs: Path) -> Iterator[Line]:
 def part_lines(
     spec: RunSpec, entry: Device, data: Path, runs: Path, end_s: float
 ) -> Iterator[Line]:
-    """The lines of one part."""
+    """The lines of one part; none if the time is over."""
     part, left_s = str(spec.levels["part"]), end_s - time.monotonic()
-    subject = f"{'one card' if spec.count == 1 else 'all cards'}: {part}"
+    name = subject(spec)
     if left_s < LEAST_S:
-        yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
         return
     try:
         record = run_part(spec, entry, data, runs, min(left_s, PART_S))
     except LogError as error:
-        yield Line("failed", subject, f"{error}")
+        yield Line("failed", name, f"{error}")
         return
-    yield judge_run(record, subject)
+    if left_s < PART_S and "stopped after" in record.cause:
+        yield Line("unknown", name, f"stopped after {left_s:.0f} s: the time was over")
+        return
+    yield judge_run(record, name)
     if record.measurement is None:
         return
     if part == "baseline" or part.startswith("decode"):
-        yield judge_pixels(record, subject)
+        yield judge_pixels(record, name)
     if part in LIMITS:
-        yield judge_limit(record, LIMITS[part], entry.memory_gib, subject)
+        yield judge_limit(record, LIMITS[part], entry.memory_gib, name)
 
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:

@@ -42,7 +42,7 @@ from feedrate.core import plugins
 
 Devices = dict[Name, Device]
 REGISTRY = "entries of config/devices.yaml"
-SHEETS = "config/published/sheets.yaml"
+SHEETS, SELFTEST = "config/published/sheets.yaml", "config/selftest.yaml"
 FILES = tuple(name for name in Study.__struct_fields__ if name.startswith("published"))
 """The keys of a study that name files in config/published."""
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -84,6 +84,11 @@ def load_project(
     workflow = convert(config, WorkflowConfig, origin)
     devices = read_devices(root, workflow.devices)
     raise_all(check_config(origin, workflow, devices, study_names(root)))
+    if parts := workflow.selftest_parts:
+        problems = Problems(origin)
+        known = load(root / SELFTEST, Study, SELFTEST).factors["part"].levels
+        problems.check_names("selftest_parts", parts, known, f"parts of {SELFTEST}")
+        raise_all(problems)
     if DETECTED in workflow.devices:
         names, devices = with_detected(workflow.devices, devices, look(), origin)
         workflow = msgspec.structs.replace(workflow, devices=names)
@@ -168,13 +173,13 @@ def check_study(
     if problems:  # the other checks read them
         return problems
     levels = _check_factors(problems, study)
-    _check_levels(problems, "baseline", study.baseline, levels)
+    check_levels(problems, "baseline", study.baseline, levels)
     _check_adapt(problems, study, devices)
     for key, exclude in numbered("exclude[{}]", study.exclude):
-        _check_levels(problems, f"{key}.levels", exclude.levels, levels)
+        check_levels(problems, f"{key}.levels", exclude.levels, levels)
         for name, kept in exclude.unless.items():
             for level in kept:
-                _check_levels(problems, f"{key}.unless", {name: level}, levels)
+                check_levels(problems, f"{key}.unless", {name: level}, levels)
     for part in ("within", "ladder"):
         problems.check_names(part, getattr(study, part), study.factors, "factors")
     for part in FILES:
@@ -282,9 +287,10 @@ def _check_adapt(problems: Problems, study: Study, devices: Mapping[str, Device]
         problems.add(place, f"{warmup} is not allowed; it must be below steps, {steps}")
 
 
-def _check_levels(
+def check_levels(
     problems: Problems, key: str, named: Mapping[str, Level], levels: Mapping[str, list[Level]]
 ) -> None:
+    """Check that factors and their levels at `key` are among `levels`."""
     for factor, level in named.items():
         if problems.check_known(key, factor, levels, "factors") and levels[factor]:
             problems.check_known(f"{key}.{factor}", level, levels[factor], "its levels")

@@ -81,6 +81,15 @@ class StudyProtocol(Protocol, kw_only=True):
     timeout_min: Annotated[Positive, about("A job that takes longer fails.")] = TIMEOUT_MIN
 
 
+class Most(Strict, kw_only=True):
+    """The most that the protocol of any study may ask for."""
+
+    steps: Count
+    warmup_steps: Count
+    ceiling_s: NotNegative
+    timeout_min: Positive
+
+
 class RunSpec(Strict, kw_only=True):
     """The identity of a run, with its data and code. Prices, peaks and labels are no part of it."""
 

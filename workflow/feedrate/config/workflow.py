@@ -9,7 +9,7 @@ from msgspec import Meta
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Origin, Problems, numbered
 from feedrate.config.settings import BUILDERS
-from feedrate.config.spec import RunSpec
+from feedrate.config.spec import Most, RunSpec
 from feedrate.config.values import Count, Name, Natural, Repeats, Share, Strict, Text, about
 from feedrate.core import plugins
 
@@ -132,6 +132,10 @@ class WorkflowConfig(Strict, kw_only=True):
         Name | None, about("Model of the checkpoint, whose studies use it; null: all do.")
     ] = None
     repeats: Annotated[Repeats | None, about("For all studies; null: as each study says.")] = None
+    protocol_at_most: Annotated[Most | None, about("null: as in each study.")] = None
+    first_hour: Annotated[list[Text], about("Cells and `selftest`, the most telling first.")] = []
+    selftest_minutes: Annotated[float, Meta(gt=0, description="For all its parts.")] = 9.5
+    selftest_parts: Annotated[list[Name] | None, about("In selftest.yaml; null: all.")] = None
     campaign: Annotated[Text | None, about("Another word measures all again.")] = None
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     report_to: Annotated[list[Integration], about("Integrations of the Trainer.")] = msgspec.field(
@@ -202,6 +206,10 @@ def check_config(
         problems.check_known("winoground", chosen, sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
         problems.add("checkpoint_revision", "it is given, but checkpoint is not")
+    most = config.protocol_at_most
+    if most and most.warmup_steps >= most.steps:
+        why = f"{most.warmup_steps} is not allowed; it must be below steps, {most.steps}"
+        problems.add("protocol_at_most.warmup_steps", why)
     if (model := config.checkpoint_model) is not None:
         problems.check_known("checkpoint_model", model, plugins.names(BUILDERS), "models")
     return problems

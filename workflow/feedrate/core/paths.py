@@ -8,7 +8,7 @@ RESULTS = "results"  # made from runs within seconds
 DATASETS = "resources/datasets"
 LOGS = "logs"
 
-SELFTEST_RULE, TRAIN_RULE = "selftest_", "train_"
+SELFTEST_TARGET, SELFTEST_RULE, TRAIN_RULE = "selftest", "selftest_", "train_"
 """The first part of the names of rules that use a device; the device's name follows."""
 
 RAW_INDEX = f"{DATASETS}/{{dataset}}/raw-{{identity}}/index.json"  # files, SHA-256, rows
@@ -44,8 +44,9 @@ CLAIMS_CSV = f"{STUDY}/claims.csv"
 TABLES, FIGURES = f"{STUDY}/tables", f"{STUDY}/figures"
 CONFIRMED = f"{RESULTS}/confirmed.txt"
 """Written last, and only if no cell failed: it decides the exit code of the workflow."""
-SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
-"""The parts that work on this machine; its figures, runs and archive are in the same folder."""
+SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.json"
+"""The parts that work on this machine, written last. The page, selftest.txt, and the runs are in
+the same folder: Snakemake deletes the output of a job that is stopped, and keeps these."""
 CHECKSUMS = "SHA256SUMS"  # of an archive, as `sha256sum` reads it
 PAGE = "report.html"
 """The page with the answers of all studies; one file to forward."""

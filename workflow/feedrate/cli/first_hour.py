@@ -1,0 +1,156 @@
+"""The command `first-hour`: the most telling measurements of a machine that fit into some minutes.
+
+Each stage is a command that a user can type, in a process of its own. The report is made again
+after each cell, so what has ended is shown, however a later stage ends.
+"""
+
+import argparse
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from feedrate.cli.cells import chosen_runs
+from feedrate.cli.run import show
+from feedrate.cli.snakemake import add_choices, check_configuration, layers_of, snakemake_arguments
+from feedrate.config.devices import DETECTED
+from feedrate.config.spec import RunSpec
+from feedrate.core import paths
+from feedrate.core.errors import UsageError, fail
+from feedrate.core.files import write_text
+from feedrate.core.processes import die_with_parent
+from feedrate.devices import host
+from feedrate.flow import driver
+from feedrate.flow.graph import Graph
+from feedrate.report.text import bounds, number, share
+from feedrate.results.files import CELLS, read_csv
+
+CONFIG = "config/first-hour.yaml"
+STATUS, LOGS = Path(paths.RESULTS, "first-hour.txt"), Path(paths.LOGS, "first-hour")
+RESERVE_S = 5.0
+"""Time for the last lines, s."""
+SELFTEST, SELFTEST_SHARE = paths.SELFTEST_TARGET, 0.25
+"""The stage, and the share of the time that it may take."""
+SHOWN = {
+    "doctor": r"^(?:will fail.*|\d+ .*fine)$",
+    "data": r"^prepared .*",
+    SELFTEST: r"^(?:failed .*|\d+ (?:failed|unknown|passed|not claimed).*)$",
+}
+"""The lines of a stage's output that its own line shows; if none fits, the last one."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_choices(parser)
+    help_text = "the time for all stages; default: %(default)s"
+    parser.add_argument("--minutes", type=float, metavar="N", default=10.0, help=help_text)
+
+
+def first_hour(options: argparse.Namespace) -> int:
+    """Run the stages, print a line for each and the answers; 1 if a stage failed."""
+    options.configfile = [CONFIG, *options.configfile]
+    machine = host.machine()
+    if DETECTED in layers_of(options).values["devices"] and not machine.models:
+        options.device = ["cpu"]
+    graph = Graph(check_configuration(options, []), Path().resolve())
+    if why := driver.occupied():
+        return fail("feedrate", why)
+    runs, left_out = dict[str, list[RunSpec]](), dict[str, list[str]]()
+    for stage in graph.project.config.first_hour:
+        try:
+            runs[stage] = [] if stage == SELFTEST else chosen_runs(graph, [stage])
+        except UsageError as error:
+            reason = str(error).removeprefix(f"--cell {stage}: ")
+            left_out.setdefault(reason, []).append(stage)
+    specs = [spec for specs in runs.values() for spec in specs]
+    options.study = list(dict.fromkeys(spec.study for spec in specs)) or options.study
+    data = {graph.data.manifest(spec.dataset) for spec in specs} | {graph.data.drawn()}
+    hour = Hour(snakemake_arguments(options), options.minutes)
+    found = ", ".join(machine.models) or f"{machine.remark}, so the CPU is measured"
+    facts = f"{host.cores_granted()} cores, {host.memory_gib():.0f} GiB of memory; {found}"
+    hour.show("ok", "facts", f"{platform.node()}: {facts}")
+    hour.run("doctor", ["doctor"])
+    hour.run("data", ["run", *sorted(data), "--quiet"])
+    for stage, cells in runs.items():
+        hour.run(stage, ["run", "--cell", stage] if cells else [SELFTEST], cells)
+    for reason, stages in left_out.items():
+        hour.show("left out", ", ".join(stages), reason)
+    if Path(paths.PAGE).is_file():
+        show(Path(paths.PAGE))
+    print(f"The lines above: {STATUS}; what each command printed: {LOGS}/")
+    return int(hour.has_failed)
+
+
+class Hour:
+    """The stages, one after another, until the time is over."""
+
+    def __init__(self, choices: Sequence[str], minutes: float) -> None:
+        self.has_failed = False
+        self._choices, self._minutes = choices, minutes
+        self._start_s, self._quickest_s = time.monotonic(), 0.0
+        self._lines: list[str] = []
+
+    def show(self, outcome: str, stage: str, about: str) -> None:
+        """Print the line of a stage, and write all lines."""
+        line = f"{time.monotonic() - self._start_s:4.0f} s  {outcome:<12}{stage}: {about}"
+        print(line, flush=True)
+        self.has_failed |= outcome == "failed"
+        self._lines.append(line)
+        write_text(STATUS, "\n".join(self._lines) + "\n")
+
+    def run(self, stage: str, words: Sequence[str], specs: Sequence[RunSpec] = ()) -> None:
+        """Run a command of feedrate until the time is over, if the quickest cell so far would fit;
+        `specs` are the runs of its cell."""
+        begin_s = time.monotonic()
+        left_s = self._start_s + self._minutes * 60 - RESERVE_S - begin_s
+        if left_s <= self._quickest_s:
+            later = shlex.join(["feedrate", *words, *self._choices])
+            self.show("no time", stage, f"{max(left_s, 0.0):.0f} s are left; later: {later}")
+            return
+        if stage == SELFTEST:
+            minutes = min(left_s / 60, self._minutes * SELFTEST_SHARE)
+            words = [*words, "--minutes", f"{minutes:.3g}"]
+        log = LOGS / f"{stage.replace(':', ' ')}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "feedrate", *words, *self._choices]
+        try:  # at the end of the time it is killed, and its jobs with it
+            with log.open("w") as out:
+                end: dict[str, Any] = {"timeout": left_s, "preexec_fn": die_with_parent}
+                code = subprocess.run(
+                    command, stdout=out, stderr=out, check=False, **end
+                ).returncode
+        except subprocess.TimeoutExpired:
+            self.show("stopped", stage, f"the time was over; {log}")
+            return
+        text = log.read_text(encoding="utf-8", errors="replace").rstrip()
+        results = [result for spec in specs if (result := result_of(spec))]
+        lines = results or re.findall(SHOWN.get(stage, "^$"), text, re.MULTILINE)
+        outcome = "failed" if code else "ok"
+        if results and all("provisional" in result for result in results):
+            outcome = "provisional"
+        self.show(outcome, stage, "; ".join(dict.fromkeys(lines or text.splitlines()[-1:])))
+        if specs:
+            took_s = time.monotonic() - begin_s
+            self._quickest_s = min(self._quickest_s or took_s, took_s)
+
+
+def result_of(spec: RunSpec) -> str:
+    """The result of a run's cell in a phrase; empty if there is none."""
+    file, place = Path(paths.CELLS_CSV.format(study=spec.study)), (spec.device, spec.cell)
+    rows = read_csv(file, CELLS) if file.is_file() else []
+    row = next((row for row in rows if (row["device"], row["cell"]) == place), None)
+    if row is None:
+        return ""
+    rate = row["samples_per_s"] or row["provisional_samples_per_s"]
+    if rate is None:
+        return f"{row['status']}: {row['cause']}"
+    if row["samples_per_s"] is None:
+        return f"{number(rate)} samples/s, provisional: {row['cause']}"
+    gain = row["gain_low"], row["gain_high"]
+    loader = "" if None in gain else f", a faster loader gains {bounds(*gain)}"
+    return f"{number(rate)} samples/s, MFU {share(row['mfu'])}{loader}"
