@@ -72,6 +72,7 @@ def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> lis
         {
             "event": "model",
             "parameters": 1000,
+            "made_on": "cpu",
             "flops_per_sample": 1e12,
             "attention": "eager",
             "precision": "bf16",

@@ -18,6 +18,7 @@ NEEDS = memory.Needs(
     activations_gib=3.0,
     peak_gib=7.0,
     memory_gib=None,
+    left_gib=None,
     verdict="unknown",
     largest_batch=None,
 )

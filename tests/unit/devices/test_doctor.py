@@ -71,6 +71,7 @@ def gpu_node(
     available: bool = True,
     vision_cuda: int = 13000,
     builds: str = "pass",
+    transformers: str = "5.23.0",
     without: tuple[str, ...] = (),
 ) -> None:
     """A server with GPUs, its driver's tool and packages."""
@@ -86,6 +87,7 @@ esac""",
     )
     text = TORCH.format(version=torch, available=available)
     package(folder, "torch", torch, __init__=text, version=f"cuda = {cuda!r}\n")
+    package(folder, "transformers", transformers)
     io = "def encode_jpeg(picture): return picture\ndef decode_jpeg(data, device): return data\n"
     vision = {"__init__": VISION.format(cuda=vision_cuda), "io": io}
     vision["version"] = f"cuda = {vision_cuda}\n"
@@ -123,6 +125,9 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
         ({"available": False}, "CUDA", FAILS, "torch for CUDA 13.0 finds no GPU"),
         ({"vision_cuda": 12060}, "torchvision", FAILS, "different CUDA major versions"),
         ({"without": ("torchvision",)}, "torchvision", FAILS, "remove what needs it"),
+        ({"torch": "2.9.1+cu130"}, "releases", FAILS, "torch 2.9.1+cu130"),
+        ({"transformers": "5.17.0"}, "releases", FAILS, "run.lock"),
+        ({"transformers": "6.0.0"}, "newer releases", UNKNOWN, "transformers 6.0.0"),
         ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),
         ({"without": ("triton",)}, "triton", FAILS, "No module named 'triton'"),
         ({"builds": "raise RuntimeError('Failed to find C compiler')"}, "triton", FAILS, "gcc"),
@@ -177,7 +182,8 @@ def with_python(python: str, **changes):
 
 
 def test_an_old_python_is_found_before_the_first_job(project, machine):
-    old = interpreter(machine, """echo '[[false, "3.10.12"], [true, ""]]'""")
+    fine = ', [true, ""]' * (len(doctor.CPU) - 1)
+    old = interpreter(machine, f"""echo '[[false, "3.10.12"]{fine}]'""")
     found = {one.subject: one for one in examine(project, [with_python(old)])}
     assert found["cpu: Python"].outlook == FAILS
     assert "3.10.12" in found["cpu: Python"].text

@@ -20,6 +20,7 @@ def gaudi_node(
     *,
     torch: str = "2.9.0+git1234567",
     bridge: str = "def is_available(): return True\n",
+    transformers: str = "4.55.4",
     mpirun: str = "mpirun (Open MPI) 4.1.6",
     kernels: str | None = "kernels.so",
     without: tuple[str, ...] = (),
@@ -48,6 +49,8 @@ def gaudi_node(
         (frameworks / "mediapipe.py").touch()
     if "optimum-habana" not in without:
         package(folder, "optimum-habana", "1.21.2")
+    package(folder, "transformers", transformers)
+    package(folder, "accelerate", "1.10.1")
     (folder / "kernels.so").touch()
     if kernels is not None:
         monkeypatch.setenv("GC_KERNEL_PATH", str(folder / kernels))
@@ -81,6 +84,7 @@ def test_a_gaudi_server_in_order_is_fine(project, machine, monkeypatch):
         ({"torch": "2.13.0", "bridge": STOCK}, "habana_frameworks", FAILS, "not a stock one"),
         ({"bridge": "def is_available(): return False\n"}, "habana_frameworks", FAILS, "no device"),
         ({"without": ("optimum-habana",)}, "optimum", FAILS, "requirements/gaudi.py"),
+        ({"transformers": "4.56.0"}, "releases", FAILS, "4.55, which were tried"),
         ({"without": ("mediapipe",)}, "media", FAILS, "capabilities"),
         ({"kernels": None}, "GC_KERNEL_PATH", FAILS, "KeyError"),
         ({"kernels": "absent.so"}, "GC_KERNEL_PATH", FAILS, "absent.so does not exist"),

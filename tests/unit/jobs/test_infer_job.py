@@ -92,8 +92,9 @@ def test_what_this_very_device_cannot_do_is_refused(infer, monkeypatch):
 def test_flops_are_those_of_a_forward_pass(infer):
     """About a third of a training step's, and half of what is left for the backward pass."""
     whole = count_flops(make_config("tiny"), max_tokens=6)
-    forward = one(infer(), "model")["flops_per_sample"]
-    assert 0.32 * whole < forward < 0.36 * whole
+    model = one(infer(), "model")
+    assert 0.32 * whole < model["flops_per_sample"] < 0.36 * whole
+    assert model["made_on"] == "cpu"
 
 
 def watch_requests(monkeypatch, seen):

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from feedrate.devices import doctor
+
 ROOT = Path(__file__).resolve().parents[3]
 gaudi = runpy.run_path(str(ROOT / "requirements/gaudi.py"))
 
@@ -46,6 +48,22 @@ def test_job_environments_pin_as_the_lock_does(kind):
     # torchvision decodes on the GPU, and goes with one torch: minor version 28 with 13.
     major, minor, *_ = (int(n) for n in found.get("torch", "0.0").split("."))
     assert decoder == (f"{major - 2}.{minor + 15}.0" if kind == "cuda" else None)
+
+
+@pytest.mark.parametrize(
+    ("part", "tried"), [("run", doctor.TRIED), ("gaudi", doctor.TRIED_ON_GAUDI)]
+)
+def test_installed_releases_are_among_those_that_were_tried(part, tried):
+    """The bounds of the requirements are those that doctor checks, and the lock is within."""
+    lines = (ROOT / f"requirements/{part}.in").read_text().splitlines()
+    locked = {canonical(name): version for name, version in pins(f"{part}.lock").items()}
+    for name, (oldest, newest) in tried.items():
+        (line,) = [line for line in lines if re.match(rf"{name}\b", line)]
+        (locked_release,) = re.findall(r"^\d+\.\d+", locked[name])
+        assert oldest <= locked_release <= newest  # all minor versions have two digits
+        major, minor = newest.split(".")
+        if "==" not in line:
+            assert line == f"{name}>={oldest},<{major}.{int(minor) + 1}"
 
 
 OF_VENDORS = {"habana_frameworks", "pyhlml"}

@@ -55,6 +55,7 @@ def test_provenance_comes_from_the_supervisor_and_the_first_rank(tmp_path):
     assert where.machine_before["load_1min"] == 0.5
     assert where.packages == {"torch": "2.13.0"}
     assert where.duration_s == 60.0
+    assert where.weights_made_on == "cpu"
 
 
 @pytest.mark.parametrize(

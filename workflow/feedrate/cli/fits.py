@@ -38,6 +38,12 @@ def fits(options: argparse.Namespace) -> int:
     for name, group in groupby(rows, key=itemgetter(study)):
         texts = ([_text(value) for value in list(row.values())[1:]] for row in group)
         output().print(table(f"{name}: GiB a device", names, texts, left=("device", "cell")))
+    from feedrate.models.memory import CONTEXT_GIB, ERROR  # imports torch and transformers
+
+    margin = f"{ERROR:.0%} of the peak for workspaces of kernels, fragmentation and error"
+    output().print(
+        f"left: memory - {CONTEXT_GIB:g} GiB for the context - peak. It fits with {margin}"
+    )
     if options.csv:
         write_csv(options.csv, [Column("text", key, "") for key in rows[0]], rows)
     return 0

@@ -63,7 +63,7 @@ class Device(Strict, kw_only=True):
     count: Annotated[Count, about("Devices in one training job (ranks).")] = 1
     capabilities: Annotated[list[Capability], about("What it can do; a level may require one.")]
     model_pattern: Annotated[str | None, about("Regular expression of the reported name.")] = None
-    memory_gib: Annotated[Positive | None, about("Memory of one device, GiB.")] = None
+    memory_gib: Annotated[Positive | None, about("Memory of a device for processes, GiB.")] = None
     peaks: Annotated[list[Peak], about("Peak rates; empty: no MFU.")] = []
     power_w: Annotated[Positive | None, about("Rated power of one device, W.")] = None
     price_usd_per_hour: Annotated[Positive | None, about("Price of all devices of a job.")] = None

@@ -108,6 +108,9 @@ class Adapter(ABC):
     """Whether copies from page-locked host memory are faster."""
     profiled_as: ClassVar[str] = "CPU"
     """Its name in `torch.profiler.ProfilerActivity`."""
+    draws_weights: ClassVar[bool] = True
+    """Whether random weights are drawn on the device; else on the host, which takes minutes for
+    billions of them."""
     fp8_by_torchao: ClassVar[bool] = True
     """Whether torchao replaces the layers for fp8; else the kind's Trainer does it."""
 

@@ -67,6 +67,7 @@ class Check(NamedTuple):
 
 SETUP = "run `make setup` again; where GPUs are elsewhere: `make setup GPU_DRIVER=<version>`"
 LEAVE_OUT = ", or remove what needs it from the device's capabilities in config/devices.yaml"
+PINNED = "install the releases of requirements/run.lock (`make setup` does)"
 TORCH = "remove .venv and run `make setup`, which chooses the torch for this driver and GPU"
 GAUDI = "add only what is missing: `PYTHON requirements/gaudi.py`"
 DECODES = {"loader.decode": ["device"]}
@@ -84,6 +85,37 @@ missing = [n for n in f"{names} transformers accelerate".split() if find_spec(n)
 assert not missing, f"PYTHON lacks {', '.join(missing)}"
 fact = f"torch {version('torch')}"
 """
+TRIED = {
+    "torch": ("2.11", "2.15"),
+    "transformers": ("5.20", "5.24"),
+    "accelerate": ("1.12", "1.15"),
+}
+TRIED_ON_GAUDI = {
+    "optimum-habana": ("1.21", "1.21"),
+    "transformers": ("4.55", "4.55"),
+    "accelerate": ("1.10", "1.10"),
+}
+"""The oldest and the newest release of each library that all models ran with: the table "Releases
+that were tried" in docs/first-hour.md."""
+
+
+def releases(tried: Mapping[str, tuple[str, str]], condition: str) -> str:
+    """Code that fails unless all installed libraries meet a `condition`, such as `old <= has`."""
+    return f"""
+import re
+def numbers(text):
+    return [int(number) for number in re.findall("[0-9]+", text)][:2]
+for name, (oldest, newest) in {tried}.items():
+    try:
+        installed = version(name)
+    except Exception:  # `packages` says so
+        continue
+    old, has, new = numbers(oldest), numbers(installed), numbers(newest)
+    span = oldest if oldest == newest else f"{{oldest}} to {{newest}}"
+    assert {condition}, f"{{name}} {{installed}} of PYTHON is not among {{span}}, which were tried"
+"""
+
+
 CUDA = """
 import torch.version
 assert torch.version.cuda, "this torch is a build for CPUs"
@@ -117,6 +149,8 @@ assert not absent, f"{absent[0]} does not exist"
 CPU = [
     Check("Python", OLD, "use an image or environment with 3.11 or 3.12 (docs/gaudi.md)"),
     Check("packages", PACKAGES, SETUP),
+    Check("releases", releases(TRIED, "old <= has"), PINNED),
+    Check("newer releases", releases(TRIED, "has <= new"), f"if a run fails, {PINNED}", UNKNOWN),
 ]
 CHECKS = {
     "cpu": CPU,
@@ -137,6 +171,7 @@ CHECKS = {
     "hpu": [
         CPU[0],
         Check("packages", PACKAGES, GAUDI),
+        Check("releases", releases(TRIED_ON_GAUDI, "old <= has <= new"), GAUDI),
         Check(
             "habana_frameworks",
             GAUDI_TORCH,

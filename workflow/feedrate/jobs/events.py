@@ -58,8 +58,10 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
 
 
 class Model(Event, frozen=True, kw_only=True, tag="model"):
-    """The model is built. `flops_per_real_sample` leaves out the texts' padding."""
+    """The model is built. `flops_per_real_sample` leaves out the texts' padding; `made_on` is the
+    type of the device where random weights were drawn, or a checkpoint's read."""
 
+    made_on: str | None = None
     parameters: int | None = None
     flops_per_sample: float | None = None
     flops_per_real_sample: float | None = None

@@ -48,7 +48,8 @@ def run_job(
     job_setup.limit_memory(spec)
     set_seed(spec.seed)
     head = settings.inference.head
-    built, answers = build_head(settings.model, settings.loader, prepared, head)
+    place = job_setup.place_of_weights(spec, device)
+    built, answers = build_head(settings.model, settings.loader, prepared, head, on=place)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
     job_setup.write_model(log, built, dataset)
     job_setup.write_data(log, dataset, open_path(device, settings.loader))

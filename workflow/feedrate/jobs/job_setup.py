@@ -93,6 +93,13 @@ def limit_memory(spec: RunSpec) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
+def place_of_weights(spec: RunSpec, device: Adapter) -> torch.device:
+    """Where random weights are drawn: on the rank's device, if its kind draws there. Ranks that
+    share the weights draw on the host, because no device needs to hold them all."""
+    is_shared = spec.settings.train.strategy == "fsdp"
+    return device.device if device.draws_weights and not is_shared else torch.device("cpu")
+
+
 def make_dataset(
     spec: RunSpec, prepared: Path, built: Built, split: str, store: Path | str = ""
 ) -> PairDataset:
@@ -119,6 +126,7 @@ def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
         flops = {tokens: built.count_flops(tokens) for tokens in {padded, real}}
     event = events.Model(
         rank=log.rank,
+        made_on=next(built.model.parameters()).device.type,
         parameters=built.parameters,
         flops_per_sample=flops.get(padded),
         flops_per_real_sample=flops.get(real),

@@ -29,7 +29,7 @@ class ModelError(ExpectedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A model ready to train, on the CPU, with all that its data path needs."""
+    """A model ready to train, with all that its data path needs."""
 
     model: Any
     tokenizer: Any
@@ -61,17 +61,22 @@ class Built:
 
 
 def build(
-    settings: ModelSettings, loader: LoaderSettings, prepared: Path, *, empty: bool = False
+    settings: ModelSettings,
+    loader: LoaderSettings,
+    prepared: Path,
+    *,
+    on: "str | torch.device" = "cpu",
+    empty: bool = False,
 ) -> Built:
     """The model that `settings` name, with a checkpoint's weights, or random ones of torch's
-    generator and the tokenizer in `prepared`, the dataset's folder. The weights of an `empty` model
-    are undefined, and take no memory until they are written. Raises ModelError."""
+    generator `on` a device and the tokenizer in `prepared`, the dataset's folder. The weights of an
+    `empty` model are undefined, and take no memory until they are written. Raises ModelError."""
     weightless: Any = nullcontext
     if empty:  # transformers 4, on Gaudi, lacks it
         from transformers.initialization import no_init_weights
 
         weightless = no_init_weights
-    with weightless():
+    with drawing(settings, on), weightless():
         built: Built = _builder(settings).build(settings, loader, prepared)
     if empty and hasattr(built.model, "tie_weights"):
         built.model.tie_weights()
@@ -82,8 +87,21 @@ def build(
     return built
 
 
+def drawing(settings: ModelSettings, on: "str | torch.device") -> Any:
+    """In this context a model with random weights is made on the device `on`, all its parameters
+    and buffers. A checkpoint is read to the host."""
+    import torch
+
+    return nullcontext() if settings.checkpoint else torch.device(on)
+
+
 def build_head(
-    settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str
+    settings: ModelSettings,
+    loader: LoaderSettings,
+    prepared: Path,
+    head: str,
+    *,
+    on: "str | torch.device" = "cpu",
 ) -> tuple[Built, tuple[str, ...]]:
     """The model with a head for inference (`inference.head`), and the outputs that answer."""
     from feedrate.models.flops import forward_flops, one_pair
@@ -92,7 +110,8 @@ def build_head(
     if head not in heads:
         known = ", ".join(heads) or "none"
         raise ModelError(f"inference.head: {head!r}: {settings.name} has {known}")
-    built: Built = builder.build(settings, loader, prepared, head)
+    with drawing(settings, on):
+        built: Built = builder.build(settings, loader, prepared, head)
     model, image_px = built.model.eval().requires_grad_(False), built.image_px
 
     def count_flops(tokens: int) -> float:
@@ -109,10 +128,7 @@ def heads_of(model: str) -> dict[str, tuple[str, ...]]:
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
     """The same model for callers that need only sizes and the tokenizer. Random weights are on
     torch's meta device, where they take no memory."""
-    import torch
-
-    with nullcontext() if settings.checkpoint else torch.device("meta"):
-        return build(settings, loader, prepared)
+    return build(settings, loader, prepared, on="meta")
 
 
 def _builder(settings: ModelSettings) -> Any:

@@ -23,14 +23,12 @@ ATTENTION: Any = functional.scaled_dot_product_attention
 
 
 class NoValues(TorchFunctionMode):
-    """Answers code that asks for the values of a mask: one is false; indexing takes, of each row,
-    as many places as the model hides (`model.hidden`), and by a mask of whole rows, all."""
+    """Answers code that uses a mask as an index: it takes, of each row, as many places as the model
+    hides (`model.hidden`), and by a mask of whole rows, all."""
 
     model: Any = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.__bool__ and args[0].is_meta:
-            return False
         if func in (Tensor.__getitem__, Tensor.__setitem__):
             values, index, *new = args
             mask, *others = index if isinstance(index, tuple) else (index,)

@@ -1,6 +1,7 @@
-"""Changes to any model: fused attention, checkpointing, half and 8-bit precision, no exchange."""
+"""Changes to any model: masks that nobody waits for, fused attention, checkpointing, half and 8-bit
+precision, no exchange."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -9,10 +10,29 @@ import torch
 from torch import Tensor
 from torch.nn import Module, functional
 from torch.utils.checkpoint import checkpoint
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from feedrate.config.settings import TrainSettings
 
 Kinds = tuple[type[Module], ...]
+Make = Callable[..., Tensor | None]
+
+
+def always_made(make: Make) -> Make:
+    """A function of the library that makes the mask of an attention, without its look whether the
+    texts' mask is all ones. It looks in every eager pass, to leave such a mask out, and the host
+    then waits for the device. Texts are padded, so it would hardly ever be left out."""
+
+    def made(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+        if attention_mask is not None:
+            options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+        return make(*args, attention_mask=attention_mask, **options)
+
+    return made
+
+
+for _kind in ("eager", "sdpa"):
+    ALL_MASK_ATTENTION_FUNCTIONS[_kind] = always_made(ALL_MASK_ATTENTION_FUNCTIONS[_kind])
 
 
 def use_sdpa(model: Module, kinds: Kinds) -> None:

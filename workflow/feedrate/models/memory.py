@@ -43,8 +43,10 @@ from feedrate.models.flops import (
 from feedrate.models.layers import cast
 
 ERROR = 0.1
-"""Allowance for the error of a peak; the largest found is 5.6%, on one Gaudi2 (docs/memory.md)."""
-CONTEXT_GIB = 1.0  # of an accelerator's context and libraries: an estimate
+"""Allowance for the error of a peak, kernels' workspaces and fragmentation; the largest error found
+is 5.6%, on one Gaudi2 (docs/memory.md)."""
+CONTEXT_GIB = 1.0
+"""Of an accelerator's context, libraries and communication, outside the allocator: an estimate."""
 ROWS = 1009
 """The batch of a trace, a prime: storages whose bytes are a multiple of it are of the samples."""
 LARGEST = 2**16  # no larger batch is looked for
@@ -53,8 +55,9 @@ Numbers = npt.NDArray[np.float64]
 
 class Needs(Strict, kw_only=True):
     """The memory that a training step needs on each device, GiB. `activations_gib` is live at the
-    end of the forward pass, with cast weights. The verdict adds CONTEXT_GIB to the peak of tensors
-    on accelerators; `close` is within ERROR of the device's memory."""
+    end of the forward pass, with cast weights. `left_gib` is what the peak of tensors and, on
+    accelerators, CONTEXT_GIB leave of the memory. It `fits` if that is ERROR of the peak or more;
+    `close`: less, or as much too little."""
 
     parameters: int
     weights_gib: float
@@ -63,6 +66,7 @@ class Needs(Strict, kw_only=True):
     activations_gib: float
     peak_gib: float
     memory_gib: float | None
+    left_gib: float | None
     verdict: Literal["fits", "close", "does not fit", "unknown"]
     largest_batch: int | None
 
@@ -102,6 +106,7 @@ def needs(settings: Settings, device: Device) -> Needs:
         activations_gib=float(trace.live_gib(train.batch_size)[trace.forward - 1]),
         peak_gib=peak,
         memory_gib=train.memory_gib or device.memory_gib,
+        left_gib=None if room is None else room - peak,
         verdict=verdict,
         largest_batch=largest_batch(settings, device),
     )

@@ -176,6 +176,8 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     """The provenance from outcome and events; unknown fields keep their defaults."""
     fields = {name: getattr(first.start, name, None) for name in Provenance.__struct_fields__}
     known: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    if first.model and first.model.made_on:
+        known["weights_made_on"] = first.model.made_on
     for note in first.notes:
         if note.about.endswith("trace"):  # a failure is about `ceiling trace`
             known["trace"] = note.message if note.about == "trace" else f"none: {note.message}"

@@ -221,6 +221,7 @@ class Provenance(Strict, kw_only=True):
     ended_at: str = ""  # this and the following are in the record only
     command: str = ""
     driver: str = ""
+    weights_made_on: Annotated[str, about("Type of device that drew or read them.")] = ""
     cores_of_host: int | None = None
     intraop_threads: int | None = None
     host_memory_gib: float | None = None

@@ -102,6 +102,7 @@ class DeviceAdapter(Adapter):
 
     kind = "hpu"
     profiled_as = "HPU"
+    draws_weights = False  # not tried: lazy mode would collect all draws in one graph
     fp8_by_torchao = False
     trainer: ClassVar[str] = OPTIMUM
     """`hpu.trainer` of this process's job, which `prepare_process` sets."""
