@@ -43,6 +43,7 @@ TOGETHER = (
     "extras/loaders/tests/test_loaders_study.py",
     "unit/cli/test_commands.py",
     "unit/cli/test_archive.py",
+    "unit/report/test_page_browser.py",
     "unit/results/test_golden.py",
     "unit/project/test_goldens.py",
 )

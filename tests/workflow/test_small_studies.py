@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from mini_project import DATA, Project, make_project
+from mini_project import DATA, MINI, Project, make_project
 
 from feedrate.core.paths import TRACE_NAME
 
@@ -76,6 +76,9 @@ def cut(project: Project, name: str) -> None:
     own = study["adapt"]["cpu"]
     own["protocol"] = PROTOCOL | {"ceiling_s": STUDIES[name].ceiling_s}
     own["settings"].setdefault("train", {})["batch_size"] = SMALL
+    own["settings"].setdefault("loader", {})["max_tokens"] = MINI["settings"]["loader"][
+        "max_tokens"
+    ]
     for factor, kept in STUDIES[name].kept.items():
         for level in study["factors"][factor]["levels"]:
             if level not in kept:
