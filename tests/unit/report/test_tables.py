@@ -156,7 +156,7 @@ def test_scores_are_means_over_repeats_beside_chance(tmp_path, monkeypatch):
     ]
     of_main = texts(study, "scores", "Right caption of five")
     assert [*of_main.values()] == ["52%", "22%", "+20 to +40 points", "20%", "100"]
-    assert texts(study, "scores", "Word order: both")["By chance"] == "17%"
+    assert texts(study, "scores", "Word order, both")["By chance"] == "17%"
     assert TABLES["settings"].shown(study) is None
 
 

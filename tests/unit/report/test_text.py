@@ -65,6 +65,7 @@ def test_lists_and_counts():
         "a and b",
         "a, b and c",
     ]
+    assert text.listed(["a, b", "c"]) == "a, b; c"
     assert [text.counted(n, "run") for n in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
     assert text.levels_text({"workers": 2, "scaled": True}) == "workers = 2, scaled = true"
     assert text.grouped([1, 2, 3], lambda n: n % 2) == {1: [1, 3], 0: [2]}

@@ -16,9 +16,9 @@ NAMES = {
     "accuracy": "Right class",
     "image_to_text_recall_at_1": "Nearest caption is right",
     "text_to_image_recall_at_1": "Nearest picture is right",
-    "text_score": "Word order: captions",
-    "image_score": "Word order: pictures",
-    "group_score": "Word order: both",
+    "text_score": "Word order, captions",
+    "image_score": "Word order, pictures",
+    "group_score": "Word order, both",
 }
 """The metrics with their names, in the order of the page: the first that a model has stands for it.
 The last three are Winoground's."""
@@ -26,11 +26,12 @@ The last three are Winoground's."""
 
 class Scored(NamedTuple):
     """A cell with its scores by metric: those on the test split, or on validation where there is no
-    test, and those on Winoground. `seeds` is the largest range of one of them over the repeats."""
+    test, and those on Winoground. `seeds` is the range of the first one over the repeats; None for
+    a single one."""
 
     cell: CellOf
     scores: dict[str, Score]
-    seeds: float
+    seeds: float | None
 
 
 def scored(study: StudyResults) -> list[Scored]:
@@ -53,7 +54,8 @@ def scored(study: StudyResults) -> list[Scored]:
         scores = {name: _over_repeats(by_metric[name]) for name in NAMES if name in by_metric}
         if scores:
             after = [score.after or 0.0 for score in by_metric[next(iter(scores))]]
-            cells.append(Scored(group[0][0], scores, max(after) - min(after)))
+            seeds = max(after) - min(after) if len(after) > 1 else None
+            cells.append(Scored(group[0][0], scores, seeds))
     return cells
 
 

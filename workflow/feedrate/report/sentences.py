@@ -206,12 +206,12 @@ def _learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
         if each is not first and name in each.scores
     ]
     if others:
-        seeds = max(each.seeds for each in models)
+        seeds = max((each.seeds for each in models if each.seeds is not None), default=None)
         parts.append(sentence("other_scores", scores=others[:FEW], seeds=seeds))
     poor = []
     for metric, score in first.scores.items():
         if score.on == "winoground" and not _beats_chance(score):
-            part = NAMES[metric].partition(": ")[2]
+            part = NAMES[metric].partition(", ")[2]
             poor.append(f"{part} {text.share(score.after)} (chance {text.share(score.chance)})")
     if poor:
         parts.append(sentence("winoground", name=winoground(study), scores=poor))
@@ -318,5 +318,4 @@ def names(study: StudyResults, cells: Sequence[CellRow]) -> str:
     """Several settings in a sentence, by what differs between them; many are counted."""
     if len(cells) > FEW:
         return text.counted(len(cells), "setting")
-    words = [study.setting_among(cell, cells) for cell in cells]
-    return "; ".join(words) if any("," in each for each in words) else text.listed(words)
+    return text.listed(study.setting_among(cell, cells) for cell in cells)

@@ -131,8 +131,10 @@ def values_text(levels: Mapping[str, Level]) -> str:
 
 
 def listed(items: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """`a`, `a and b`, `a, b and c`; of items with a comma `a, b; c`."""
     *most, last = list(items) or [""]
+    if any(", " in item for item in (*most, last)):
+        return "; ".join((*most, last))
     return f"{', '.join(most)} and {last}" if most else last
 
 
