@@ -2,11 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import chain
+from pathlib import Path
 
 from benchmarks import answers, coverage, faults, loading, meter, overhead, planning
-from benchmarks.figure import Figure, keep, show
+from benchmarks.figure import Figure
+from feedrate.core.files import write_json
 
+LATEST = Path(__file__).parent / "latest.json"
 # A process started here starts with this one's memory as its peak: torch comes last.
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "coverage": coverage.measure,
@@ -26,9 +30,12 @@ def main(names: list[str]) -> int:
         print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
         return 2
     figures: list[Figure] = []
-    for figure in show(chain.from_iterable(BENCHMARKS[name]() for name in names or BENCHMARKS)):
+    print(f"{'benchmark':58} {'value':>9} {'goal':>9}  unit      holds")
+    for figure in chain.from_iterable(BENCHMARKS[name]() for name in names or BENCHMARKS):
+        print(figure, flush=True)
         figures.append(figure)
-        keep(figures)  # after each, so that an interrupted run keeps its figures
+        # After each, so that an interrupted run keeps its figures.
+        write_json(LATEST, [{**asdict(f), "holds": f.holds} for f in figures])
     return 0 if all(figure.holds for figure in figures) else 1
 
 

@@ -13,16 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.default_study import (
-    FEEDRATE,
-    ROOT,
-    default_spec,
-    job_environment,
-    prepare_default,
-    run_worker,
-)
+import psutil
+
+from benchmarks.default_study import ROOT, default_spec, make_store_for, prepare_default, run_worker
 from benchmarks.figure import Figure
-from benchmarks.process import run
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import convert
 
 BATCH, PX, TOKENS = 48, 294, 128
 """Values of the published study."""
@@ -94,42 +91,21 @@ def figures(rows: list[dict[str, Any]]) -> Iterator[Figure]:
 
 def data_wait(folder: Path, prepared: Path) -> Figure:
     """Data wait in a job of the default study at the best setting: the cache without workers."""
-    from feedrate.config.spec import RunSpec
-    from feedrate.config.values import convert
-
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
     settings = convert(spec, RunSpec, "default study").settings
-    options = json.dumps({"store": make_store_for(settings, prepared, folder)})
-    steps = run_worker(spec, prepared, folder / "cached", "--options", options)
+    store = str(make_store_for(settings, prepared, folder))
+    steps = run_worker(spec, prepared, folder / "cached", json.dumps({"store": store}))
     steps = [step for step in steps if not step["warmup"]]
     waits = median(e["data_wait_s"] / e["step_s"] for e in steps)
     note = f"of {median(e['step_s'] for e in steps) * 1e3:.0f} ms a step"
     return Figure("cache: waiting for data, default study", 100 * waits, 1, "% of step", note)
 
 
-def make_store_for(settings: Any, prepared: Path, folder: Path) -> str:
-    """Make the store of decoded pictures that these settings need, with its rule's command; return
-    its folder."""
-    import msgspec
-
-    from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
-
-    store = store_folder(settings, prepared)
-    assert store is not None
-    index = str(store / STORE_INDEX)
-    spec = msgspec.json.encode(store_spec(settings)).decode()
-    command = [*FEEDRATE, "store_dataset", "--data", str(prepared / "manifest.json")]
-    command += ["--settings", spec, "--out", index]
-    run(command, folder, job_environment())
-    return str(store)
-
-
 def drain_all(prepared: Path) -> None:
     """Drain the loaders of all decode paths, interleaved; print one JSON object a line."""
     import torch
 
-    from feedrate.config.settings import LoaderSettings
     from feedrate.loading.path import HostPath
 
     torch.set_num_threads(1)
@@ -147,37 +123,28 @@ def open_level(prepared: Path, values: dict[str, Any]) -> Any:
     """The training split on a decode path; its store is made if it needs one."""
     from transformers import PreTrainedTokenizerFast
 
-    from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-    from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
-    from feedrate.jobs.store import write_store
     from feedrate.loading.dataset import PairDataset
 
     settings = Settings(
         model=ModelSettings(name="bridgetower", size="large"),
         loader=LoaderSettings(**values, max_tokens=TOKENS),
     )
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(prepared / "tokenizer")
-    store = store_folder(settings, prepared)
-    if store:
-        spec = store_spec(settings)
-        assert spec is not None
-        write_store(prepared, spec, tokenizer, PX, store / STORE_INDEX, max(WORKERS))
+    is_stored = values["decode"] == "cache"
+    half = (0.5, 0.5, 0.5)
     return PairDataset(
         prepared,
         "train",
-        tokenizer,
+        PreTrainedTokenizerFast.from_pretrained(prepared / "tokenizer"),
         image_px=PX,
-        mean=(0.5, 0.5, 0.5),
-        std=(0.5, 0.5, 0.5),
+        mean=half,
+        std=half,
         loader=settings.loader,
-        store=store,
+        store=make_store_for(settings, prepared, prepared.parent) if is_stored else None,
     )
 
 
 def drain(dataset: Any, path: Any, order: Order) -> dict[str, float]:
     """Samples per CPU second (workers' and start included) and per second after the first batch."""
-    import psutil
-
     gc.collect()
     cpu_s, start_s = used_cpu_s(), time.perf_counter()
     batches = path.batches(dataset, order)

@@ -8,14 +8,17 @@ import time
 
 import pytest
 from benchmarks import planted_worker
-from benchmarks.faults import FAULTS, PROTOCOL
+from benchmarks.faults import FAULTS, project
 
 from feedrate.devices.kinds import cpu
 
 
 def test_every_fault_can_be_planted():
-    assert {fault.kind for fault in FAULTS.values()} == {*planted_worker.PLANTS, ""}
-    assert PROTOCOL.ceiling_s  # verdicts need the rates of the loader alone and the model alone
+    assert {fault.planted.get("kind") for fault in FAULTS.values()} == {
+        *planted_worker.PLANTS,
+        None,
+    }
+    assert project().studies["faults"].protocol.ceiling_s  # verdicts need the rates of the loader alone and the model alone
 
 
 @pytest.mark.parametrize("rank", [0, 1])
