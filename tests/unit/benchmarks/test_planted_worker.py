@@ -18,7 +18,8 @@ def test_every_fault_can_be_planted():
         *planted_worker.PLANTS,
         None,
     }
-    assert project().studies["faults"].protocol.ceiling_s  # verdicts need the rates of the loader alone and the model alone
+    # Verdicts need the rates of the loader alone and the model alone.
+    assert project().studies["faults"].protocol.ceiling_s
 
 
 @pytest.mark.parametrize("rank", [0, 1])

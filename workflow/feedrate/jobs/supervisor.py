@@ -78,7 +78,7 @@ def train(
     requests = StopRequests(call)
     progress = ProgressLine(spec, quiet=quiet or (call is not None and call.quiet))
     place = workplace.workplace(out, call.since if call else workplace.NO_CALL)
-    job = Job(spec, data, out, place.path, source_digest, progress)
+    job = Job(spec, data, out, place.path, source_digest, read_commit(), progress)
     if workplace.is_complete(out):
         progress.report(f"{out} is complete already")
         return
@@ -133,6 +133,7 @@ class Job:
     out: Path
     place: Path
     source_digest: str
+    commit: str
     progress: ProgressLine
 
     def measure(
@@ -152,7 +153,7 @@ class Job:
         folders += [Path(options.store)] if options.store else []
         folders += [Path(options.winoground).parent] if options.winoground else []
         launch = prepare(self.spec, module, folders, os.environ)
-        machine, commit = machine_state(), read_commit()
+        machine = machine_state()
         started, start_s = datetime.now(UTC), time.monotonic()
         end = run_processes(
             self.place,
@@ -167,7 +168,6 @@ class Job:
         self.publish(
             classify_exit(self.spec, self.place, end),
             exit_code=end.exit_code,
-            commit=commit,
             started_at=started.isoformat(timespec="seconds"),
             duration_s=round(time.monotonic() - start_s, 3),
             machine_before=machine,
@@ -190,7 +190,7 @@ class Job:
             "attempt": attempt,
             "call": call.since if call else "",
             "command": mask(shlex.join(command)),
-            "commit": read_commit(),
+            "commit": self.commit,
             "source_digest": self.source_digest,
             "data_digest": digest_file(self.data) if self.data.is_file() else "",
             "spec_digest": digest_value(msgspec.to_builtins(self.spec)),
