@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import psutil
 import torch
-from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
 from feedrate.core.paths import TRACE_NAME
@@ -142,11 +141,6 @@ class Pipeline:
                 os.kill(worker.pid, number)
 
 
-def marked(stage: str) -> AbstractContextManager[object]:
-    """A context that a trace shows by this name; without a profiler it does nothing."""
-    return record_function(stage) if _profiler_enabled() else nullcontext()
-
-
 def write_trace(
     adapter: Adapter, log: EventLog, folder: Path, step: Callable[[], None], steps: int
 ) -> None:
@@ -156,7 +150,7 @@ def write_trace(
     watched = profile(activities=[kind for kind in supported_activities() if kind.name in kinds])
     with watched if log.rank == 0 else nullcontext():
         for number in range(1, steps + 1):
-            with marked(f"ProfilerStep#{number}"):  # PyTorch's own tools look for this name
+            with record_function(f"ProfilerStep#{number}"):  # PyTorch's own tools look for it
                 step()
         adapter.synchronize()
     if log.rank != 0:

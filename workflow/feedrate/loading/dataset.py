@@ -131,10 +131,9 @@ class PairDataset(Dataset[Sample]):
             self._write(place, row)
 
     def _write(self, place: torch.Tensor, row: int) -> None:
-        with stages.sample():
-            pixels = self._pixels(row)
-            with stages.span("collate"):
-                place.copy_(pixels)
+        pixels = self._pixels(row)
+        with stages.span("collate"):
+            place.copy_(pixels)
 
     def _pixels(self, row: int) -> torch.Tensor:
         """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""

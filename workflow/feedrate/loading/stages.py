@@ -1,15 +1,13 @@
 """Time by stage, in the processes of one rank.
 
 The loader's processes and the one that trains mark their stages with `span`. A span does nothing
-until a `Recorder` is attached to the process and switched on, which happens only in blocks of steps
-after the timed window. It then takes about 2 us, and more beside a decoder, which fills the
-processor's caches, so only one sample in `EVERY` has its stages recorded.
+until a `Recorder` is attached to the process and switched on, which happens only in a block of
+steps of its own, after the timed window. It then takes about 4 us.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import count, cycle
+from itertools import count
 from struct import Struct
 from threading import get_ident
 from time import perf_counter, process_time, thread_time
@@ -33,15 +31,9 @@ _SPAN = Struct("4d")
 _SPAN_BYTES, _write = _SPAN.size, _SPAN.pack_into
 SPANS = 2**16
 """The latest spans that are kept of each process, in 2 MiB."""
-EVERY = 4
-"""One sample in so many is recorded."""
-NEAR_S = 20e-6
-"""A span that begins so soon after another takes over its reading of the CPU time."""
 _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
-_own = threading.local()
-"""Of a thread: `left_out`, true while its sample is not recorded."""
 
 
 class Recorder:
@@ -124,9 +116,7 @@ class Process:
         self._log = memoryview(log).cast("B")
         self._counts, self.switch = memoryview(counts), memoryview(switch)
         self._places = count(int(counts[0]))  # threads that load beside others count together
-        self.turns = cycle(range(EVERY))
-        self.thread, self.read = get_ident(), (0.0, -1.0)
-        """The thread that attached itself; its last reading of the CPU time, and when."""
+        self.thread = get_ident()
         self.number = number
 
     def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
@@ -137,55 +127,30 @@ class Process:
 
 
 class Span:
-    """The time and CPU time of a process in this context. (It is written for speed.) The CPU time
-    is that of the process with the threads that compute for it; in another of its threads, which
-    loads beside others, of that thread."""
+    """The time and CPU time of a process in this context. The CPU time is that of the process with
+    the threads that compute for it; in another of its threads, which loads beside others, of that
+    thread."""
 
-    __slots__ = ("_cpu_s", "_process", "_samples", "_stage", "_start_s")
+    __slots__ = ("_cpu_clock", "_cpu_s", "_process", "_samples", "_stage", "_start_s")
 
     def __init__(self, process: Process, stage: Stage, samples: int) -> None:
         self._process, self._stage, self._samples = process, stage, samples
+        self._cpu_clock = process.cpu_clock if get_ident() == process.thread else thread_time
 
     def __enter__(self) -> None:
-        process = self._process
-        if get_ident() != process.thread:
-            self._cpu_s, self._start_s = thread_time(), process.clock()
-            return
-        self._start_s = process.clock()
-        cpu_s, read_s = process.read
-        self._cpu_s = cpu_s + self._start_s - read_s  # as if it had computed since then
-        if self._start_s - read_s > NEAR_S:
-            self._cpu_s, self._start_s = process.cpu_clock(), process.clock()
+        self._cpu_s, self._start_s = self._cpu_clock(), self._process.clock()
 
     def __exit__(self, fault: type[BaseException] | None, *_: object) -> None:
         process, end_s = self._process, self._process.clock()
         # Workers stand still between recordings, also inside of a span, which is then of neither.
-        if fault is not None or not process.switch[0] or self._start_s < process.switch[1]:
-            return
-        if get_ident() == process.thread:
-            cpu_s = process.cpu_clock()
-            process.read = cpu_s, end_s
-        else:
-            cpu_s = thread_time()
-        process.add(self._stage, end_s - self._start_s, self._samples, cpu_s - self._cpu_s)
+        if fault is None and process.switch[0] and self._start_s >= process.switch[1]:
+            used_s = self._cpu_clock() - self._cpu_s
+            process.add(self._stage, end_s - self._start_s, self._samples, used_s)
 
 
 def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     """A context whose time is recorded as the stage's, done for so many samples."""
-    if _here is None or not _here.switch[0] or getattr(_own, "left_out", False):
-        return _NOTHING
-    return Span(_here, stage, samples)
-
-
-@contextmanager
-def sample() -> Iterator[None]:
-    """A context for the stages of one sample, which are recorded for one in `EVERY`."""
-    if _here is not None and _here.switch[0]:
-        _own.left_out = next(_here.turns) != 0
-    try:
-        yield
-    finally:
-        _own.left_out = False
+    return Span(_here, stage, samples) if _here is not None and _here.switch[0] else _NOTHING
 
 
 def add(stage: Stage, seconds: float, samples: int) -> None:

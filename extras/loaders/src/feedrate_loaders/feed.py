@@ -184,7 +184,7 @@ class Host:
         without a test for a form of a library that records no stage."""
         from torch.utils.data import BatchSampler
 
-        from feedrate.loading.stages import EVERY, Recorder
+        from feedrate.loading.stages import Recorder
 
         silent, least = (plugins.declared(LIBRARIES, fact) for fact in ("SILENT", "LEAST_WORKERS"))
         if ("best" if level.best else "same") in silent.get(level.library, ()):
@@ -195,8 +195,8 @@ class Host:
             recorder.attach(0)
             for _ in range(2):
                 with recorder.recording():
-                    list(path.batches(dataset, BatchSampler(range(EVERY), EVERY, False)))
-                pipe.send("decode" in recorder.spans(1, EVERY))
+                    list(path.batches(dataset, BatchSampler(range(4), 4, False)))
+                pipe.send("decode" in recorder.spans(1, 4))
 
         # In a process of its own: the threads of some libraries do not survive the next fork.
         with process(draw_twice) as pipe:

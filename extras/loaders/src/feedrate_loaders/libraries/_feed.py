@@ -25,7 +25,7 @@ from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.path import FedPath, Feed, levels
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
-from feedrate.loading.stages import add, sample, span
+from feedrate.loading.stages import add, span
 from feedrate.loading.workers import start_worker
 from feedrate_loaders.libraries._rules import missing_packages
 
@@ -104,8 +104,7 @@ def stored(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Pa
 def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
     """A row's pixels, uint8 (3, side, side), by our decoder from the bytes of its file."""
     one_thread()
-    with sample():
-        return crop_of(dataset.paths[row], data, dataset.image_px).expand(dataset.shape)
+    return crop_of(dataset.paths[row], data, dataset.image_px).expand(dataset.shape)
 
 
 def by_pillow(
@@ -113,13 +112,12 @@ def by_pillow(
 ) -> torch.Tensor:
     """A row's pixels from an RGB picture that `decode` gives; Pillow resizes its shorter side, with
     antialiased bicubic, and the centre is cropped."""
-    with sample():
-        with span("decode"):
-            image = decode(data)
-        height, width = resized_size(image.height, image.width, side)
-        with span("resize"):
-            resized = image.resize((width, height), Image.Resampling.BICUBIC)
-            return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
+    with span("decode"):
+        image = decode(data)
+    height, width = resized_size(image.height, image.width, side)
+    with span("resize"):
+        resized = image.resize((width, height), Image.Resampling.BICUBIC)
+        return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
