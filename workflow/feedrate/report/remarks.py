@@ -55,8 +55,8 @@ def remarks(study: StudyResults) -> Iterator[Statement]:
         if noise and mine:
             runs = text.listed(str(n) for n in sorted({cell.ok_runs for cell in mine}))
             share, shown = noise.sd * REPEATABILITY, _least_gain(mine)
-            words = sentence("noise", share=share, repeats=runs, cells=len(mine), shown=shown)
-            yield Statement(words, mine)
+            noise_words = sentence("noise", share=share, repeats=runs, cells=len(mine), shown=shown)
+            yield Statement(noise_words, mine)
     disturbed = text.grouped((c for c in study.tried if c.disturbed), lambda c: c.disturbed)
     for cause, cells in disturbed.items():
         yield Statement(sentence("disturbed", settings=[names(study, cells)], causes=cause), cells)

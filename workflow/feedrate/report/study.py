@@ -234,7 +234,9 @@ class StudyResults:
         """Whether the settings of a device on the first screen are compared by the share of the
         model alone that they reach: their answer is by this measure, and they compute the same."""
         answer = self.answer(device)
-        return bool(answer and answer.measure == LIVE_MODEL) and all(
+        if answer is None or answer.measure != LIVE_MODEL:
+            return False
+        return all(
             cell.share and computes_the_same(self.study.factors, cell.levels, answer.levels)
             for cell in self.on_first_screen(device)
             if cell.samples_per_s is not None

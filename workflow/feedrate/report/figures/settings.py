@@ -50,9 +50,9 @@ def _settings(study: StudyResults, device: str) -> Panel:
 
 def _share(place: int, cell: CellRow) -> tuple[Mark, str]:
     value, low, high = cell.share or (None, None, None)
-    ends = [None if end is None else 100 * end for end in (value, low, high)]
+    percent = [None if end is None else 100 * end for end in (value, low, high)]
     interval = f" ({text.bounds(low, high)})" if low and high else ""
-    return Mark(place, *ends), f"{text.share(value)}{interval}"
+    return Mark(place, percent[0], percent[1], percent[2]), f"{text.share(value)}{interval}"
 
 
 def _rate(place: int, cell: CellRow) -> tuple[Mark, str]:
