@@ -12,7 +12,7 @@ import psutil
 from cluster import Cluster
 from mini_project import HELD, UNTRAINED, Project
 
-from feedrate.core import slurm
+from feedrate.core import scheduler
 
 SHORT = {"steps": 4, "ceiling_s": 0}
 PROFILE = {
@@ -24,7 +24,7 @@ PROFILE = {
     "slurm-status-command": "squeue",
     "slurm-status-attempts": 100,
     "slurm-no-requeue": True,
-    "slurm-jobname-prefix": slurm.PREFIX,
+    "slurm-jobname-prefix": scheduler.PREFIX,
     "slurm-init-seconds-before-status-checks": 1,
     "keep-going": True,
     "rerun-triggers": "mtime",
@@ -129,8 +129,8 @@ class Workflow:
 
     def job(self, device: str, cell: str = "workers=0") -> str:
         """The Slurm job ID of the first job that works on the run."""
-        places = sorted(self.cell(device, cell).glob(".rep1-*.slurm-*"))
-        return places[0].name.rpartition("slurm-")[2]
+        places = sorted(self.cell(device, cell).glob(".rep1-*.job-*"))
+        return places[0].name.rpartition("job-")[2]
 
     def processes(self) -> list[str]:
         """The command lines of all processes that work for the project, on any node."""
@@ -163,4 +163,4 @@ def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
 
 
 def node_of(job: str) -> str:
-    return slurm.find(job).nodes
+    return scheduler.find(job).nodes

@@ -27,7 +27,7 @@ from fault_workflow import (
 )
 
 from faults import fault
-from feedrate.core import slurm
+from feedrate.core import scheduler
 
 HUNGRY = (
     f"exec {sys.executable} -c \"import time; held = bytearray(b'x') * (600 << 20); "
@@ -58,7 +58,7 @@ def struck(cluster: Cluster, make_workflow) -> Workflow:
     workflow.start()
     faults = {
         ("gaudi2", "workers=0"): lambda job: cluster.down(node_of(job)),
-        ("h100", "workers=0"): lambda job: slurm.cancel([slurm.find(job)]),
+        ("h100", "workers=0"): lambda job: scheduler.cancel([scheduler.find(job)]),
         ("h100", "workers=1"): lambda job: cluster.crash(node_of(job)),
     }
     while faults:
@@ -173,7 +173,7 @@ def neighbour(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
     ]
     sent = subprocess.run(command, capture_output=True, text=True, check=True)
     number = sent.stdout.strip().partition(";")[0]
-    assert [job.id for job in slurm.own_jobs(tmp_path)] == [number]
+    assert [job.id for job in scheduler.own_jobs(tmp_path)] == [number]
     yield number
     cluster.cancel(tmp_path)
 
@@ -186,15 +186,16 @@ def test_one_command_ends_what_a_killed_driver_left(make_workflow, neighbour):
     assert refused.returncode == 3
     assert "which cancels its jobs" in refused.stdout
     workflow.kill()
-    (left,) = slurm.own_jobs(workflow.root)
+    (left,) = scheduler.own_jobs(workflow.root)
     listed = workflow.project.call("feedrate", "cancel", "--dry-run")
     assert listed.stdout.startswith(f"{left.id}  running  rule_train_h100")
     assert workflow.processes()
     done = workflow.project.call("feedrate", "cancel")
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-1] == "Cancelled 1 job."
-    wait_for(lambda: not slurm.own_jobs(workflow.root) and not workflow.processes(), workflow, 60)
-    assert slurm.find(neighbour).state != "CANCELLED"
+    root = workflow.root
+    wait_for(lambda: not scheduler.own_jobs(root) and not workflow.processes(), workflow, 60)
+    assert scheduler.find(neighbour).state != "CANCELLED"
     assert not list(workflow.root.glob("runs/**/outcome.json"))
 
 

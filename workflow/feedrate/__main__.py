@@ -25,7 +25,7 @@ COMMANDS = {
     "archive": "Pack runs, configuration, results and report into one zip file, without secrets.",
     "report": "Make results, tables, figures and the page again from run folders.",
     "prune": "List folders of runs and data that no planned run uses, and delete them.",
-    "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
+    "cancel": "Cancel this project's jobs that a killed run left on a cluster.",
 }
 
 FUNCTIONS = {

@@ -15,7 +15,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.config.values import cell_text, duration_text
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
 from feedrate.core.paths import TRAIN_RULE
@@ -27,9 +27,7 @@ SAID_ELSEWHERE = (
     "Exiting because a job execution failed",
     "WorkflowError:\nAt least one job did not complete successfully",
     "None",
-    # Slurm's executor, about a missing account: if one is needed, sbatch says so.
-    *("No SLURM account given", "No account was given", "Guessed SLURM account"),
-    "Unable to guess SLURM account",
+    *scheduler.SAID_ELSEWHERE,
 )
 """Messages that say nothing new after a job's own message and ours."""
 
@@ -40,11 +38,7 @@ PLACE = re.compile(
 """What Snakemake adds before and after our sentence: the place in the Snakefile that raised it."""
 
 NOTHING = "Nothing to be done"
-SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
 AGAIN = re.compile(r"Trying to restart job (\d+)")
-ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re.DOTALL)
-REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.*?)'\.\s*\n", re.DOTALL)
-NOT_SENT = re.compile(r"Job submission failed with exception: (.+)")
 
 UNKNOWN = "its process ended without a result; probably it was killed"
 ALIKE = 3
@@ -58,7 +52,7 @@ class Job:
     rule: str
     wildcards: Mapping[str, Any]
     started_s: float
-    slurm_id: str = ""
+    cluster_id: str = ""
 
     @property
     def is_training(self) -> bool:
@@ -104,12 +98,14 @@ class Progress:
         if job.is_training and self._training_since_s is None:
             self._training_since_s = job.started_s
 
-    def submit(self, number: int, slurm_id: str) -> None:
-        """Take the number of a job on Slurm."""
+    def submit(self, number: int, cluster_id: str) -> None:
+        """Take the number of a job on the cluster."""
         if job := self.running.get(number):
-            job.slurm_id = slurm_id
+            job.cluster_id = cluster_id
             if job.is_training:
-                self._print(f"{job.rule}  {job.label}: submitted (Slurm job {slurm_id})")
+                self._print(
+                    f"{job.rule}  {job.label}: submitted ({scheduler.NAME} job {cluster_id})"
+                )
 
     def finish(self, number: int) -> None:
         """Take the end of a job."""
@@ -118,7 +114,7 @@ class Progress:
             return
         self._done += 1
         now_s = time.monotonic()
-        after = "after " if job.slurm_id else ""  # includes its time in the queue
+        after = "after " if job.cluster_id else ""  # includes its time in the queue
         line = f"{job.rule} {self._done}/{self._total}  {job.label}"
         line += f"  {after}{duration_text(now_s - job.started_s)}"
         left = self._total - self._done
@@ -166,25 +162,18 @@ def cause(record: Mapping[str, Any]) -> str:
     """Why the job of a `job_error` record failed, without a full stop: from the message of
     Snakemake's executor, and the last sentence that a program of ours wrote to the job's logs."""
     message = str(record.get("rule_msg") or "")
-    if refused := REFUSED.search(message):
-        return f"Slurm refused the job: {'; '.join(refused[1].splitlines())}"
-    if failed := NOT_SENT.search(message):
-        return f"the job could not be submitted to Slurm: {failed[1]}"
+    if why := scheduler.why_not_sent(message):
+        return why
     ends = []
     for log in record.get("log") or ():
         with contextlib.suppress(OSError):
             ends.append(end_of_file(Path(log)))
     sentences = [SENTENCE.findall(end)[-1] for end in ends if SENTENCE.search(end)]
     own_words = sentences[0].strip() if sentences else ""
-    ended = ENDED.search(message)
-    if ended is None:
-        return own_words or UNKNOWN
-    number, state = ended.groups()
-    if any(slurm.KILLED_FOR_MEMORY.search(end) for end in ends):
-        state = slurm.OUT_OF_MEMORY
-    if why := slurm.why_ended(slurm.Job(number, state)):
-        return f"{why}; {own_words}" if own_words else why
-    return f"Slurm job {number} ended as {state}" + (f": {own_words}" if own_words else "")
+    how = scheduler.how_ended(message, ends)
+    if how and own_words:
+        return f"{how}{'; ' if ': ' in how else ': '}{own_words}"
+    return how or own_words or UNKNOWN
 
 
 class LogHandler(LogHandlerBase):
@@ -232,8 +221,8 @@ class LogHandler(LogHandlerBase):
             self._tell(self.format(record))
         elif text.startswith(NOTHING):
             progress.nothing()
-        elif submitted := SUBMITTED.match(text):
-            progress.submit(int(submitted[1]), submitted[2])
+        elif sent := scheduler.submitted(text):
+            progress.submit(*sent)
         elif (again := AGAIN.match(text)) and (job := self._failed.pop(int(again[1]), None)):
             self._say(f"{job.rule} {job.label}: trying again")
 

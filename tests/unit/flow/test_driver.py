@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from feedrate.core import variables
-from feedrate.core.slurm import Job
+from feedrate.core.scheduler import Job
 from feedrate.core.variables import DriverCall, driver_call
 from feedrate.flow import driver
 
@@ -158,8 +158,8 @@ def slurm(monkeypatch):
             jobs.pop()
         return list(jobs)
 
-    monkeypatch.setattr(driver.slurm, "own_jobs", own_jobs)
-    monkeypatch.setattr(driver.slurm, "cancel", cancelled.extend)
+    monkeypatch.setattr(driver.scheduler, "own_jobs", own_jobs)
+    monkeypatch.setattr(driver.scheduler, "cancel", cancelled.extend)
     monkeypatch.setattr(driver.time, "sleep", lambda _: None)
     return jobs, cancelled
 

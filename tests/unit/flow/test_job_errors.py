@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from snakemake_logger_plugin_feedrate import ALIKE, UNKNOWN, Failures, cause
 
 HINT = "For further error details see the cluster/cloud log and the log files."
@@ -33,8 +33,8 @@ def test_a_job_that_slurm_refuses():
 
 def ended(number, state):
     """The sentence about a job that Slurm ended."""
-    job = slurm.Job(str(number), state)
-    return slurm.why_ended(job) or f"Slurm job {number} ended as {state}"
+    job = scheduler.Job(str(number), state)
+    return scheduler.why_ended(job) or f"Slurm job {number} ended as {state}"
 
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "FAILED"])

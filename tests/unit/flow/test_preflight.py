@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate.core import slurm as client
+from feedrate.core import scheduler as client
 from feedrate.core.errors import ExpectedError
 from feedrate.devices.doctor import Finding
 from feedrate.flow import configuration, driver, preflight
@@ -102,7 +102,7 @@ def test_another_executor_is_not_asked_and_a_controller_may_not_answer(slurm, pr
     monkeypatch.setattr(client, "ANSWER_S", 0.2)
     for name in ("sbatch", "sinfo"):
         (slurm.asked.parent / name).write_text("#!/bin/sh\nexec sleep 30\n")
-    with pytest.raises(client.SlurmError):
+    with pytest.raises(client.SchedulerError):
         problems(project)
 
 

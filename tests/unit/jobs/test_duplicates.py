@@ -9,7 +9,7 @@ import pytest
 from training_jobs import make_spec, named, read_events
 
 from feedrate.cli import jobs
-from feedrate.core import slurm, variables
+from feedrate.core import scheduler, variables
 from feedrate.core.variables import DriverCall
 from feedrate.jobs.workplace import leftovers
 
@@ -73,11 +73,11 @@ def test_a_try_that_slurm_killed_for_memory_is_the_result_and_after_a_lost_node_
     call = DriverCall(pid=1, host="elsewhere", since="17.5", retries=2)
     monkeypatch.setenv(variables.DRIVER, msgspec.json.encode(call).decode())
     monkeypatch.setenv("SLURM_JOB_ID", "13")
-    monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state=state))
+    monkeypatch.setattr(scheduler, "find", lambda job: scheduler.Job(id=job, state=state))
     trained = []
     monkeypatch.setattr("feedrate.jobs.supervisor.Job.measure", lambda *_: trained.append(1))
     out = Path("runs/rep1-0123abcd")
-    (out.parent / f".{out.name}.17.5.slurm-12").mkdir(parents=True)
+    (out.parent / f".{out.name}.17.5.job-12").mkdir(parents=True)
     words = ["--spec", msgspec.json.encode(make_spec()).decode(), "--out", str(out), "--try", "2"]
     assert jobs.run("train", [*words, "--data", str(tiny_prepared / "manifest.json")]) == 0
     assert trained == ([] if status else [1])

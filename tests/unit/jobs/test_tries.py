@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from training_jobs import make_spec
 
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.jobs.supervisor import result_of_earlier_tries, smaller_out_of_memory
 from feedrate.jobs.workplace import Workplace, leftovers
 
@@ -16,10 +16,10 @@ from feedrate.jobs.workplace import Workplace, leftovers
 def jobs(monkeypatch):
     """Slurm's memory: number to job."""
     known = {}
-    monkeypatch.setattr(slurm, "find", known.get)
+    monkeypatch.setattr(scheduler, "find", known.get)
 
     def _add(number, state, **facts):
-        known[number] = slurm.Job(id=number, state=state, **facts)
+        known[number] = scheduler.Job(id=number, state=state, **facts)
 
     return _add
 
@@ -38,7 +38,7 @@ def result_of(run):
             place = run.with_name(f".{run.name}.{since}.{token}")
             place.mkdir()
             os.utime(place, (1e9 - age, 1e9 - age))
-        return result_of_earlier_tries(run, Workplace(run.with_name("x"), mine, "slurm-99"))
+        return result_of_earlier_tries(run, Workplace(run.with_name("x"), mine, "job-99"))
 
     return _result
 
@@ -48,12 +48,12 @@ def result_of(run):
 )
 def test_what_another_try_may_mend_is_tried_again(jobs, result_of, state):
     jobs("12", state)
-    assert result_of("slurm-12") is None
+    assert result_of("job-12") is None
 
 
 def test_want_of_host_memory_is_a_result(jobs, run, result_of):
     jobs("12", "OUT_OF_MEMORY", memory="64G", nodes="gaudi2-1")
-    result = result_of("slurm-12")
+    result = result_of("job-12")
     assert result.status == "out_of_memory"
     assert "its limit of 64G on gaudi2-1 was too low" in result.cause
     assert result.cause.endswith(f"call again with --forcerun {run}/outcome.json")
@@ -62,10 +62,10 @@ def test_want_of_host_memory_is_a_result(jobs, run, result_of):
 @pytest.mark.parametrize(
     ("tries", "limit_min", "listed"),
     [
-        (["slurm-12"], 60, None),  # this try has a longer limit
-        (["slurm-12", "slurm-13"], 60, "30 min and then 60 min"),
-        (["slurm-12", "slurm-20", "slurm-13"], 60, "30 min and then 60 min"),
-        (["slurm-20", "slurm-13"], 60, "60 min"),  # a lost node used up the shorter one
+        (["job-12"], 60, None),  # this try has a longer limit
+        (["job-12", "job-13"], 60, "30 min and then 60 min"),
+        (["job-12", "job-20", "job-13"], 60, "30 min and then 60 min"),
+        (["job-20", "job-13"], 60, "60 min"),  # a lost node used up the shorter one
     ],
 )
 def test_the_longest_time_limit_is_a_result(jobs, result_of, tries, limit_min, listed):
@@ -83,9 +83,9 @@ def test_the_longest_time_limit_is_a_result(jobs, result_of, tries, limit_min, l
 @pytest.mark.parametrize(
     ("token", "calls"),
     [
-        ("slurm-12", {"since": "2"}),  # of another call
-        ("slurm-12", {"since": "0", "mine": "0"}),  # started by hand
-        ("slurm-99", {}),  # this very job
+        ("job-12", {"since": "2"}),  # of another call
+        ("job-12", {"since": "0", "mine": "0"}),  # started by hand
+        ("job-99", {}),  # this very job
         ("pid-1-1@here", {}),  # killed on this host: nothing is known
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.jobs import workplace
 from feedrate.jobs.workplace import (
     cause_of_missing,
@@ -55,7 +55,7 @@ def place(run):
 def jobs(monkeypatch):
     """Slurm's memory: number to job."""
     known = {}
-    monkeypatch.setattr(slurm, "find", known.get)
+    monkeypatch.setattr(scheduler, "find", known.get)
     return known
 
 
@@ -69,12 +69,12 @@ def test_a_workplace_names_its_call_and_its_job(run, place, monkeypatch):
     host = socket.gethostname()
     assert place.name.startswith(f".{NAME}.17.5.pid-{os.getpid()}-")
     assert place.name.endswith(f"@{host}")
-    fill(run.with_name(f".{NAME}-2.17.5.slurm-3"))  # of another attempt
+    fill(run.with_name(f".{NAME}-2.17.5.job-3"))  # of another attempt
     (mine,) = leftovers(run)
     assert (mine.path, mine.since, mine.job, mine.is_at_work) == (place, "17.5", "", True)
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     made = workplace.workplace(run, "0")
-    assert (made.path.name, made.job) == (f".{NAME}.0.slurm-12", "12")
+    assert (made.path.name, made.job) == (f".{NAME}.0.job-12", "12")
 
 
 @pytest.mark.parametrize("empty", [True, False])
@@ -87,7 +87,7 @@ def test_a_workplace_becomes_the_run_in_one_step(run, place, empty):
 
 
 def test_the_first_to_publish_counts(run, place):
-    other = finished(run.with_name(f".{NAME}.17.5.slurm-4"), "other")
+    other = finished(run.with_name(f".{NAME}.17.5.job-4"), "other")
     assert publish(other, run)
     assert not publish(place, run)
     assert (run / "events.jsonl").read_text() == "other"
@@ -149,7 +149,7 @@ def test_a_kill_between_any_two_steps_leaves_a_run_complete_or_absent(tmp_path, 
             fill(run, events__jsonl="old", spec__json="old")
         if before == "complete":
             finished(run, "other")
-        place = finished(run.with_name(f".{NAME}.0.slurm-4"), "me")
+        place = finished(run.with_name(f".{NAME}.0.job-4"), "me")
         command = [sys.executable, "-c", KILLED, str(steps), str(place), str(run)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if is_complete(run):
@@ -167,11 +167,11 @@ def test_a_kill_between_any_two_steps_leaves_a_run_complete_or_absent(tmp_path, 
 
 def test_workplaces_of_ended_jobs_are_removed_and_others_stay(run, place, jobs, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "20")
-    jobs["4"] = slurm.Job(id="4", state="CANCELLED")
-    jobs["5"] = jobs["20"] = slurm.Job(id="5", state="RUNNING")
+    jobs["4"] = scheduler.Job(id="4", state="CANCELLED")
+    jobs["5"] = jobs["20"] = scheduler.Job(id="5", state="RUNNING")
     host = socket.gethostname()
-    alive = [place.name, f".{NAME}.1.slurm-5", f".{NAME}.1.pid-1-1@another"]
-    ended = [f".{NAME}.1.slurm-{job}" for job in ("4", "6", "20")]  # Slurm has forgotten the second
+    alive = [place.name, f".{NAME}.1.job-5", f".{NAME}.1.pid-1-1@another"]
+    ended = [f".{NAME}.1.job-{job}" for job in ("4", "6", "20")]  # Slurm has forgotten the second
     ended.append(f".{NAME}.1.pid-{os.getpid()}-1@{host}")  # its number was given away again
     for name in (*alive, *ended):
         fill(run.with_name(name))
@@ -195,8 +195,8 @@ def test_workplaces_of_ended_jobs_are_removed_and_others_stay(run, place, jobs, 
 )
 def test_the_last_jobs_end_in_slurm_is_why_a_run_is_missing(run, jobs, state, cause):
     if state:
-        jobs["4"] = slurm.Job(id="4", state=state)
-    fill(run.with_name(f".{NAME}.1.slurm-4"))
+        jobs["4"] = scheduler.Job(id="4", state=state)
+    fill(run.with_name(f".{NAME}.1.job-4"))
     log = "feedrate train: the disk is full\nfeedrate train: the device is gone\n"
     fill(run.parent, **{f"{NAME}__log": log})
     assert cause_of_missing(run) == cause

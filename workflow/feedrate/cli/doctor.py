@@ -15,7 +15,7 @@ from feedrate.config.devices import DETECTED
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan, runnable
 from feedrate.config.project import Project, study_names
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.devices import host
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
 from feedrate.flow import configuration, preflight
@@ -30,7 +30,7 @@ def doctor(options: argparse.Namespace) -> int:
     try:
         configuration.load(Path(), layers)
         devices = layers.values["devices"]
-        here = is_local(options) or slurm.JOB_ID in os.environ
+        here = is_local(options) or scheduler.JOB_ID in os.environ
         findings += _of_devices(options, devices, here=here)
         if not options.device and DETECTED not in devices and host.machine().models:
             more = _of_devices(options, [DETECTED], here=True)
@@ -49,23 +49,24 @@ def _of_devices(options: argparse.Namespace, devices: list[str], *, here: bool) 
     wider.study, wider.device = options.study or study_names(Path()), devices
     project = load_project(wider)
     findings = examine(project, runnable(project, make_plan(project)).runs.values(), here=here)
-    return findings if here else [*findings, *_slurm(project, options.profile)]
+    return findings if here else [*findings, *_scheduler(project, options.profile)]
 
 
-def _slurm(project: Project, profile: str) -> list[Finding]:
-    """Whether Slurm is here, and has what the training jobs of each device ask for."""
-    if not slurm.is_installed():
+def _scheduler(project: Project, profile: str) -> list[Finding]:
+    """Whether the scheduler is here, and has what the training jobs of each device ask for."""
+    name = scheduler.NAME
+    if absent := scheduler.why_absent():
         remedy = "run it on a login node, or use a profile for one machine"
-        return [Finding(FAILS, "Slurm", "there is no sbatch here", remedy)]
+        return [Finding(FAILS, name, absent, remedy)]
     options = configuration.snakemake_options(["--profile", profile])
     try:
         problems = preflight.problems(options, project, project.config.devices)
-    except slurm.SlurmError as error:
-        return [Finding(UNKNOWN, "Slurm", f"{error}", "ask again when Slurm answers")]
+    except scheduler.SchedulerError as error:
+        return [Finding(UNKNOWN, name, f"{error}", f"ask again when {name} answers")]
     if not problems:
-        return [Finding(FINE, "Slurm", f"it takes jobs of {', '.join(project.config.devices)}")]
+        return [Finding(FINE, name, f"it takes jobs of {', '.join(project.config.devices)}")]
     remedy = "set it under this rule in the profile's config.yaml (sinfo -o '%P %G')"
-    return [Finding(FAILS, "Slurm", problem, remedy) for problem in problems]
+    return [Finding(FAILS, name, problem, remedy) for problem in problems]
 
 
 def _show(findings: Sequence[Finding]) -> None:

@@ -12,7 +12,7 @@ from feedrate.cli.jobs import STOPPED
 from feedrate.cli.plan import outlook
 from feedrate.cli.report import make_report
 from feedrate.cli.snakemake import add_choices, check_call, is_local, load_project, run_snakemake
-from feedrate.core import paths, slurm
+from feedrate.core import paths, scheduler
 from feedrate.core.errors import UsageError, fail
 from feedrate.flow import driver
 from feedrate.flow.graph import Graph
@@ -110,18 +110,18 @@ def add_cancel_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cancel(options: argparse.Namespace) -> int:
-    """List this project's jobs on Slurm and cancel them; return the exit code."""
+    """List this project's jobs on the cluster and cancel them; return the exit code."""
     why = driver.occupied()
     if why and not (options.force or options.dry_run):
         why += " with Ctrl-C, which cancels its jobs, or use --force"
         return fail("feedrate", why, LOCKED)
-    jobs = slurm.own_jobs()
+    jobs = scheduler.own_jobs()
     for job in jobs:
         print(f"{job.id}  {job.state.lower()}  {job.rule}  {job.nodes or job.reason}".rstrip())
     if not jobs:
-        print("This project has no jobs on Slurm.")
+        print(f"This project has no jobs on {scheduler.NAME}.")
     elif not options.dry_run:
-        slurm.cancel(jobs)
+        scheduler.cancel(jobs)
         print(f"Cancelled {counted(len(jobs), 'job')}.")
     return 0
 

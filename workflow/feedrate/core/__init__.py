@@ -1,1 +1,1 @@
-"""Files, paths, errors, plug-ins, processes, the Slurm client; imports no other room."""
+"""Files, paths, errors, plug-ins, processes, the scheduler (Slurm); imports no other room."""

@@ -18,7 +18,7 @@ from feedrate.config.devices import Device, is_called
 from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.config.workflow import Hub
-from feedrate.core import paths, plugins, processes, slurm
+from feedrate.core import paths, plugins, processes, scheduler
 from feedrate.core.errors import tell
 from feedrate.devices import host, launch, load
 from feedrate.devices.base import DeviceError
@@ -266,7 +266,7 @@ def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
     yield Finding(FAILS if free_gib < batches_gib else FINE, "shared memory", text, remedy)
     cores, memory_gib = host.cores_granted(), host.memory_gib()
     text = f"{cores} cores for {processes_needed} ranks and workers; {memory_gib:.0f} GiB of memory"
-    remedy = "ask for more cores (Slurm: cpus_per_task)"
+    remedy = "ask for more cores (on a cluster: cpus_per_task)"
     yield Finding(SLOW if cores < processes_needed else FINE, "cores", text, remedy)
 
 
@@ -278,8 +278,8 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         if cards.outlook == FAILS:
             return
     try:
-        if spec.nodes > 1 and slurm.JOB_ID not in os.environ:
-            raise DeviceError(f"a job on {spec.nodes} nodes must run inside a Slurm job")
+        if spec.nodes > 1 and scheduler.JOB_ID not in os.environ:
+            raise DeviceError(f"a job on {spec.nodes} nodes must run inside a {scheduler.NAME} job")
         spec = launch.with_interpreter(spec, os.environ)
         environment = launch.launch_environment(spec, os.environ)
         for launcher in {each.launcher for each in specs}:

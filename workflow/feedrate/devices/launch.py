@@ -83,7 +83,7 @@ def prepare(
 
 
 def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
-    """The command of `prepare`. Raises DeviceError if this is not a Slurm job with those nodes."""
+    """The command of `prepare`. Raises DeviceError if this is no job with those nodes."""
     launcher = plugins.load(LAUNCHERS, spec.launcher)
     outside, inside = launcher.command(spec, interpreter(spec.software), list(module))
     return [*outside, *wrap(spec, inside, folders)]

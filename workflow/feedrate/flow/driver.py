@@ -17,7 +17,7 @@ import msgspec
 
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
-from feedrate.core import slurm, variables
+from feedrate.core import scheduler, variables
 from feedrate.core.errors import ExpectedError, print_error, tell
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
@@ -53,7 +53,7 @@ def plan(graph: Graph, layers: Layers) -> None:
 
 def start(graph: Graph, layers: Layers) -> None:
     """Begin as the driver of this folder: lock it, set the environment of the jobs, cancel jobs of
-    a killed driver on Slurm, and check what would fail. Raises ExpectedError."""
+    a killed driver, and check what would fail. Raises ExpectedError."""
     call = configuration.call()
     specs = graph.runs_to_do(call.targets)
     configuration.check_files(graph.project, specs, layers, here=call.is_local)
@@ -139,15 +139,18 @@ def occupied(stream: TextIO | None = None) -> str:
 
 
 def cancel_left_over_jobs() -> None:
-    """Cancel the jobs that a killed driver left on Slurm, and wait until they have ended: the next
-    jobs measure their runs again. Call while holding the lock."""
-    jobs = slurm.own_jobs()
+    """Cancel the jobs that a killed driver left on the cluster, and wait until they have ended:
+    the next jobs measure their runs again. Call while holding the lock."""
+    jobs = scheduler.own_jobs()
     if not jobs:
         return
-    tell("feedrate", f"cancelling {counted(len(jobs), 'job')} that a killed run left on Slurm")
-    slurm.cancel(jobs)
+    tell(
+        "feedrate",
+        f"cancelling {counted(len(jobs), 'job')} that a killed run left on {scheduler.NAME}",
+    )
+    scheduler.cancel(jobs)
     until_s = time.monotonic() + ENDED_S
-    while slurm.own_jobs() and time.monotonic() < until_s:
+    while scheduler.own_jobs() and time.monotonic() < until_s:
         time.sleep(1)
 
 
@@ -161,11 +164,11 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
             "nothing was started"
         )
-    if not (call.is_local or slurm.is_installed()):
+    if not call.is_local and (absent := scheduler.why_absent()):
         local = [n for n in profile_names() if read_profile(f"profiles/{n}")[0] == "local"]
         raise ExpectedError(
-            "no sbatch here: this profile sends its jobs to Slurm; run it on a login node, or use "
-            f"a profile for one machine (--profile {', '.join(local)})"
+            f"{absent}: this profile sends its jobs to {scheduler.NAME}; run it on a login node, "
+            f"or use a profile for one machine (--profile {', '.join(local)})"
         )
     bound = []
     for finding in examine(project, specs, here=call.is_local):
@@ -173,7 +176,7 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
             tell("feedrate", f"will be slow: {finding}")
         elif finding.outlook == FAILS:
             bound.append(str(finding))
-    with contextlib.suppress(slurm.SlurmError):  # it may answer when the jobs are sent
+    with contextlib.suppress(scheduler.SchedulerError):  # it may answer when the jobs are sent
         bound += preflight.problems(call, project, dict.fromkeys(spec.device for spec in specs))
     if bound:
         raise ExpectedError(

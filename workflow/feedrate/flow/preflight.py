@@ -1,44 +1,27 @@
-"""What Slurm would never run, before the first job: it refuses some jobs only when they are sent,
-which may be hours after the start, and never starts others."""
+"""What the scheduler of a cluster would never run, before the first job: it refuses some jobs only
+when they are sent, which may be hours after the start, and never starts others."""
 
 import argparse
-import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from feedrate.config.project import Project
-from feedrate.core import paths, slurm
+from feedrate.core import paths, scheduler
 from feedrate.flow.resources import training
-
-OPTIONS = {
-    "slurm_partition": "--partition",
-    "slurm_account": "--account",
-    "qos": "--qos",
-    "constraint": "--constraint",
-    "nodes": "--nodes",
-    "tasks": "--ntasks",
-    "cpus_per_task": "--cpus-per-task",
-    "mem_mb": "--mem",
-    "runtime": "--time",
-    "gres": "--gres",
-}
-"""The options of sbatch with which the executor requests a job's resources."""
-GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
-"""The form of `gres` that the executor takes."""
 
 
 def problems(options: argparse.Namespace, project: Project, devices: Iterable[str]) -> list[str]:
-    """For each device whose training jobs Slurm would never run, the rule and the reason. `options`
-    are Snakemake's. Empty for other executors. Raises SlurmError if Slurm does not answer."""
-    if options.executor != "slurm":
+    """For each device whose training jobs the scheduler would never run, the rule and the reason.
+    `options` are Snakemake's. Empty for other executors. Raises SchedulerError without an answer.
+    """
+    if options.executor != scheduler.EXECUTOR:
         return []
-    partitions = slurm.partitions()
-    texts = {
-        device: _problem(_resources(options, project, device), partitions) for device in devices
+    requests = {
+        paths.rule_of(paths.TRAIN_RULE, device): _resources(options, project, device)
+        for device in devices
     }
-    return [f"{paths.rule_of(paths.TRAIN_RULE, d)}: {text}" for d, text in texts.items() if text]
+    return [f"{rule}: {reason}" for rule, reason in scheduler.problems(requests).items()]
 
 
 def _resources(options: argparse.Namespace, project: Project, device: str) -> dict[str, Any]:
@@ -66,28 +49,3 @@ def _evaluated(resources: Mapping[str, Any] | None, attempt: int) -> dict[str, A
         except WorkflowError:
             continue
     return values
-
-
-def _problem(resources: Mapping[str, Any], partitions: Sequence[slurm.Partition]) -> str:
-    """Why Slurm would never run a job with these resources; empty if it would, maybe later."""
-    gres = str(resources.get("gres") or "")
-    if gres and not GRES.fullmatch(gres):
-        return (
-            f"gres {gres!r} is not allowed; expected NAME:COUNT or NAME:TYPE:COUNT. A type with a "
-            'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
-        )
-    names = str(resources.get("slurm_partition") or "")
-    own = [p for p in partitions if (p.name in names.split(",") if names else p.is_default)]
-    if not own:
-        known = ", ".join(dict.fromkeys(partition.name for partition in partitions))
-        return f"there is no partition {names or 'by default'}; known: {known}"
-    limits_min = [partition.limit_min for partition in own if partition.limit_min is not None]
-    runtime_min = resources.get("runtime") or 0
-    if len(limits_min) == len(own) and runtime_min > max(limits_min):
-        limit = f"{own[0].name} allows {max(limits_min):.0f}"
-        return f"its last try may take {runtime_min} minutes; {limit}"
-    words = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
-    if gpus := resources.get("gpu"):
-        model = resources.get("gpu_model")
-        words.append(f"--gpus={model}:{gpus}" if model else f"--gpus={gpus}")
-    return slurm.refusal([*words, *shlex.split(resources.get("slurm_extra") or "")], own)

@@ -7,17 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import paths
+from feedrate.core import paths, scheduler
 from feedrate.core.errors import ExpectedError
-from feedrate.core.slurm import KILLED_FOR_MEMORY
 from feedrate.jobs import worker
 from feedrate.jobs.events import Error, EventTail, RankEvents, Result
 from feedrate.jobs.worker import first_sentence
 
-_NODE_FAILURE = re.compile(
-    r"srun: error: (?:Node failure|Unable to (?:create|confirm))"
-    r"|(?:slurmstepd|srun): error: .* DUE TO NODE FAILURE|^Batch job submission failed: Node fail"
-)
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
 _PEER_GONE = re.compile(
@@ -63,7 +58,7 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     lines = (line for line in end.tail[-40:] if not worker.SHARED_MEMORY_FULL.search(line))
     if full := next(filter(worker.DISK_FULL.search, lines), None):
         raise MachineFault(f"a disk is full: {first_sentence(full)}")
-    if lost := next((line for line in end.tail if _NODE_FAILURE.search(line)), None):
+    if lost := next((line for line in end.tail if scheduler.NODE_FAILURE.search(line)), None):
         raise MachineFault(first_sentence(lost))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
 
@@ -105,8 +100,8 @@ def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
 
 def _killed_for_memory(end: ProcessExit) -> bool:
     """Whether the kernel killed a process for lack of memory, here or on another node of the job,
-    which only Slurm's lines tell."""
-    return end.oom_kills > 0 or any(KILLED_FOR_MEMORY.search(line) for line in end.tail)
+    which only the scheduler's lines tell."""
+    return end.oom_kills > 0 or any(scheduler.KILLED_FOR_MEMORY.search(line) for line in end.tail)
 
 
 def _killed(end: ProcessExit) -> tuple[int, int] | None:

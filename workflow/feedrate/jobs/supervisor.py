@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.spec import TIMEOUT_MIN, RunSpec
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.core.errors import Masker, explain_os_error, tell
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
@@ -109,7 +109,7 @@ def train(
                     job.measure(options, timeout_min, locks, requests)
     except Interrupted as stop:
         workplace.keep_log(place.path)
-        reason = slurm.why_stopped()
+        reason = scheduler.why_stopped()
         message = f"{stop} ({reason})" if reason else str(stop)
         raise Interrupted(message, stop.exit_code) from None
     except FAULTS as fault:
@@ -221,33 +221,34 @@ def read_commit() -> str:
 
 
 def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | None:
-    """The result that the earlier tries of this call decide, if Slurm ended the last one for lack
-    of memory, or at a time limit that this try does not exceed. Else this try may do better."""
+    """The result that the earlier tries of this call decide, if the scheduler ended the last one
+    for lack of memory, or at a time limit that this try does not exceed. Else this try may do
+    better."""
     if mine.since == workplace.NO_CALL:
         return None
     places = [place for place in workplace.leftovers(run) if place.since == mine.since]
-    jobs = [slurm.find(place.job) for place in places if place.job not in ("", mine.job)]
+    jobs = [scheduler.find(place.job) for place in places if place.job not in ("", mine.job)]
     ends = [job for job in jobs if job and job.is_over]
     last = ends[-1] if ends else None
-    if last and last.state == slurm.OUT_OF_MEMORY:
+    if last and last.state == scheduler.OUT_OF_MEMORY:
         limit = f"its limit of {last.memory}" if last.memory else "its limit"
         return Result(
             "out_of_memory",
-            f"Slurm killed the job for lack of host memory: {limit} on {last.nodes} was "
-            "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
-            f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
+            f"{scheduler.NAME} killed the job for lack of host memory: {limit} on {last.nodes} "
+            "was too low; to try it with more, raise job.memory_gib of the device, or mem_mb in "
+            f"the profile, and call again with --forcerun {run / OUTCOME_NAME}",
         )
-    if last is None or last.state != slurm.TIMEOUT:
+    if last is None or last.state != scheduler.TIMEOUT:
         return None
-    limits = [end.limit_min for end in ends if end.state == slurm.TIMEOUT and end.limit_min]
-    this = slurm.find(mine.job)
+    limits = [end.limit_min for end in ends if end.state == scheduler.TIMEOUT and end.limit_min]
+    this = scheduler.find(mine.job)
     if this is None or this.limit_min is None or this.limit_min > max(limits, default=0.0):
         return None
     listed = " and then ".join(f"{limit:g} min" for limit in limits)
     return Result(
         "failed",
-        f"Slurm stopped the job at its time limit, {listed}: raise protocol.timeout_min, or the "
-        "rule's runtime in the profile",
+        f"{scheduler.NAME} stopped the job at its time limit, {listed}: raise "
+        "protocol.timeout_min, or the rule's runtime in the profile",
     )
 
 

@@ -3,7 +3,7 @@
 A run is complete or absent. A job works in a folder of its own, its workplace, writes outcome.json
 there last, and publishes it by one rename. So two jobs of one run are harmless: the first counts.
 The name of a workplace says which call of Snakemake, by its start, and which job it belongs to:
-`.<run>.<since>.slurm-<job>` or `.<run>.<since>.pid-<pid>-<start>@<host>`.
+`.<run>.<since>.job-<job>` or `.<run>.<since>.pid-<pid>-<start>@<host>`.
 """
 
 import errno
@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.core.errors import SENTENCE
 from feedrate.core.files import end_of_file
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, RUN_FOLDER
 
 NO_CALL = "0"  # `since` of a job that no Snakemake has started
 
-_WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:slurm|pid)-.+)")
+_WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:job|pid)-.+)")
 _PID = re.compile(r"pid-(?P<pid>\d+)-(?P<start>\d+)@(?P<host>.+)")
 
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
@@ -37,15 +37,16 @@ class Workplace(NamedTuple):
 
     @property
     def job(self) -> str:
-        """The number of its Slurm job; empty elsewhere."""
-        return self.token.removeprefix("slurm-") if self.token.startswith("slurm-") else ""
+        """The number of its job on a cluster; empty elsewhere."""
+        return self.token.removeprefix("job-") if self.token.startswith("job-") else ""
 
     @property
     def is_at_work(self) -> bool:
         """Whether its job may still run. A process on another host may, as far as is known here."""
         if self.job:
-            job = slurm.find(self.job)
-            is_ours = self.job == os.environ.get(slurm.JOB_ID)  # then it is of an earlier process
+            job = scheduler.find(self.job)
+            # A workplace of this very job is of an earlier process.
+            is_ours = self.job == os.environ.get(scheduler.JOB_ID)
             return job is not None and not job.is_over and not is_ours
         process = _PID.fullmatch(self.token)
         if process is None or process["host"] != socket.gethostname():
@@ -68,8 +69,8 @@ def workplace(run: Path, since: str) -> Workplace:
     """The workplace of this process, of the call that began at `since`; nothing is made."""
     pid = os.getpid()
     token = f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
-    if job := os.environ.get(slurm.JOB_ID):
-        token = f"slurm-{job}"
+    if job := os.environ.get(scheduler.JOB_ID):
+        token = f"job-{job}"
     return Workplace(run.with_name(f".{run.name}.{since}.{token}"), since, token)
 
 
@@ -127,8 +128,8 @@ def remove_ended(run: Path) -> None:
 def cause_of_missing(run: Path) -> str:
     """Why a planned run has no folder, as far as its last job's end, or else its log, tells."""
     places = leftovers(run)
-    job = slurm.find(places[-1].job) if places else None
-    if job and (why := slurm.why_ended(job)):
+    job = scheduler.find(places[-1].job) if places else None
+    if job and (why := scheduler.why_ended(job)):
         return why
     if places and places[-1].is_at_work:
         return "its job has not ended"

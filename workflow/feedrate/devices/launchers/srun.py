@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import slurm
+from feedrate.core import scheduler
 from feedrate.devices.base import DeviceError
 
 DEFAULT_FOR = "nodes"
@@ -37,14 +37,14 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[st
     """The number of this Slurm job, and host and port on its first node where the nodes meet.
     Raises DeviceError without a job of so many nodes."""
     # Snakemake's job step keeps only this one of Slurm's variables.
-    job = environment.get(slurm.JOB_ID, "")
+    job = environment.get(scheduler.JOB_ID, "")
     if not job.isdigit():
-        why = f"this is none ({slurm.JOB_ID} is not set)"
+        why = f"this is none ({scheduler.JOB_ID} is not set)"
         use = "use a profile with Slurm, or start it inside salloc or sbatch"
         raise DeviceError(f"launcher: srun starts {nodes} nodes of a Slurm job, and {why}: {use}")
     try:
-        hosts, address = slurm.hosts(job)
-    except slurm.SlurmError as error:
+        hosts, address = scheduler.hosts(job)
+    except scheduler.SchedulerError as error:
         raise DeviceError(f"launcher: srun: the nodes of Slurm job {job}: {error}") from None
     if len(hosts) != nodes:
         names = f"{len(hosts)} ({', '.join(hosts)})"

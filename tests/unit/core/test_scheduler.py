@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.core import slurm
-from feedrate.core.slurm import Job, SlurmError, cancel, find, minutes, own_jobs
+from feedrate.core import scheduler
+from feedrate.core.scheduler import Job, SchedulerError, cancel, find, minutes, own_jobs
 
 NAME = "feedrate_0d7e2c9c-6c4f-4f0e-9a39-1f8f0a2c51aa"
 
@@ -49,7 +49,7 @@ def test_without_slurm_nothing_is_known_and_nothing_fails(nothing):
 
 
 def test_a_job_that_cannot_be_cancelled_is_told(nothing):
-    with pytest.raises(SlurmError, match=r"^scancel: .*No such file"):
+    with pytest.raises(SchedulerError, match=r"^scancel: .*No such file"):
         cancel([Job(id="7", state="RUNNING")])
 
 
@@ -149,13 +149,13 @@ def test_own_jobs_are_those_of_this_folder_with_our_name(command, tmp_path, monk
     ],
 )
 def test_why_a_job_ended(job, reason):
-    why = slurm.why_ended(job)
+    why = scheduler.why_ended(job)
     assert why.endswith(reason)
     assert bool(why) == bool(reason)
 
 
 def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm, "ANSWER_S", 0.2)
+    monkeypatch.setattr(scheduler, "ANSWER_S", 0.2)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for name in ("squeue", "sacct"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 30\n")
@@ -176,9 +176,9 @@ def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeyp
 def test_a_job_that_is_stopped_says_what_slurm_stops_it_for(command, monkeypatch, job, phrase):
     command("squeue", row(**job) + "\n")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert slurm.why_stopped() == phrase
+    assert scheduler.why_stopped() == phrase
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert slurm.why_stopped() == ""
+    assert scheduler.why_stopped() == ""
 
 
 SINFO = """\
@@ -190,7 +190,7 @@ a100 down 1:00:00 1000000 128 0/1/0/1 gpu:a100:4
 
 def test_partitions_with_their_limits_and_nodes(command):
     command("sinfo", SINFO)
-    cpu, h100, a100 = slurm.partitions()
+    cpu, h100, a100 = scheduler.partitions()
     assert (cpu.name, cpu.is_default, cpu.is_up, cpu.limit_min) == ("cpu", True, True, None)
     assert (h100.is_default, h100.is_up, h100.limit_min) == (False, False, 2880.0)
     assert h100.nodes == "4 with 192 cores, 2000000 MB and gpu:h100:8(S:0-1)"
@@ -214,7 +214,7 @@ UNAVAILABLE = "allocation failure: Requested node configuration is not available
 def test_only_a_refusal_that_will_not_pass_counts(command, error, partition, reason):
     command("sinfo", SINFO)
     asked = command("sbatch", error=error, code=1)
-    refused = slurm.refusal(["--mem=9"], [slurm.partitions()[partition]])
+    refused = scheduler.refusal(["--mem=9"], [scheduler.partitions()[partition]])
     assert reason in refused
     assert bool(refused) == bool(reason)
     assert asked.read_text().startswith("--test-only --mem=9 ")

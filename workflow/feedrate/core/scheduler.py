@@ -1,19 +1,25 @@
-"""Slurm: its jobs, its nodes, and what it refuses. Nothing else calls its commands. Functions raise
-SlurmError unless they say what they do without an answer."""
+"""The scheduler of a cluster, which is Slurm: its jobs, what it refuses, and the words in which it,
+its executor report. Besides, the profiles, `flow/resources.py` and the launcher `srun` are Slurm's.
+Functions raise SchedulerError unless they say what they do without an answer."""
 
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feedrate.core import processes
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import end_of_file
 
+NAME = "Slurm"
+EXECUTOR = "slurm"
+"""Snakemake's executor that sends jobs to it."""
 JOB_ID = "SLURM_JOB_ID"
+"""The variable with the number of the job in which a process runs."""
 PREFIX = "feedrate"
 """`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
 ANSWER_S = 30.0  # a controller that has not answered then counts as absent
@@ -35,14 +41,45 @@ KILLED_FOR_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(exceeded (job )?memory limit|oom.?kill event)", re.IGNORECASE
 )
 """Slurm's line in a job's log when Slurm, or the kernel, kills a step for lack of memory."""
+NODE_FAILURE = re.compile(
+    r"srun: error: (?:Node failure|Unable to (?:create|confirm))"
+    r"|(?:slurmstepd|srun): error: .* DUE TO NODE FAILURE|^Batch job submission failed: Node fail"
+)
+"""Slurm's line in a job's log when a node is lost."""
+SAID_ELSEWHERE = (
+    "No SLURM account given",
+    "No account was given",
+    "Guessed SLURM account",
+    "Unable to guess SLURM account",
+)
+"""Warnings of the executor that need not be shown: if an account is needed, sbatch says so."""
+OPTIONS = {
+    "slurm_partition": "--partition",
+    "slurm_account": "--account",
+    "qos": "--qos",
+    "constraint": "--constraint",
+    "nodes": "--nodes",
+    "tasks": "--ntasks",
+    "cpus_per_task": "--cpus-per-task",
+    "mem_mb": "--mem",
+    "runtime": "--time",
+    "gres": "--gres",
+}
+"""The options of sbatch with which the executor requests a job's resources."""
+GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
+"""The form of `gres` that the executor takes."""
 NEAR_MIN = 1.0
 """A job that is stopped this close to its limit has reached it: a site may signal early."""
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
+_SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
+_REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.*?)'\.\s*\n", re.DOTALL)
+_NOT_SENT = re.compile(r"Job submission failed with exception: (.+)")
+_ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re.DOTALL)
 
 
-class SlurmError(ExpectedError):
+class SchedulerError(ExpectedError):
     """Slurm refused a request, with its own message, or did not answer in time."""
 
 
@@ -85,7 +122,7 @@ def find(job_id: str) -> Job | None:
     known = _queue("--jobs", job_id, "--states", "all")
     job = known[-1] if known else _from_accounting(job_id)
     if job and job.state == "FAILED":
-        with suppress(SlurmError, OSError):
+        with suppress(SchedulerError, OSError):
             log = Path(_field("StdOut", "job", job_id, pattern=".+"))
             if KILLED_FOR_MEMORY.search(end_of_file(log)):
                 return job._replace(state=OUT_OF_MEMORY)
@@ -125,14 +162,73 @@ def own_jobs(folder: Path | str = ".") -> list[Job]:
 
 
 def cancel(jobs: Iterable[Job]) -> None:
-    """End these jobs. Raises SlurmError if Slurm refuses."""
+    """End these jobs. Raises SchedulerError if Slurm refuses."""
     if numbers := [job.id for job in jobs]:
         _ask("scancel", *numbers)
 
 
-def is_installed() -> bool:
-    """Whether this host has Slurm's commands."""
-    return shutil.which("sbatch") is not None
+def why_absent() -> str:
+    """Why this host cannot send jobs; empty if it has Slurm's commands."""
+    return "" if shutil.which("sbatch") else "no sbatch here"
+
+
+def submitted(message: str) -> tuple[int, str] | None:
+    """Snakemake's number of a job and Slurm's, if the executor's message says that it was sent."""
+    match = _SUBMITTED.match(message)
+    return (int(match[1]), match[2]) if match else None
+
+
+def why_not_sent(message: str) -> str:
+    """Why a job was not sent, without a full stop, if the executor's message says that it was not;
+    else empty."""
+    if refused := _REFUSED.search(message):
+        return f"Slurm refused the job: {'; '.join(refused[1].splitlines())}"
+    failed = _NOT_SENT.search(message)
+    return f"the job could not be submitted to Slurm: {failed[1]}" if failed else ""
+
+
+def how_ended(message: str, logs: Iterable[str]) -> str:
+    """How a job ended, without a full stop, by the executor's message and the ends of the job's
+    logs; empty if the message does not say it."""
+    ended = _ENDED.search(message)
+    if ended is None:
+        return ""
+    number, state = ended.groups()
+    if any(KILLED_FOR_MEMORY.search(log) for log in logs):
+        state = OUT_OF_MEMORY
+    return why_ended(Job(number, state)) or f"Slurm job {number} ended as {state}"
+
+
+def problems(requests: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """By name of a job: why Slurm would never run it with the resources that it requests, as
+    Snakemake names them; without jobs that Slurm would run, maybe later."""
+    kinds = partitions()
+    reasons = {name: _problem(resources, kinds) for name, resources in requests.items()}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _problem(resources: Mapping[str, Any], kinds: Sequence[Partition]) -> str:
+    gres = str(resources.get("gres") or "")
+    if gres and not GRES.fullmatch(gres):
+        return (
+            f"gres {gres!r} is not allowed; expected NAME:COUNT or NAME:TYPE:COUNT. A type with a "
+            'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
+        )
+    names = str(resources.get("slurm_partition") or "")
+    own = [kind for kind in kinds if (kind.name in names.split(",") if names else kind.is_default)]
+    if not own:
+        known = ", ".join(dict.fromkeys(kind.name for kind in kinds))
+        return f"there is no partition {names or 'by default'}; known: {known}"
+    limits_min = [kind.limit_min for kind in own if kind.limit_min is not None]
+    runtime_min = resources.get("runtime") or 0
+    if len(limits_min) == len(own) and runtime_min > max(limits_min):
+        limit = f"{own[0].name} allows {max(limits_min):.0f}"
+        return f"its last try may take {runtime_min} minutes; {limit}"
+    words = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
+    if gpus := resources.get("gpu"):
+        model = resources.get("gpu_model")
+        words.append(f"--gpus={model}:{gpus}" if model else f"--gpus={gpus}")
+    return refusal([*words, *shlex.split(resources.get("slurm_extra") or "")], own)
 
 
 def partitions() -> list[Partition]:
@@ -154,7 +250,7 @@ def refusal(options: Sequence[str], partitions: Sequence[Partition]) -> str:
     or if it may later: it also refuses what no node can take now."""
     try:
         _ask("sbatch", "--test-only", *options, "--output=/dev/null", "--wrap=true")
-    except SlurmError as error:
+    except SchedulerError as error:
         message = str(error)
         # No node has what the job needs, or those that have are down.
         if "node configuration is not available" in message and all(p.is_up for p in partitions):
@@ -165,7 +261,7 @@ def refusal(options: Sequence[str], partitions: Sequence[Partition]) -> str:
 
 
 def hosts(job_id: str) -> tuple[list[str], str]:
-    """The nodes of a job, and the address of the first. Raises SlurmError."""
+    """The nodes of a job, and the address of the first. Raises SchedulerError."""
     names = _ask("scontrol", "show", "hostnames", _field("NodeList", "job", job_id)).split()
     return names, _field("NodeAddr", "node", names[0])
 
@@ -174,14 +270,14 @@ def _field(name: str, *entity: str, pattern: str = r"\S+") -> str:
     text = _ask("scontrol", "show", *entity)
     match = re.search(rf"(?:^|\s){name}=({pattern})", text)
     if match is None or match[1] == "(null)":
-        raise SlurmError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
+        raise SchedulerError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
     return match[1]
 
 
 def _queue(*which: str) -> list[Job]:
     try:
         answer = _ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
-    except SlurmError:
+    except SchedulerError:
         return []
     rows = (line.split(_SEPARATOR) for line in answer.splitlines() if _SEPARATOR in line)
     return [
@@ -195,7 +291,7 @@ def _from_accounting(job_id: str) -> Job | None:
     words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
     try:
         answer = _ask("sacct", "--allocations", "--noheader", "--parsable2", *words)
-    except SlurmError:
+    except SchedulerError:
         return None
     if not answer.strip():
         return None
@@ -205,14 +301,14 @@ def _from_accounting(job_id: str) -> Job | None:
 
 
 def _ask(*command: str) -> str:
-    """The output of one of Slurm's commands. Raises SlurmError."""
+    """The output of one of Slurm's commands. Raises SchedulerError."""
     try:
         answer = processes.ask(command, ANSWER_S)
     except processes.NO_ANSWER as error:
-        raise SlurmError(f"{command[0]}: {error}") from None
+        raise SchedulerError(f"{command[0]}: {error}") from None
     if answer.returncode:
         reasons = "; ".join(line.strip() for line in answer.stderr.splitlines() if line.strip())
-        raise SlurmError(reasons or f"{command[0]}: exit code {answer.returncode}")
+        raise SchedulerError(reasons or f"{command[0]}: exit code {answer.returncode}")
     return answer.stdout
 
 
