@@ -11,7 +11,7 @@ CONFIG = {
     "protocol_at_most": {"steps": 4, "warmup_steps": 1, "ceiling_s": 1, "timeout_min": 4},
     "selftest_parts": ["baseline"],
 }
-LINE = re.compile(r" *(\d+) s  (left out|no time|\w+) +(\S+): (.*)")
+LINE = re.compile(r" *(\d+) s  (left out|no time|\w+) +(.+?): (.*)")
 
 
 def lines(project, *arguments):
@@ -45,7 +45,7 @@ def test_what_did_not_fit_is_listed_with_its_command(ready):
     told, done = lines(ready, "--minutes", "0.01")
     assert done.returncode == 0
     assert told["facts"][0] == "ok"
-    outcome, text = told["mini:workers=1"]
+    outcome, text = told["doctor, data, mini:workers=1, selftest"]
     assert outcome == "no time"
-    assert "feedrate run --cell mini:workers=1 --profile" in text
+    assert text.startswith("later: feedrate run --cell mini:workers=1 --profile profiles/local ")
     assert not (ready.root / "runs").exists()

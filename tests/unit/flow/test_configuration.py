@@ -1,6 +1,7 @@
 """The configuration of a call: which file a key comes from, and the files that must exist."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -211,3 +212,15 @@ def test_a_device_whose_runs_are_done_may_have_run_elsewhere(root):
     software("python: /opt/none/bin/python")
     layers = read_layers([])
     check_files(configuration.load(Path(), layers), [], layers, here=True)
+
+
+def test_a_target_after_the_profile_is_no_choice(monkeypatch):
+    """The words of a call that select and override are shown for another call: without targets."""
+    monkeypatch.chdir(Path(__file__).resolve().parents[3])
+    words = ["--profile", "profiles/local", "runs/a/outcome.json", "-n", "--config", "repeats=1"]
+    monkeypatch.setattr(sys, "argv", ["snakemake", *words])
+    configuration.call.cache_clear()
+    call = configuration.call()
+    configuration.call.cache_clear()
+    assert call.choices == ["--profile", "profiles/local", "--config", "repeats=1"]
+    assert set(call.targets) == {"runs/a/outcome.json"}

@@ -5,6 +5,7 @@ after each cell, so what has ended is shown, however a later stage ends.
 """
 
 import argparse
+import contextlib
 import platform
 import re
 import shlex
@@ -76,8 +77,12 @@ def first_hour(options: argparse.Namespace) -> int:
     hour.show("ok", "facts", f"{platform.node()}: {facts}")
     hour.run("doctor", ["doctor"])
     hour.run("data", ["run", *sorted(data), "--quiet"])
-    for stage, cells in runs.items():
-        hour.run(stage, ["run", "--cell", stage] if cells else [SELFTEST], cells)
+    for stage, of_cell in runs.items():
+        hour.run(stage, ["run", "--cell", stage] if of_cell else [SELFTEST], of_cell)
+    if hour.no_time:
+        cells = (word for stage in hour.no_time if runs.get(stage) for word in ("--cell", stage))
+        command = shlex.join(["feedrate", "run", *cells, *snakemake_arguments(options)])
+        hour.show("no time", ", ".join(hour.no_time), f"later: {command}")
     for reason, stages in left_out.items():
         hour.show("left out", ", ".join(stages), reason)
     if Path(paths.PAGE).is_file():
@@ -90,7 +95,7 @@ class Hour:
     """The stages, one after another, until the time is over."""
 
     def __init__(self, choices: Sequence[str], minutes: float) -> None:
-        self.has_failed = False
+        self.has_failed, self.no_time = False, list[str]()
         self._choices, self._minutes = choices, minutes
         self._start_s, self._quickest_s = time.monotonic(), 0.0
         self._lines: list[str] = []
@@ -109,8 +114,7 @@ class Hour:
         begin_s = time.monotonic()
         left_s = self._start_s + self._minutes * 60 - RESERVE_S - begin_s
         if left_s <= self._quickest_s:
-            later = shlex.join(["feedrate", *words, *self._choices])
-            self.show("no time", stage, f"{max(left_s, 0.0):.0f} s are left; later: {later}")
+            self.no_time.append(stage)
             return
         if stage == SELFTEST:
             minutes = min(left_s / 60, self._minutes * SELFTEST_SHARE)
@@ -118,22 +122,21 @@ class Hour:
         log = LOGS / f"{stage.replace(':', ' ')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "feedrate", *words, *self._choices]
-        try:  # at the end of the time it is killed, and its jobs with it
-            with log.open("w") as out:
-                end: dict[str, Any] = {"timeout": left_s, "preexec_fn": die_with_parent}
-                code = subprocess.run(
-                    command, stdout=out, stderr=out, check=False, **end
-                ).returncode
-        except subprocess.TimeoutExpired:
-            self.show("stopped", stage, f"the time was over; {log}")
-            return
+        code = None  # at the end of the time it is killed, and its jobs with it
+        with log.open("w") as out, contextlib.suppress(subprocess.TimeoutExpired):
+            end: dict[str, Any] = {"timeout": left_s, "preexec_fn": die_with_parent}
+            code = subprocess.run(command, stdout=out, stderr=out, check=False, **end).returncode
         text = log.read_text(encoding="utf-8", errors="replace").rstrip()
+        last = text.splitlines()[-1:]
+        if code is None:
+            self.show("stopped", stage, " ".join(["the time was over;", *last]))
+            return
         results = [result for spec in specs if (result := result_of(spec))]
         lines = results or re.findall(SHOWN.get(stage, "^$"), text, re.MULTILINE)
         outcome = "failed" if code else "ok"
         if results and all("provisional" in result for result in results):
             outcome = "provisional"
-        self.show(outcome, stage, "; ".join(dict.fromkeys(lines or text.splitlines()[-1:])))
+        self.show(outcome, stage, "; ".join(dict.fromkeys(lines or last)))
         if specs:
             took_s = time.monotonic() - begin_s
             self._quickest_s = min(self._quickest_s or took_s, took_s)
