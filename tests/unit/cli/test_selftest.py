@@ -71,8 +71,9 @@ def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, c
     monkeypatch.setattr(testing, "check_call", lambda *_: None)
     config = SimpleNamespace(devices=["cpu-x2", "never-made"])
     monkeypatch.setattr(testing, "load_project", lambda _: SimpleNamespace(config=config))
-    options = argparse.Namespace(minutes=None, part=None)
+    options = argparse.Namespace(minutes=2.5, part=["bf16", "fp8"], config=[])
     assert testing.selftest(options, ["--retries", "2"]) == code
+    assert options.config == ["selftest_minutes=2.5", "selftest_parts=[bf16, fp8]"]
     assert "the page" in capsys.readouterr().out
     rules = ["selftest_cpu_x2", "selftest_never_made"]
     assert called == ["selftest", "--forcerun", *rules, "--retries", "2"]

@@ -1,5 +1,9 @@
 """Each judgement of the self-test passes what is right, and finds the fault that is planted."""
 
+import time
+from pathlib import Path
+
+import msgspec
 import pytest
 from record_builder import make_ceilings
 
@@ -129,3 +133,13 @@ def test_a_job_that_took_another_path_fails_its_line():
     for name in ("alone_on_host", "undisturbed"):  # other load is no fault of a capability
         disturbed = record(status="invalid", checks=[check(name, passed=False)])
         assert selftest.judge_run(disturbed, "fp8").outcome == "passed"
+
+
+@pytest.mark.parametrize(("left_s", "outcome"), [(30, "unknown"), (500, "failed"), (5, None)])
+def test_a_part_that_the_end_of_the_time_stops_is_unknown(monkeypatch, left_s, outcome):
+    stopped = record(status="failed", cause="stopped after 0.5 min", measurement=None)
+    monkeypatch.setattr(selftest, "run_part", lambda *_: stopped)
+    spec = msgspec.structs.replace(tiny_spec(), levels={"cards": "one", "part": "fp8"})
+    end_s = time.monotonic() + left_s
+    lines = list(selftest.part_lines(spec, None, Path(), Path(), end_s))
+    assert [line.outcome for line in lines] == ([outcome] if outcome else [])
