@@ -1,5 +1,6 @@
 """A study as data: what it varies, asks and claims, and the numbers that its source published."""
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -76,6 +77,10 @@ class Exclude(Strict, kw_only=True):
         return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
 
 
+CLAIMED = ("published", "more_than", "no_less_than", "fits")
+"""The keys that say what is claimed; a claim has one of them."""
+
+
 class Claim(Strict, kw_only=True):
     """A statement of the source, or a question of ours, as an expression over cells."""
 
@@ -97,6 +102,15 @@ class Claim(Strict, kw_only=True):
         "batch_size", "model_size_gib", "peak_memory_gib", "host_peak_memory_gib",
     ] = "samples_per_s"  # fmt: skip
     """The column of the results whose ratio it is."""
+
+    def bounds(self, tolerance: float, margin: float) -> tuple[float, float]:
+        """The least and the largest ratio with which the claim holds. A printed value may be missed
+        by the share `tolerance`, and `no_less_than` by the share `margin`."""
+        if self.published is not None:
+            return self.published * (1 - tolerance), self.published * (1 + tolerance)
+        if self.more_than is not None:
+            return math.nextafter(self.more_than, math.inf), math.inf
+        return math.nextafter((self.no_less_than or 0.0) * (1 - margin), math.inf), math.inf
 
 
 class Thresholds(Strict, kw_only=True):

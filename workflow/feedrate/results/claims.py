@@ -1,6 +1,5 @@
 """Checks the claims of the studies against the published numbers and against ours."""
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -69,13 +68,7 @@ def agrees(recomputed: float, printed: float) -> bool:
 def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> str:
     """The verdict on a ratio: the claim holds if the whole interval is where the claim puts the
     ratio, and is refuted if none of it is. `tolerance` and `margin` are shares."""
-    least, most = -math.inf, math.inf
-    if claim.published is not None:
-        least, most = (claim.published * (1 + sign * tolerance) for sign in (-1, 1))
-    elif claim.more_than is not None:
-        least = math.nextafter(claim.more_than, math.inf)
-    else:
-        least = math.nextafter((claim.no_less_than or 0.0) * (1 - margin), math.inf)
+    least, most = claim.bounds(tolerance, margin)
     if measured.low is None or measured.high is None:
         return CANNOT_TELL
     if least <= measured.low and measured.high <= most:
@@ -87,10 +80,8 @@ def margin(claim: Claim, measured: Estimate) -> float | None:
     """By how much the ratio may miss what is claimed; None without an interval."""
     if measured.low is None or measured.high is None:
         return None
-    if claim.published is not None:
-        return max(1 - measured.low / claim.published, measured.high / claim.published - 1)
-    limit = claim.no_less_than if claim.more_than is None else claim.more_than
-    return max(1 - measured.low / limit, 0.0) if limit else None
+    least, most = claim.bounds(0.0, 0.0)
+    return max(1 - measured.low / least, measured.high / most - 1, 0.0)
 
 
 class _Claims:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from feedrate.config.errors import Problems, raise_all
-from feedrate.config.study import Study
+from feedrate.config.study import CLAIMED, Study
 from feedrate.config.values import Level, level_text, parse_levels
 from feedrate.core.errors import ExpectedError
 
@@ -103,9 +103,8 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
                     if factor in study.ladder:
                         allowed.append(LARGEST)
                     problems.check_known(key, level, allowed, f"levels of {factor}")
-        ways = ("published", "more_than", "no_less_than", "fits")
-        given = [way for way in ways if getattr(claim, way) is not None]
+        given = [key for key in CLAIMED if getattr(claim, key) is not None]
         if len(given) != 1:
             has = f"; it has {' and '.join(given)}" if given else ""
-            problems.add(f"claims.{claim.id}", f"it needs one of {', '.join(ways)}{has}")
+            problems.add(f"claims.{claim.id}", f"it needs one of {', '.join(CLAIMED)}{has}")
     raise_all(problems)
