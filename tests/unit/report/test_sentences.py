@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from feedrate.report.audit import ClaimFacts
 from feedrate.report.html import sentence
 from feedrate.results.record import Score
 
@@ -114,15 +115,19 @@ def test_the_largest_level_says_how_the_limit_is_known():
     assert "32" in sentence("largest", **LARGEST | {"fast_level": "32", "fast_rate": "350"})
 
 
+FACTS = ClaimFacts(
+    printed=1.41,
+    recomputed=1.408,
+    agrees=True,
+    equal=1.277,
+    differs={},
+    mfu=[("A", 0.37), ("B", 0.11)],
+    warmup_inside=["B"],
+)
 CLAIM = {
     "statement": "A against B",
-    "printed": 1.41,
-    "recomputed": 1.408,
-    "agrees": True,
-    "equal": 1.277,
-    "differs": "decode = device",
-    "mfu": ["B runs at 11% of its peak"],
-    "warmup_inside": ["B"],
+    "facts": FACTS,
+    "differs": "decode device",
     "measured": None,
     "verdict": "no data here",
     "missing": ["A", "B"],
@@ -131,12 +136,13 @@ CLAIM = {
 
 def test_the_verdict_on_a_claim_has_its_facts():
     words = sentence("claim", **CLAIM)
-    for fact in ("1.41", "1.28", "decode = device", "11%", "A and B", "window of B."):
+    for fact in ("1.41", "1.28", "decode device", "37%", "11%", "A and B", "window of B."):
         assert fact in words
     assert not re.search(r"[.;][A-Z]", words)
-    wrong = sentence("claim", **CLAIM | {"agrees": False, "recomputed": 1.3})
+    wrong = sentence("claim", **CLAIM | {"facts": FACTS._replace(agrees=False, recomputed=1.3)})
     assert "1.30" in wrong
-    assert "1.28" not in sentence("claim", **CLAIM | {"equal": None})
+    assert "1.28" not in sentence("claim", **CLAIM | {"facts": FACTS._replace(equal=None)})
+    assert "cannot" not in sentence("claim", **CLAIM | {"facts": FACTS._replace(printed=None)})
     measured = sentence("claim", **CLAIM | {"measured": 1.2, "verdict": "refuted"})
     assert "1.20, refuted" in measured
     assert "A and B" not in measured

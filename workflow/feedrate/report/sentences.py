@@ -74,6 +74,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
     baseline = study.baseline_cell(cell)
     is_baseline = answer.cell == answer.baseline
     nearest = parse_levels(answer.nearest, BETWEEN_LEVELS) if answer.nearest else None
+    change = text.bounds(answer.nearest_low - 1, answer.nearest_high - 1) if nearest else ""
     words = sentence(
         "speed",
         use=use,
@@ -84,31 +85,13 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
         at_least=None if baseline is None or not baseline.ok_runs else answer.gain_at_least,
         at_most=answer.loss_at_most,
         nearest=study.setting(nearest) if nearest else "",
-        nearest_change=_range(answer.nearest_low, answer.nearest_high),
+        nearest_change=change,
         more_repeats=answer.more_repeats or 0,
         smallest=study.study.thresholds.smallest_effect,
         single=answer.single,
     )
     cells = [answer] if baseline is None or is_baseline else [answer, baseline]
     return Statement(f"{words} {gain_words}".strip(), cells)
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return "single runs"
-    return text.bounds(low - 1, high - 1)
-
-
-def conclusion(study: StudyResults, answer: AnswerRow) -> str:
-    """The answer of a device as the title of its figure."""
-    return sentence(
-        "conclusion",
-        use=study.setting(answer.levels),
-        at_least=answer.gain_at_least if answer.compared > 1 else None,
-        baseline="" if answer.cell == answer.baseline else study.setting_of_baseline(answer),
-        low=answer.limit_gain_low,
-        high=answer.limit_gain_high,
-    )
 
 
 def largest(study: StudyResults, lines: Sequence[Line]) -> Statement:
@@ -296,13 +279,8 @@ def published_claim(study: StudyResults) -> list[Statement]:
         words = sentence(
             "claim",
             statement=row.statement,
-            printed=facts.printed,
-            recomputed=facts.recomputed,
-            agrees=facts.agrees,
-            equal=facts.equal,
+            facts=facts,
             differs=study.words(facts.differs),
-            mfu=[f"{label} runs at {text.share(mfu)} of its peak" for label, mfu in facts.mfu],
-            warmup_inside=facts.warmup_inside,
             measured=row.measured,
             verdict=row.verdict,
             missing=missing,

@@ -14,7 +14,7 @@ def answer(study: StudyResults) -> Picture | None:
     panels = [_settings(study, device) for device in study.devices]
     drawn = [panel for panel in panels if any(series.marks for series in panel.series)]
     answer = study.answer(study.devices[0]) if len(study.devices) == 1 else None
-    return Picture(drawn, sentences.conclusion(study, answer) if answer else "") if drawn else None
+    return Picture(drawn, sentences.speed(study, answer).text if answer else "") if drawn else None
 
 
 def _settings(study: StudyResults, device: str) -> Panel:
