@@ -36,7 +36,7 @@ STUDIES = {
             "network=bridgetower~technique=baseline": "ok",
             "network=bridgetower~technique=eager": "unsupported",
         },
-        shown=("tables/settings.html", "tables/windows.html"),
+        shown=("tables/settings.html", "tables/cells.html"),
     ),
     "vit-profile": Cut(
         kept={"precision": ("fp32", "fp16")},
