@@ -86,7 +86,7 @@ assert not missing, f"PYTHON lacks {', '.join(missing)}"
 fact = f"torch {version('torch')}"
 """
 TRIED = {
-    "torch": ("2.11", "2.15"),
+    "torch": ("2.11", "2.13"),
     "transformers": ("5.20", "5.24"),
     "accelerate": ("1.12", "1.15"),
 }
