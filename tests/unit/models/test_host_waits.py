@@ -1,11 +1,13 @@
 """Operations of a step that make the host wait for the device, counted where they are called."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
 from model_batches import batch
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.masking_utils import create_bidirectional_mask
 
 READS = {"_local_scalar_dense", "equal", "masked_select", "nonzero", "unique_dim", "_unique2"}
 """Operations whose answer the host needs: a value, or a number of places."""
@@ -72,3 +74,12 @@ def test_the_masks_that_are_always_made_change_no_loss(make, monkeypatch, name, 
         torch.manual_seed(3)
         losses.append(built.model.train()(**inputs)["loss"])
     assert torch.equal(*losses)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_mask_of_padding_serves_any_number_of_queries(attention):
+    """transformers 5.12 to 5.19 give the mask of BridgeTower's image to attention of its texts."""
+    config = SimpleNamespace(_attn_implementation=attention)
+    image, ones = torch.zeros(2, 65, 8), torch.ones(2, 65, dtype=torch.long)
+    mask = create_bidirectional_mask(config=config, inputs_embeds=image, attention_mask=ones)
+    assert mask.shape == (2, 1, 1, 65)

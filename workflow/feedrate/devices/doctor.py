@@ -87,7 +87,7 @@ fact = f"torch {version('torch')}"
 """
 TRIED = {
     "torch": ("2.11", "2.13"),
-    "transformers": ("5.20", "5.24"),
+    "transformers": ("5.0", "5.24"),
     "accelerate": ("1.12", "1.15"),
 }
 TRIED_ON_GAUDI = {

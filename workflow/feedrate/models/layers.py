@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module, functional
 from torch.utils.checkpoint import checkpoint
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers import masking_utils
 
 from feedrate.config.settings import TrainSettings
 
 Kinds = tuple[type[Module], ...]
 Make = Callable[..., Tensor | None]
+PADDING = getattr(masking_utils, "bidirectional_mask_function", None)  # transformers 5
 
 
 def always_made(make: Make) -> Make:
@@ -26,13 +27,18 @@ def always_made(make: Make) -> Make:
     def made(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
         if attention_mask is not None:
             options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+            # Padding is the same for each query, so one row serves all. transformers 5.12 to 5.19
+            # give BridgeTower's texts the mask of the image, with a row for each of its patches.
+            if options.get("mask_function") is PADDING and "q_length" in options:
+                options["q_length"] = 1
         return make(*args, attention_mask=attention_mask, **options)
 
     return made
 
 
+_MASKS = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
 for _kind in ("eager", "sdpa"):
-    ALL_MASK_ATTENTION_FUNCTIONS[_kind] = always_made(ALL_MASK_ATTENTION_FUNCTIONS[_kind])
+    _MASKS[_kind] = always_made(_MASKS[_kind])
 
 
 def use_sdpa(model: Module, kinds: Kinds) -> None:
