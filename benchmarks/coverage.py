@@ -4,11 +4,10 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.figure import Figure
 from feedrate.results.statistics import (
@@ -28,21 +27,14 @@ REPEATS = (2, 3, 5)
 LOWEST, HIGHEST = 93, 97
 """Coverage that is asked for, %."""
 SEED = 20
-PLACE = ("simulated", "cpu")
-
-Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(NamedTuple):
     """What happens to the runs of a study beyond what was recorded."""
 
-    drift: float = 0.0
-    """Change of speed from the first run of the study to the last, share."""
-    burst: float = 0.0
-    """Share of the runs in which ten steps take twice as long."""
-    slow: float = 0.0
-    """Share of the runs that are slower by 10% to 40%."""
+    drift: float = 0.0  # change of speed from the first run of the study to the last, share
+    burst: float = 0.0  # share of the runs in which ten steps take twice as long
+    slow: float = 0.0  # share of the runs that are slower by 10% to 40%
 
 
 TROUBLES = {
@@ -71,11 +63,9 @@ def recorded() -> list[list[float]]:
     return found
 
 
-def run(rng: random.Random, trouble: Trouble, when: float) -> Row:
+def run(rng: random.Random, trouble: Trouble, when: float) -> dict[str, Any]:
     """One run at about 100 samples/s: stretches of one recorded run's steps, one after another.
-
-    `when` is 0 at the study's start and 1 at its end.
-    """
+    `when` is 0 at the study's start and 1 at its end."""
     trace = rng.choice(recorded())
     starts = [rng.randrange(len(trace)) for _ in range(STEPS // BLOCK)]
     steps = [trace[(start + n) % len(trace)] for start in starts for n in range(BLOCK)]
@@ -87,21 +77,18 @@ def run(rng: random.Random, trouble: Trouble, when: float) -> Row:
     return {"samples_per_s": 100 / fmean(steps), "block_noise": block_noise(steps)}
 
 
-def study(rng: random.Random, trouble: Trouble, cells: int, repeats: int) -> list[Row]:
-    """The runs of a study of equal cells: repeat 1 of all cells, then repeat 2, and so on."""
-    place = dict(zip(("study", "device"), PLACE, strict=True))
-    return [
-        run(rng, trouble, (n * cells + cell) / (cells * repeats))
-        | {**place, "cell": cell, "status": "ok"}
-        for n in range(repeats)
-        for cell in range(cells)
-    ]
-
-
-def rates_of(runs: list[Row]) -> list[list[float]]:
-    """The rates of each cell."""
-    cells = 1 + max(row["cell"] for row in runs)
-    return [[row["samples_per_s"] for row in runs if row["cell"] == n] for n in range(cells)]
+def study(
+    rng: random.Random, trouble: Trouble, cells: int, repeats: int
+) -> tuple[list[list[float]], Any]:
+    """The rates of each of a study's equal cells, and its noise. Repeat 1 of all cells comes first,
+    then repeat 2, and so on."""
+    rows = []
+    for number in range(cells * repeats):
+        row = run(rng, trouble, number / (cells * repeats))
+        row |= {"study": "simulated", "device": "cpu", "cell": number % cells, "status": "ok"}
+        rows.append(row)
+    rates = [[row["samples_per_s"] for row in rows[cell::cells]] for cell in range(cells)]
+    return rates, noise_by_device(rows)["simulated", "cpu"]
 
 
 @cache
@@ -114,12 +101,10 @@ def truth(trouble: Trouble) -> float:
 
 def coverage(trouble: Trouble, repeats: int) -> tuple[float, float]:
     """Share of the 95% intervals of medians, and of ratios to the first cell, that cover, %."""
-    rng = random.Random(SEED)
-    true = truth(trouble)
+    rng, true = random.Random(SEED), truth(trouble)
     medians, ratios = [], []
     for _ in range(STUDIES):
-        runs = study(rng, trouble, CELLS, repeats)
-        cells, noise = rates_of(runs), noise_by_device(runs)[PLACE]
+        cells, noise = study(rng, trouble, CELLS, repeats)
         for cell in cells:
             _, low, high = median_interval(cell, 0.95, noise)
             medians.append(bool(low and high and low <= true <= high))
@@ -133,16 +118,15 @@ def winners() -> tuple[float, float, float]:
     """Of LADDER equal levels with three repeats: studies in which one is reported as faster than
     the first, %; and how far the best exceeds the truth before and after its label is read, %."""
     rng, none = random.Random(SEED), Trouble()
-    faster, above, told = [], [], []
+    faster, above, labelled = [], [], []
     for _ in range(STUDIES // 16):
-        runs = study(rng, none, LADDER, 3)
-        (base, *others), noise = rates_of(runs), noise_by_device(runs)[PLACE]
+        (base, *others), noise = study(rng, none, LADDER, 3)
         found = [ratio_interval(cell, base, 0.95, noise, LADDER - 1) for cell in others]
         faster.append(any(ratio.low and ratio.low > 1 for ratio in found))
         excess = max(map(median, [base, *others])) / truth(none)
         above.append(excess - 1)
-        told.append(excess / (1 + (selection_bias(noise, 3, LADDER) if noise else 0)) - 1)
-    return 100 * fmean(faster), 100 * fmean(above), 100 * fmean(told)
+        labelled.append(excess / (1 + (selection_bias(noise, 3, LADDER) if noise else 0)) - 1)
+    return 100 * fmean(faster), 100 * fmean(above), 100 * fmean(labelled)
 
 
 def measure() -> Iterator[Figure]:
@@ -153,7 +137,7 @@ def measure() -> Iterator[Figure]:
         shares = [share for pair in found for share in pair]
         yield Figure(f"95% intervals: {name}", min(shares), LOWEST, "%", note, at_most=False)
         yield Figure(f"95% intervals not too wide: {name}", max(shares), HIGHEST, "%")
-    faster, above, told = winners()
+    faster, above, labelled = winners()
     yield Figure(f"false winners among {LADDER} equal levels", faster, 5, "% of studies")
     note = f"{above:.1f}% without it"
-    yield Figure("the best of them above the truth, as labelled", told, 1, "%", note)
+    yield Figure("the best of them above the truth, as labelled", labelled, 1, "%", note)
