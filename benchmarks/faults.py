@@ -32,6 +32,7 @@ from feedrate.devices.host import memory_gib
 from feedrate.flow.data import job
 from feedrate.results.assemble import build_record
 from feedrate.results.collect import cell_rows, run_table
+from feedrate.results.record import Record
 from feedrate.results.study_plan import StudyPlan
 
 DEVICES = {
@@ -106,7 +107,8 @@ def measure() -> Iterator[Figure]:
     """How many faults are named, and how many clean runs have a false alarm."""
     with tempfile.TemporaryDirectory() as name:
         folder, planned = Path(name), project()
-        runs, data, records = make_plan(planned).runs, prepare_default(folder), {}
+        runs, data = make_plan(planned).runs, prepare_default(folder)
+        records: dict[str, Record] = {}
         spec = runs["faults", "cpu", "run=serial", 1]
         store = make_store_for(spec.settings, data, folder) / STORE_INDEX
         for name, fault in ({setup: Fault(setup, "") for setup in SETUPS} | FAULTS).items():
