@@ -109,9 +109,9 @@ def selftest_device(
     minutes: float,
     only: list[str] | None = None,
 ) -> None:
-    """Test one device on this machine, all parts or `only` these. Next to `out`,
-    with all lines, are the page selftest.txt, written again as each part ends, and the runs. Raises
-    DeviceError if every part is bound to fail."""
+    """Test one device on this machine, all parts or `only` these. Next to `out`, which has all
+    lines at the end, are the runs and the page selftest.txt, written again as each part ends.
+    Raises DeviceError if every part is bound to fail."""
     start_s, runs = time.monotonic(), out.parent / "runs"
     end_s, late = start_s + 60 * minutes, f"not run within {minutes:g} minutes"
     shutil.rmtree(runs, ignore_errors=True)
