@@ -81,7 +81,8 @@ def margin(claim: Claim, measured: Estimate) -> float | None:
     if measured.low is None or measured.high is None:
         return None
     least, most = claim.bounds(0.0, 0.0)
-    return max(1 - measured.low / least, measured.high / most - 1, 0.0)
+    below = 1 - measured.low / least if least > 0 else 0.0
+    return max(below, measured.high / most - 1, 0.0)
 
 
 class _Claims:
