@@ -2,7 +2,6 @@
 
 import argparse
 import copy
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +29,7 @@ def doctor(options: argparse.Namespace) -> int:
     try:
         configuration.load(Path(), layers)
         devices = layers.values["devices"]
-        here = is_local(options) or scheduler.JOB_ID in os.environ
+        here = is_local(options) or bool(scheduler.this_job())
         findings += _of_devices(options, devices, here=here)
         if not options.device and DETECTED not in devices and host.machine().models:
             more = _of_devices(options, [DETECTED], here=True)

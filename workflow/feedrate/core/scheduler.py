@@ -18,8 +18,6 @@ from feedrate.core.files import end_of_file
 NAME = "Slurm"
 EXECUTOR = "slurm"
 """Snakemake's executor that sends jobs to it."""
-JOB_ID = "SLURM_JOB_ID"
-"""The variable with the number of the job in which a process runs."""
 PREFIX = "feedrate"
 """`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
 ANSWER_S = 30.0  # a controller that has not answered then counts as absent
@@ -113,6 +111,11 @@ class Partition(NamedTuple):
     nodes: str
 
 
+def this_job(environment: Mapping[str, str] = os.environ) -> str:
+    """The number of the job in which a process with this environment runs; empty outside jobs."""
+    return environment.get("SLURM_JOB_ID", "")
+
+
 def find(job_id: str) -> Job | None:
     """A job by its number, ended or not; None if Slurm does not answer or has forgotten it: without
     accounting, `MinJobAge` after its end (default: 300 s). If only a step was killed for lack of
@@ -141,7 +144,7 @@ def why_ended(job: Job) -> str:
 
 def why_stopped() -> str:
     """Why Slurm stops the job of this process, as a phrase; empty if it does not."""
-    job = find(os.environ.get(JOB_ID, ""))
+    job = find(this_job())
     if job is None:
         return ""
     near_end = job.limit_min and (job.ran_min or 0.0) >= job.limit_min - NEAR_MIN

@@ -278,7 +278,7 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         if cards.outlook == FAILS:
             return
     try:
-        if spec.nodes > 1 and scheduler.JOB_ID not in os.environ:
+        if spec.nodes > 1 and not scheduler.this_job():
             raise DeviceError(f"a job on {spec.nodes} nodes must run inside a {scheduler.NAME} job")
         spec = launch.with_interpreter(spec, os.environ)
         environment = launch.launch_environment(spec, os.environ)

@@ -45,8 +45,7 @@ class Workplace(NamedTuple):
         """Whether its job may still run. A process on another host may, as far as is known here."""
         if self.job:
             job = scheduler.find(self.job)
-            # A workplace of this very job is of an earlier process.
-            is_ours = self.job == os.environ.get(scheduler.JOB_ID)
+            is_ours = self.job == scheduler.this_job()  # then it is of an earlier process
             return job is not None and not job.is_over and not is_ours
         process = _PID.fullmatch(self.token)
         if process is None or process["host"] != socket.gethostname():
@@ -69,7 +68,7 @@ def workplace(run: Path, since: str) -> Workplace:
     """The workplace of this process, of the call that began at `since`; nothing is made."""
     pid = os.getpid()
     token = f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
-    if job := os.environ.get(scheduler.JOB_ID):
+    if job := scheduler.this_job():
         token = f"job-{job}"
     return Workplace(run.with_name(f".{run.name}.{since}.{token}"), since, token)
 

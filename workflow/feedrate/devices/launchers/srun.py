@@ -37,9 +37,9 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[st
     """The number of this Slurm job, and host and port on its first node where the nodes meet.
     Raises DeviceError without a job of so many nodes."""
     # Snakemake's job step keeps only this one of Slurm's variables.
-    job = environment.get(scheduler.JOB_ID, "")
+    job = scheduler.this_job(environment)
     if not job.isdigit():
-        why = f"this is none ({scheduler.JOB_ID} is not set)"
+        why = "this is none (SLURM_JOB_ID is not set)"
         use = "use a profile with Slurm, or start it inside salloc or sbatch"
         raise DeviceError(f"launcher: srun starts {nodes} nodes of a Slurm job, and {why}: {use}")
     try:
