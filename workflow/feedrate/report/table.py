@@ -144,8 +144,8 @@ def setting(study: StudyResults, cells: Sequence[CellRow]) -> Column:
 def rate(cell: CellRow) -> Field:
     """A cell's rate with its interval; without one that counts, the provisional one."""
     if cell.samples_per_s is None and cell.provisional_samples_per_s is not None:
-        note = "provisional: other work took CPU time from it"
-        return Field(text.number(cell.provisional_samples_per_s), [note], [cell], provisional=True)
+        words = text.number(cell.provisional_samples_per_s)
+        return Field(words, ["provisional"], [cell], provisional=True)
     return Field(text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high), of=[cell])
 
 

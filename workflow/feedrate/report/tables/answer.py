@@ -30,7 +30,7 @@ def _on_first_screen(study: StudyResults) -> list[CellRow]:
 def _settings_columns(study: StudyResults) -> list[Column]:
     cells = _on_first_screen(study)
     compared = [
-        Column("Against the baseline", change),
+        Column("Against the baseline", change, optional=True),
         Column("Still to gain", _still_to_gain, optional=True),
         Column("Limit", partial(_limit, cells), optional=True),
     ]
