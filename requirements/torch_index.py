@@ -84,15 +84,20 @@ def main(arguments: list[str]) -> int:
 
 
 def _ask() -> list[list[str]]:
-    """Driver version and compute capability of each GPU, as nvidia-smi prints them; none without
-    an answer."""
+    """Driver version and compute capability of each GPU, as nvidia-smi prints them, whatever its
+    exit code; none without an answer. What else it says is shown."""
     try:
         answer = subprocess.run(
             DRIVER_QUERY, capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [line.split(",") for line in answer.stdout.splitlines()] * (not answer.returncode)
+    lines = (answer.stdout + answer.stderr).splitlines()
+    rows = [line for line in lines if re.fullmatch(r"[\d.]+, *\S+", line)]
+    if rows and (answer.returncode or len(lines) > len(rows)):
+        others = " ".join(line for line in lines if line not in rows)
+        print(f"feedrate: nvidia-smi ended with {answer.returncode}: {others}", file=sys.stderr)
+    return [row.split(",") for row in rows]
 
 
 if __name__ == "__main__":

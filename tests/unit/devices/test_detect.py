@@ -84,12 +84,30 @@ def test_gaudi_cards_by_files_where_the_tool_is_absent(bare):
         ("nvidia-smi", "No devices were found", 0),
         ("nvidia-smi", 'Field "mig.mode.current" is not a valid field to query.', 2),
         ("hl-smi", "hl-smi: device, or resource, is busy", 0),
+        ("hl-smi", "Failed to initialize: no such device", 1),
         ("hl-smi", "", 0),
     ],
 )
 def test_a_tool_that_fails_is_as_if_it_were_absent(bare, name, says, code):
     tool(bare, name, says, code)
     assert host.look({}).models == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "warning"),
+    [
+        (
+            "nvidia-smi",
+            f"{H100}, GPU-0abc, 00000000:01:00.0, Disabled",
+            "WARNING: infoROM is corrupted at gpu 0000:01:00.0",
+        ),
+        ("hl-smi", "HL-225", "WARNING: firmware is older than the driver, update it"),
+    ],
+)
+def test_a_tool_that_warns_has_answered_and_its_warning_is_shown(bare, capsys, name, rows, warning):
+    tool(bare, name, f"{rows}\n{warning}", 14)
+    assert len(host.look({}).models) == 1
+    assert f"{name} ended with exit code 14: {warning}" in capsys.readouterr().err
 
 
 def test_a_gpu_that_knows_no_slices(bare):

@@ -102,6 +102,18 @@ def test_oom_kills_of_the_kernel(kernel):
     assert host.oom_kills() == 3
 
 
+@pytest.mark.parametrize(
+    ("group", "file"),
+    [("0::/job", "job/memory.events"), ("4:memory:/job", "memory/job/memory.oom_control")],
+)
+def test_kills_in_other_control_groups_are_not_ours(kernel, group, file):
+    proc, cgroup = kernel
+    write(proc / "vmstat", "oom_kill 30\n")
+    write(proc / "self/cgroup", f"{group}\n")
+    write(cgroup / file, "oom 2\noom_kill 1\n")
+    assert host.oom_kills() == 1
+
+
 def test_facts_of_this_host():
     facts = host.host_facts()
     assert 1 <= host.cores_granted() <= facts["cores_of_host"]

@@ -65,6 +65,12 @@ def test_an_older_driver_gets_its_index_and_one_sentence(tmp_path):
     assert BUILDS[1].url in done.stderr
 
 
+def test_a_tool_that_warns_has_answered_and_its_warning_is_shown(tmp_path):
+    done = answers(tmp_path, "echo 550.54.15, 9.0; echo WARNING: infoROM is corrupted; exit 14")
+    assert (done.returncode, done.stdout.strip()) == (0, BUILDS[1].url)
+    assert "nvidia-smi ended with 14: WARNING: infoROM is corrupted" in done.stderr
+
+
 def test_a_driver_that_is_too_old_for_all_stops_set_up(tmp_path):
     done = answers(tmp_path, "echo 470.82.01, 8.0")
     assert done.returncode == 1

@@ -1,7 +1,6 @@
 """The host: the job's share of it, its accelerators, and the lock that makes jobs take turns."""
 
 import contextlib
-import csv
 import errno
 import fcntl
 import importlib.metadata
@@ -14,6 +13,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +23,7 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS, LIBRARIES
 from feedrate.core import plugins, variables
+from feedrate.core.errors import tell
 from feedrate.core.processes import NO_ANSWER, ask
 from feedrate.devices.base import adapter_class
 
@@ -76,15 +77,25 @@ def parse_list(text: str) -> list[int]:
     return numbers
 
 
-def tool_rows(command: list[str], columns: int) -> list[list[str]]:
-    """The CSV rows with `columns` fields that a driver's tool prints; none if the tool fails."""
+def tool_rows(command: list[str], form: str) -> list[list[str]]:
+    """The fields of the lines of a driver's tool that match `form`, whatever its exit code: for an
+    infoROM that is damaged, nvidia-smi ends a whole answer with 14. What else it says is shown, and
+    if there is no such line, it is as if the tool were absent."""
     try:
         answer = ask(command, TOOL_S)
     except NO_ANSWER:
         return []
-    lines = [] if answer.returncode else answer.stdout.splitlines()
-    rows = [[field.strip() for field in row] for row in csv.reader(lines)]
-    return [row for row in rows if len(row) == columns and row[0]]
+    lines = [line.strip() for line in (answer.stdout + answer.stderr).splitlines()]
+    rows = [line for line in lines if re.fullmatch(form, line, re.IGNORECASE)]
+    others = [line for line in lines if line and line not in rows]
+    if rows and (others or answer.returncode):
+        warning = " ".join(others) or "it gives no reason"
+        _warn(f"{command[0]} ended with exit code {answer.returncode}: {warning}")
+    return [[field.strip() for field in row.split(",")] for row in rows]
+
+
+_warn = cache(partial(tell, "feedrate"))
+"""Shows a warning once."""
 
 
 def cores_granted(affinity: int | None = None) -> int:
@@ -127,9 +138,17 @@ def is_of_this_job(number: int) -> bool:
 
 
 def oom_kills() -> int:
-    """Processes that the kernel has killed for lack of memory since it started."""
-    kills = re.search(r"^oom_kill (\d+)", kernel_text(PROC / "vmstat"), re.M)
-    return int(kills[1]) if kills else 0
+    """Processes of this cgroup that the kernel has killed for lack of memory; of the whole host if
+    the cgroup does not count them."""
+    files = [
+        folder / name
+        for folder in reversed(_cgroup_folders("memory"))
+        for name in ("memory.events", "memory.oom_control")
+    ]
+    for file in (*files, PROC / "vmstat"):
+        if kills := re.search(r"^oom_kill (\d+)", kernel_text(file), re.M):
+            return int(kills[1])
+    return 0
 
 
 def machine_state() -> dict[str, Any]:
@@ -143,6 +162,7 @@ def machine_state() -> dict[str, Any]:
         "load_1min": round(load[0], 2),
         "load_5min": round(load[1], 2),
         "other_training_jobs": other_training_jobs(),
+        "cores_granted": cores_granted(),
         "cpu_mhz": round(clock.current, 1) if clock else None,
         "cpu_governor": kernel_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }

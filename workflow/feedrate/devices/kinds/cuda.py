@@ -81,7 +81,8 @@ class DeviceAdapter(Adapter):
     def cards(cls) -> list[Card]:
         """The GPUs that nvidia-smi lists; without nvidia-smi, those in the driver's files."""
         fields = "--query-gpu=name,uuid,pci.bus_id,mig.mode.current"
-        if rows := tool_rows(["nvidia-smi", fields, "--format=csv,noheader"], columns=4):
+        form = r"[^,]+, *GPU-[^,]+, *[\da-f:.]+, *[^,]+"
+        if rows := tool_rows(["nvidia-smi", fields, "--format=csv,noheader"], form):
             return [
                 # The driver writes the PCI domain with eight digits, the kernel with four.
                 Card(name, uuid, re.sub(r"^0000(?=[0-9a-f]{4}:)", "", address.lower()),

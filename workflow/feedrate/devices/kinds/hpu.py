@@ -137,7 +137,7 @@ class DeviceAdapter(Adapter):
     @classmethod
     def cards(cls) -> list[Card]:
         """The cards that hl-smi lists; without hl-smi, those that the kernel lists by PCI id."""
-        if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], columns=1):
+        if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], r"(HL-\d|gaudi)[^,]*"):
             return [Card(name) for (name,) in rows]
         listed = []
         for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
@@ -249,7 +249,7 @@ class DeviceAdapter(Adapter):
 
     def driver(self) -> str:
         """The version that hl-smi prints; empty if hl-smi fails."""
-        rows = tool_rows(["hl-smi", "-Q", "driver_version", "-f", "csv,noheader"], columns=1)
+        rows = tool_rows(["hl-smi", "-Q", "driver_version", "-f", "csv,noheader"], r"\d+\.[^,]*")
         return rows[0][0].split()[0] if rows else ""
 
     def exchanged(
