@@ -110,6 +110,62 @@ def test_two_processes_share_the_cores_of_this_machine():
         assert not set(answers[0][1]) & set(answers[1][1])
 
 
+WORKERS = """
+import os
+from feedrate.__main__ import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+import torch
+from feedrate.devices.placement import usable_cpus
+torch.ones(500, 500) @ torch.ones(500, 500)  # OpenMP binds its threads
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.write(writer, str(len(os.sched_getaffinity(0))).encode())
+    os._exit(0)
+print(os.read(reader, 9).decode(), len(os.sched_getaffinity(0)), len(usable_cpus()))
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core cannot be narrowed")
+@pytest.mark.parametrize(
+    "site",
+    [{"OMP_PROC_BIND": "true"}, {"OMP_PLACES": "{0}"}, {"GOMP_CPU_AFFINITY": "0"}],
+    ids=str,
+)
+def test_loader_workers_keep_the_cores_whatever_a_site_sets_for_openmp(site):
+    answer = subprocess.run(
+        [sys.executable, "-c", WORKERS],
+        env=os.environ | site,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    cores = str(len(os.sched_getaffinity(0)))
+    assert answer.stdout.splitlines()[-1].split() == [cores] * 3
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core cannot be narrowed")
+def test_processes_below_that_lost_cores_together_are_seen():
+    first, *_, last = sorted(os.sched_getaffinity(0))
+
+    def asleep_on(cpu: int) -> subprocess.Popen[bytes]:
+        bind = f"import os, time; os.sched_setaffinity(0, [{cpu}]); print(flush=True)"
+        command = [sys.executable, "-c", f"{bind}; time.sleep(60)"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"\n"
+        return process
+
+    with asleep_on(first) as one:
+        assert placement.usable_cpus() == {first}
+        with asleep_on(last) as other:
+            assert placement.usable_cpus() == {first, last}
+            other.kill()
+        one.kill()
+
+
 def test_what_its_launcher_bound_stays_where_it_is(monkeypatch):
     """As under mpirun: the launcher has all CPUs, the rank less."""
     affinity = {0: {4, 5}, os.getppid(): set(range(8))}

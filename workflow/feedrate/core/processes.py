@@ -18,7 +18,19 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 NO_ANSWER = (OSError, subprocess.TimeoutExpired)
 """The errors of a program that cannot be asked."""
 
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+"""Variables by which OpenMP binds the thread that loads it to one core: the processes that this
+thread starts, such as loader workers, would inherit that."""
+
 _libc = ctypes.CDLL(None, use_errno=True)  # here, since nothing may be loaded after a fork
+
+
+def keep_cores() -> None:
+    """Let this process and those that it starts keep their cores. Call it before torch is imported.
+    The values stay for the record of a run."""
+    for name in BINDING:
+        if name in os.environ:
+            os.environ[f"{variables.UNSET}_{name}"] = os.environ.pop(name)
 
 
 def die_with_parent() -> None:

@@ -11,8 +11,11 @@ DETECTED = "FEEDRATE_DETECTED"
 PROFILE_FILES = "FEEDRATE_PROFILE_FILES"
 PYTHON = "FEEDRATE_PYTHON"
 PATH = "FEEDRATE_PATH"
+NO_HOME = "FEEDRATE_NO_HOME"
 SET = "FEEDRATE_SET"
 """Names of variables that have a copy under this prefix and `_`."""
+UNSET = "FEEDRATE_UNSET"
+"""Before the name, and `_`, of a variable that our processes do not pass on."""
 
 
 class DriverCall(msgspec.Struct, frozen=True, kw_only=True):

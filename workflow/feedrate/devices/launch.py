@@ -30,12 +30,13 @@ from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
 from feedrate.core import paths, plugins, variables
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json
-from feedrate.core.processes import NO_ANSWER, ask
+from feedrate.core.processes import BINDING, NO_ANSWER, ask
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.host import cores_granted, host_lock
 
 RECORDED_PREFIXES = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_",
+    "TORCHDYNAMO_", "ACCELERATE_", variables.UNSET,
 )  # fmt: skip
 """Environment variables that change how fast a job runs; device kinds add their own prefixes."""
 
@@ -51,7 +52,10 @@ import importlib.util, sys
 sys.exit(sys.version_info < (3, 11) or importlib.util.find_spec(sys.argv[1]) is None)
 """
 
-_SET_AGAIN = f'for n in ${variables.SET}; do eval "export $n=\\"\\${variables.SET}_$n\\""; done'
+_SET_AGAIN = (
+    f"unset {' '.join(BINDING)} && "
+    f'for n in ${variables.SET}; do eval "export $n=\\"\\${variables.SET}_$n\\""; done'
+)
 _OURS_FIRST = (
     "true"
     if INSTALLED

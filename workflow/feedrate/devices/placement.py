@@ -10,9 +10,13 @@ import itertools
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from feedrate.config.spec import Kind
+from feedrate.core.processes import listed_descendants
 from feedrate.devices import host
 from feedrate.devices.base import adapter_class
 from feedrate.devices.host import cores_granted, kernel_number, kernel_text, parse_list
@@ -89,6 +93,22 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
     threads = int(wanted) if wanted.isdigit() else len(mine)
     os.environ["OMP_NUM_THREADS"] = str(min(threads, len(mine)))
     return Placement(cores_granted(affinity=len(granted)), sorted(mine))
+
+
+def usable_cpus() -> set[int]:
+    """The logical CPUs that both the threads of this process together, and the processes below it
+    together, may use now. A library that spreads them over the CPUs takes none away."""
+    threads = _together(int(task.name) for task in Path("/proc/self/task").iterdir())
+    below = _together(process.pid for process in listed_descendants(psutil.Process()))
+    return threads & below if below else threads
+
+
+def _together(numbers: Iterable[int]) -> set[int]:
+    cpus = set[int]()
+    for number in numbers:
+        with suppress(OSError):  # it has ended
+            cpus |= os.sched_getaffinity(number)
+    return cpus
 
 
 def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[int]]:

@@ -130,6 +130,7 @@ class Machine(Event, frozen=True, kw_only=True, tag="machine"):
 
     device: dict[str, Any] = {}
     host: dict[str, float] = {}
+    cores: str | None = None
     programs: list[Program] = []
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from feedrate.devices.base import Adapter, Counter, Deferred
 from feedrate.devices.load import Use, busiest, cpu_by_process, host_load
+from feedrate.devices.placement import cpus_text, usable_cpus
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 
@@ -229,7 +230,8 @@ def machine_now(
     condition, load = adapter.condition(), host_load()
     programs = busiest(others, cpu_by_process(os.getppid())) if others is not None else []
     named = [events.Program(*program) for program in programs]
-    return events.Machine(rank=rank, device=condition, host=load, programs=named)
+    cores = cpus_text(usable_cpus())
+    return events.Machine(rank=rank, device=condition, host=load, programs=named, cores=cores)
 
 
 def window_of(

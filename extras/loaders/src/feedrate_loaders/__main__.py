@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.cli import jobs
+from feedrate.core import processes
 from feedrate.core.errors import UsageError
 from feedrate_loaders import certify
 from feedrate_loaders.feed import feed_accelerators
@@ -15,6 +16,7 @@ from feedrate_loaders.feed import feed_accelerators
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, or its job `worker`; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    processes.keep_cores()
     if words[:1] == ["worker"]:
         job = "feedrate_loaders worker"
         given = vars(jobs.parser(job, feed_accelerators).parse_args(words[1:]))
