@@ -58,6 +58,7 @@ WORDS = "torch.OutOfMemoryError: CUDA out of memory. Ignoring this choice."
 """Of a compiler that tries kernels, and goes on."""
 FULL = "wandb: ERROR Failed to write /home/u/.cache/wandb: [Errno 28] No space left on device"
 LOST_PEER = [[LOST], []]
+EXIT = "exit code 1 without an error event; last "
 KILLED = "rank {} was killed by signal 9 (Killed"
 ENDS = [
     # the events of each rank, exit code and last lines, status and start of the cause
@@ -82,6 +83,9 @@ ENDS = [
     ([[], []], 139, MPIRUN, "failed", "rank 5 was killed by signal 11 (Segmentation fault)"),
     ([[]], -6, "terminate called after throwing 'std::bad_alloc'", "out_of_memory", ""),
     ([[]], -11, WORDS, "failed", "rank 0 was killed by signal 11"),
+    ([[]], -9, WORDS, "failed", KILLED.format(0)),
+    ([[]], 1, "ValueError: no such head\nbye", "failed", EXIT + "error: ValueError: no such head"),
+    ([[]], 1, "ready\nbye", "failed", EXIT + "line: bye"),
 ]
 
 
@@ -141,9 +145,12 @@ def test_a_kill_by_the_kernel_is_out_of_memory(tmp_path, kills, status):
 def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(tmp_path):
     log = EventLog(tmp_path, 0)
     write_error(log, RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. "))
-    assert classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1)).status == "failed"
-    killed = ProcessExit(exit_code=1, oom_kills=1)
-    assert classify_exit(make_spec(), tmp_path, killed).status == "out_of_memory"
+    bare = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1))
+    assert bare.status == "failed"
+    assert "memory" not in bare.cause
+    killed = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, oom_kills=1))
+    assert killed.status == "out_of_memory"
+    assert killed.cause.endswith("the kernel killed it for lack of memory")
 
 
 def test_another_disk_that_is_full_is_not_called_the_runs(tmp_path):

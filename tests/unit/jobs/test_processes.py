@@ -52,6 +52,13 @@ def test_output_is_copied_without_secrets(tmp_path):
     assert not made.disk_full
 
 
+def test_a_progress_bar_does_not_push_an_error_out_of_what_is_kept(tmp_path):
+    bar = b"\r  7%|#         | 7/99 [00:01<00:02, 9.5it/s]"
+    bars = bar * (processes.TAIL_LINES + 1)
+    made = pump(tmp_path, b"ValueError: early\n" + bars + b"\n" + bars.replace(b"\r", b"\n"))
+    assert [line for line in made.tail if line] == ["ValueError: early"]
+
+
 def test_secrets_that_only_the_jobs_environment_has_are_hidden(tmp_path, monkeypatch):
     monkeypatch.setattr(processes.processes, "adopt_orphans", lambda: None)
     code = "import os; print(os.environ['X_TOKEN'])"
@@ -137,7 +144,7 @@ def test_the_time_left_counts_steps_scoring_and_rounds(clock, capsys):
     assert capsys.readouterr().err == "", "no rate is known yet"
     line.update([step(n) for n in range(6, 21)])
     # 25 steps of 0.5 s, the second scoring, and live, loader, model and exchange for 10 s each.
-    expected = "cpu workers=2, repeat 1: step 20/45, 32.0 samples/s, about 1:22 left of this run\n"
+    expected = "cpu workers=2, repeat 1: step 20/45, 32 samples/s, about 1:22 left of this run\n"
     assert capsys.readouterr().err == expected
 
 

@@ -27,6 +27,55 @@ GOOD = {
 """Events of a good run of `make_spec()`, besides its steps."""
 
 
+@pytest.mark.parametrize(
+    ("start", "machine", "granted", "words"),
+    [
+        ({"cores": "0-1", "cores_granted": 2}, {"cores": "0-1"}, 2, ""),
+        ({"cores": "0-1", "cores_granted": 2}, {"cores": "0-3"}, 2, ""),  # a library's own threads
+        (
+            {"cores": "0-1", "cores_granted": 2},
+            {"cores": "0"},
+            2,
+            "the cores 0-1, and could use 0.",
+        ),
+        ({"cores": "0", "cores_granted": 1}, {"cores": "0"}, 2, "saw 1 of 2 granted cores"),
+        ({"cores": "0-3", "cores_granted": 8}, {"cores": "0-3"}, 8, ""),  # the device's NUMA node
+        ({"cores": "0-1"}, {}, None, ""),  # of an earlier version
+    ],
+)
+def test_a_run_that_lost_cores_is_invalid_and_names_the_variable(start, machine, granted, words):
+    environment = {"FEEDRATE_UNSET_OMP_PLACES": "{0}", "ACCELERATE_CPU_AFFINITY": "1", "NCCL_X": ""}
+    first = replace(GOOD["start"], environment=environment, **start)
+    ranks = {0: RankEvents(start=first, machines=[Machine(rank=0, **machine)])}
+    outcome = Outcome(status="ok", machine_before={"cores_granted": granted})
+    evidence = Evidence(make_spec(), make_measurement(), a_device(), ranks, outcome)
+    (check,) = [check for check in check_run(evidence) if check.name == "cores_kept"]
+    assert check.passed == (words == "")
+    assert words in check.detail
+    names = "has OMP_PLACES={0}, ACCELERATE_CPU_AFFINITY=1."
+    assert check.detail.endswith(names) == (words != "")
+
+
+def test_a_variable_that_may_be_why_a_check_failed_is_named():
+    environment = {"ACCELERATE_DYNAMO_BACKEND": "inductor", "PYTORCH_ALLOC_CONF": "x", "OMP_X": "1"}
+    details = failed(start={"environment": environment}, strategy={"fp32": "tf32"})
+    assert details["fp32"].endswith("has ACCELERATE_DYNAMO_BACKEND=inductor, PYTORCH_ALLOC_CONF=x.")
+
+
+@pytest.mark.parametrize(
+    ("name", "skipped", "passed"),
+    [("grad_norm", None, False), ("eval_loss", None, False), ("eval_loss", 0, False)]
+    + [("grad_norm", 0, True)],
+)
+def test_figures_of_the_trainer_that_are_no_numbers_fail(name, skipped, passed):
+    """In fp16 an update whose gradients overflow is skipped, and counted by a check of its own."""
+    measurement = make_measurement(skipped_updates=skipped)
+    steps = [Step(rank=0, step=1, step_s=0.4, loss=1.0)]
+    ranks = {0: RankEvents(steps=steps)}
+    evidence = Evidence(make_spec(), measurement, a_device(), ranks, not_finite=[name])
+    assert CHECKS["loss_finite"](evidence)[0] == passed
+
+
 def failed(
     measurement=None,
     pattern="NVIDIA H100 80GB HBM3",

@@ -28,6 +28,7 @@ def found(train=None, hpu=None, kind="cpu", **ran):
         ({"optimizer": "adamw_torch_loop"}, {"optimizer": "AdamW foreach"}),
         ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW"}),
         ({"execution": "compiled"}, {}),
+        ({}, {"compiled_graphs": 1}),
         ({"execution": "cuda_graphs"}, {"compiled_graphs": 2, "recorded_graphs": False}),
     ],
 )
@@ -41,6 +42,7 @@ def test_another_path_than_asked_for_fails(asked, ran):
         ({"precision": "fp8"}, {"precision": "fp8"}),
         ({"optimizer": "adamw_torch_fused"}, {"optimizer": "AdamW fused"}),
         ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW8bit"}),
+        ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW8bit", "compiled_graphs": 1}),
         ({"optimizer": "adamw_torch"}, {"optimizer": "AdamW foreach"}),
         ({"execution": "compiled"}, {"compiled_graphs": 1}),
         ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "recorded_graphs": True}),

@@ -11,6 +11,7 @@ from feedrate.results.trainer_logs import (
     TrainerFigures,
     evaluation_figures,
     fallback_reason,
+    not_finite,
     number,
     read_evaluations,
     read_scalars,
@@ -98,6 +99,14 @@ def test_arbitrary_json_files_never_crash(tmp_path_factory, content):
         (folder / name).write_bytes(content)
     assert isinstance(read_trainer(folder), TrainerFigures)
     assert isinstance(read_evaluations(folder), dict)
+
+
+def test_losses_and_gradients_that_are_no_numbers_are_named(tmp_path):
+    history = [{"loss": 1.0, "grad_norm": 2.0}, {"loss": "inf", "grad_norm": float("nan")}]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    figures = {"eval_loss": float("nan"), "eval_runtime": float("nan"), "epoch": 1.0}
+    (tmp_path / "validation_results.json").write_text(json.dumps(figures))
+    assert not_finite(tmp_path) == ["loss", "grad_norm", "eval_loss"]
 
 
 def test_evaluations_of_all_spellings(tmp_path):

@@ -15,6 +15,9 @@ from feedrate.jobs.worker import first_sentence
 
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
+_ERROR = re.compile(r"\w(Error|Exception)\b|\b(error|fatal|failed|abort(ed)?)\b:?", re.IGNORECASE)
+"""In an output without an error event, a line that is more likely the cause than the last one."""
+_NO_MEMORY = "; the kernel killed it for lack of memory"
 _PEER_GONE = re.compile(
     r"closed by peer|reset by peer|remote process exited|NCCL|Broken pipe|Gloo|hcl|Timed out",
     re.IGNORECASE,
@@ -73,16 +76,20 @@ def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
         rank, number = killed
         reason = ""
         if number == signal.SIGKILL and _killed_for_memory(end):
-            reason = "; the kernel killed it for lack of memory"
+            reason = _NO_MEMORY
         elif number == signal.SIGKILL:
             reason = "; from outside: the kernel reports no lack of memory"
         name = signal.strsignal(number) or "unknown"
         return f"rank {rank} was killed by signal {number} ({name}{reason})"
     if own := own or next(iter(errors), None):
-        return ": ".join(filter(None, (own.type, own.message)))
-    last = next((line for line in reversed(end.tail) if line.strip()), "no output")
+        lost = worker.LOADER_GONE.search(own.message) and _killed_for_memory(end)
+        reason = _NO_MEMORY if lost else ""
+        return ": ".join(filter(None, (own.type, own.message))) + reason
+    lines = [line for line in reversed(end.tail) if line.strip()] or ["no output"]
+    last = next(filter(_ERROR.search, lines), lines[0])
+    what = "error" if _ERROR.search(last) else "line"
     code = end.exit_code
-    return f"exit code {code} without an error event; last line: {first_sentence(last)}"
+    return f"exit code {code} without an error event; last {what}: {first_sentence(last)}"
 
 
 def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
@@ -94,7 +101,7 @@ def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
     if (number == signal.SIGKILL or lost_loader) and _killed_for_memory(end):
         return True
     # Words alone do not count where the end has another cause: libraries print them and go on.
-    ended = end.stopped_after_min is None and number in (0, signal.SIGABRT, signal.SIGKILL)
+    ended = end.stopped_after_min is None and number in (0, signal.SIGABRT)
     return ended and not errors and any(worker.OUT_OF_MEMORY.search(line) for line in end.tail)
 
 

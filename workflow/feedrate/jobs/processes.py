@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import select
 import signal
 import socket
@@ -18,7 +19,7 @@ from typing import IO
 import psutil
 
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import cell_text, duration_text
+from feedrate.config.values import cell_text, duration_text, rate_text
 from feedrate.core import processes, variables
 from feedrate.core.errors import ExpectedError, Masker, print_error
 from feedrate.core.paths import LOG_NAME, events_name
@@ -38,6 +39,8 @@ SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
 """Share of one core that sampling memory may use; expensive samples are taken less often."""
 TAIL_LINES = 400
+BAR = re.compile(r"\d%\|.*\[|\d(it|s)/(s|it)\]")
+"""A progress bar of tqdm."""
 OUTPUT_S = 5.0  # time in which the last output is copied, unless something else holds the pipe
 
 
@@ -114,7 +117,7 @@ class ProgressLine:
         if left_s < FIRST_PROGRESS_S:
             return
         rate = self._samples / self._time_s
-        place = f"step {self._step}/{steps}, {rate:.1f} samples/s"
+        place = f"step {self._step}/{steps}, {rate_text(rate)} samples/s"
         self.report(f"{place}, about {duration_text(left_s)} left of this run")
 
     def report(self, text: str) -> None:
@@ -252,7 +255,8 @@ class LogPump(threading.Thread):
         with self._log as log:
             for raw in self._source:
                 line = self._mask(raw.decode(errors="replace"))
-                self.tail.append(line.rstrip("\n"))
+                # A bar is printed often: it would push an early error out of the tail.
+                self.tail.extend(part for part in line.splitlines() if not BAR.search(part))
                 try:
                     log.write(line.encode())
                 except OSError as error:

@@ -59,16 +59,15 @@ _ALLOCATOR = re.compile(r"^\[enforce fail at [^\]]*\](?: \S+ == \S+)?\.? *")
 _WORKER_TRACEBACK = re.compile(r"^Caught (\w+) in DataLoader worker")
 _KILLED = r"DataLoader worker .* is killed by signal: ([^.]+)\."
 _WORKER_GONE = r"DataLoader worker (.*) exited unexpectedly"
-_NO_MEMORY = "often the host had no memory left for it"
-LOADER_GONE = re.compile(f"a loader worker .*; {_NO_MEMORY}")
+LOADER_GONE = re.compile(r"a loader worker (was killed (\(signal: Killed|while)|\(.*\) exited)")
 """Our words for a loader worker that was killed, as error events have them."""
 _LOADER_MESSAGES = {
     r"DataLoader worker .* is killed by signal: (Bus error)\.": (
         "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
         "give the container more (docker: --shm-size)"
     ),
-    _KILLED: f"a loader worker was killed (signal: {{}}); {_NO_MEMORY}",
-    _WORKER_GONE: f"a loader worker {{}} exited without an error; {_NO_MEMORY}",
+    _KILLED: "a loader worker was killed (signal: {})",
+    _WORKER_GONE: "a loader worker {} exited without an error",
     r"DataLoader timed out after ([\d.]+) seconds": (
         "a loader worker hangs: it made no batch within {} s (loader.timeout_s)"
     ),
@@ -143,7 +142,7 @@ def classify(error: BaseException, rank: int = 0) -> Error:
     frames = traceback.extract_tb(error.__traceback__)
     cut_off = isinstance(error, EOFError | ConnectionError)
     if cut_off and any(frame.name == "_try_get_data" for frame in frames):  # in torch's loader
-        text = f"a loader worker was killed while it sent a batch; {_NO_MEMORY}"
+        text = "a loader worker was killed while it sent a batch"
     if no_backend := text.startswith(NO_BACKEND):
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
         text = f"this torch cannot load its device's software ({reason}); run `feedrate doctor`"

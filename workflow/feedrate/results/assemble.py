@@ -30,7 +30,13 @@ from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import DISTURBED_NAME, Check, Outcome, Record, write_records
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
 from feedrate.results.study_plan import PlannedRun, read_plan
-from feedrate.results.trainer_logs import FILES, one_line, read_evaluations, read_trainer
+from feedrate.results.trainer_logs import (
+    FILES,
+    not_finite,
+    one_line,
+    read_evaluations,
+    read_trainer,
+)
 
 T = TypeVar("T")
 LOGS = (
@@ -100,7 +106,8 @@ def build_record(run: Path, device: Device) -> Record:
         log = ""
         with suppress(OSError):
             log = (run / paths.LOG_NAME).read_text(encoding="utf-8", errors="replace")
-        checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
+        wrong = not_finite(run / paths.TRAINER_NAME)
+        checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log, wrong))
     status, cause = _status(outcome, measurement, checks)
     first, alone = ranks.get(0, RankEvents()), ceilings(ranks)
     return copy_fields(

@@ -9,7 +9,9 @@ from feedrate.config.settings import Task
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_text
 from feedrate.core.paths import OUTCOME_NAME
-from feedrate.core.variables import driver_call
+from feedrate.core.variables import UNSET, driver_call
+from feedrate.devices.host import parse_list
+from feedrate.devices.placement import cpus_text
 from feedrate.results import conformity
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, Judgement, listed
 from feedrate.results.files import RUNS, read_csv
@@ -71,13 +73,17 @@ def step_times_sum(e: Evidence) -> Judgement:
 
 
 def loss_finite(e: Evidence) -> Judgement:
-    """In training: there are losses, all are finite, and the last is not exactly 0."""
+    """In training: there are losses, all are finite, and the last is not exactly 0. Losses of
+    evaluations and, but for fp16, which skips such updates, norms of gradients are finite too."""
     losses = losses_of(e.ranks)
     if not losses:
         return False, "No loss was reported."
     bad = [loss for loss in losses if not math.isfinite(loss)]
     if bad:
         return False, f"{len(bad)} of {len(losses)} losses are not finite."
+    skips = e.measurement.skipped_updates is not None
+    if wrong := [name for name in e.not_finite if not (skips and name == "grad_norm")]:
+        return False, f"In the Trainer's logs, {listed(wrong)} is not finite."
     if losses[-1] == 0:
         return False, "The last loss is exactly 0: the model has stopped learning."
     return True, f"All {len(losses)} losses are finite, the last is {losses[-1]:.4g}."
@@ -110,7 +116,7 @@ def mfu_at_most_100_percent(e: Evidence) -> Judgement:
         share, name = e.measurement.mfu_achievable, "achievable"
     if share is None:
         return True, "No peak is known for this device and precision."
-    return share <= 1, f"MFU is {share:.1%} of the {name} peak."
+    return share <= 1, f"MFU is {100 * share:.3g}% of the {name} peak."
 
 
 def power_within_rating(e: Evidence) -> Judgement:
@@ -123,6 +129,23 @@ def power_within_rating(e: Evidence) -> Judgement:
     return used_w <= POWER_TOLERANCE * allowed_w, detail
 
 
+def cores_kept(e: Evidence) -> Judgement:
+    """When the warm-up ended, each rank and its loader workers could use all cores that the rank
+    was bound to; on one host, the ranks saw all cores that the job was granted."""
+    granted = e.outcome.machine_before.get("cores_granted") if e.outcome else None
+    for rank, events in e.ranks.items():
+        start, machine = events.start, next(iter(events.machines), None)
+        if start is None:
+            continue
+        if granted and e.spec.nodes == 1 and (start.cores_granted or granted) < granted:
+            return False, f"Rank {rank} saw {start.cores_granted} of {granted} granted cores."
+        used = parse_list(machine.cores or "") if machine else []
+        if used and not {*parse_list(start.cores or "")} <= {*used}:
+            kept = cpus_text(used)
+            return False, f"Rank {rank} was bound to the cores {start.cores}, and could use {kept}."
+    return True, "No rank lost cores."
+
+
 CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
     check.__name__: check
     for check in (
@@ -132,10 +155,12 @@ CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
         *(conformity.device_model, conformity.decode_path, conformity.library),
         *(conformity.pixels, conformity.attention, conformity.strategy, conformity.fp32),
         *(conformity.data_digest, conformity.computation, conformity.equal_weights),
-        *(conformity.alone_on_host, conformity.undisturbed),
+        *(cores_kept, conformity.alone_on_host, conformity.undisturbed),
     )
 }
 """By name, in the order of the report; docs/results.md shows their docstrings."""
+SUSPECTS = ("ACCELERATE_", "PYTORCH_", "TORCH_ALLOW_", "TORCHDYNAMO_", "TORCHINDUCTOR_", UNSET)
+"""How the variables begin that may be why a check failed."""
 ONLY_IF_FAILED = {
     "logs_readable": "Listed only if it fails: events or outcome lack what they must contain.",
     "logs_unchanged": "Listed only if it fails: logs are not those that the job left.",
@@ -149,13 +174,18 @@ ONLY_OF: dict[str, Task] = {**dict.fromkeys(_TRAINING, "training"), "answers_fin
 
 def check_run(evidence: Evidence) -> list[Check]:
     """Every check of the run's task, with its finding."""
-    task = evidence.spec.task
-    return [
-        Check(name=name, passed=passed, detail=detail)
-        for name, check in CHECKS.items()
-        if ONLY_OF.get(name, task) == task
-        for passed, detail in [check(evidence)]
+    checks, task, start = [], evidence.spec.task, evidence.first.start
+    variables = start.environment.items() if start else ()
+    suspects = [
+        f"{n.removeprefix(f'{UNSET}_')}={v}" for n, v in variables if n.startswith(SUSPECTS)
     ]
+    for name, check in CHECKS.items():
+        if ONLY_OF.get(name, task) == task:
+            passed, detail = check(evidence)
+            if suspects and not passed and name not in DISTURBED:
+                detail = f"{detail} The job's environment has {listed(suspects)}."
+            checks.append(Check(name=name, passed=passed, detail=detail))
+    return checks
 
 
 def confirm_results(results: list[Path], out: Path) -> None:

@@ -25,6 +25,7 @@ class Evidence(NamedTuple):
     ranks: Mapping[int, RankEvents]
     outcome: Outcome | None = None
     log: str = ""
+    not_finite: Sequence[str] = ()  # figures of the Trainer
 
     @property
     def first(self) -> RankEvents:
@@ -78,10 +79,8 @@ def device_model(e: Evidence) -> Judgement:
 def decode_path(e: Evidence) -> Judgement:
     """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
     if (reason := fallback_reason(e.log)) is not None:
-        return False, (
-            f"The log says `Using Pytorch native dataloader because: {reason}`: "
-            "the host decoded instead of the device."
-        )
+        why = f"Using Pytorch native dataloader because: {reason}"
+        return False, f"The host decoded instead of the device; the log says `{why}`."
     used = e.first.data.decode if e.first.data else None
     return _as_asked("decode", e.spec.settings.loader.decode, used)
 
@@ -111,8 +110,8 @@ def pixels(e: Evidence) -> Judgement:
     worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
     if worst is None:
         return True, "The pixels were not compared."
-    text = f"Pictures differ from the reference by at most {worst:.3g} of 255."
-    return worst <= PIXEL_BOUND, text
+    most = f"at most {worst:.3g} of 255"
+    return worst <= PIXEL_BOUND, f"Pictures differ from the reference by {most}."
 
 
 def attention(e: Evidence) -> Judgement:
@@ -165,11 +164,12 @@ def computation(e: Evidence) -> Judgement:
         return _as_asked("optimizer", train.optimizer, ran.optimizer)
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
     mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
-    if mode.startswith("compile") or mode == "cuda_graphs":
-        if not ran.compiled_graphs:
-            return False, f"{mode} was asked for, and torch.compile compiled nothing."
-        if mode == "cuda_graphs" and ran.recorded_graphs is False:
-            return False, "CUDA graphs were asked for, and none was recorded."
+    compiles = mode.startswith("compile") or mode == "cuda_graphs"
+    may_compile = compiles or way in ("8bit", "4bit") or train.precision == "fp8"
+    if bool(ran.compiled_graphs) not in (compiles, may_compile):
+        return False, f"{mode} was asked for; torch.compile compiled {ran.compiled_graphs} graphs."
+    if mode == "cuda_graphs" and ran.recorded_graphs is False:
+        return False, "CUDA graphs were asked for, and none was recorded."
     replayed, missed = ran.replayed_passes, ran.missed_passes
     graphs = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
     if graphs and (missed or not replayed):
@@ -180,8 +180,8 @@ def computation(e: Evidence) -> Judgement:
 
 def equal_weights(e: Evidence) -> Judgement:
     """In training: all ranks ended with equal weights, unless each held a part of them."""
-    weights = {events.computation.weights for events in e.ranks.values() if events.computation}
-    weights.discard("")
+    ran = [events.computation for events in e.ranks.values() if events.computation]
+    weights = {one.weights for one in ran} - {""}
     if len(weights) > 1:
         return False, f"{e.spec.count} ranks ended with {len(weights)} different sets of weights."
     if not weights or e.spec.count == 1:

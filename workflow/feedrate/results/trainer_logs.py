@@ -70,6 +70,17 @@ def read_evaluations(folder: Path) -> dict[str, float]:
     return figures
 
 
+def not_finite(folder: Path) -> list[str]:
+    """The losses, and norms of gradients, that are NaN or infinite in a Trainer's JSON files."""
+    history = _load(folder / STATE).get("log_history")
+    logged = history if isinstance(history, list) else []
+    entries = [entry for entry in logged if isinstance(entry, dict)]
+    entries += map(_load, sorted(folder.glob(TRAINING)))
+    figures = ((n, v) for entry in entries for n, v in entry.items() if v is not None)
+    wrong = (n for n, v in figures if n.endswith(("loss", "grad_norm")) and number(v) is None)
+    return list(dict.fromkeys(wrong))
+
+
 def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Finite figures of evaluations as `eval_*` (validation) or `predict_*` (test), without
     optimum-habana's `*_end_time`, which is a moment."""
