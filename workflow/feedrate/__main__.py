@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedrate.cli import jobs
+from feedrate.core import homes, processes
 from feedrate.core.errors import UsageError
 
 COMMANDS = {
@@ -47,6 +48,8 @@ FUNCTIONS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    homes.settle_caches()
+    processes.keep_cores()
     if words and words[0] in jobs.JOBS:
         return jobs.run(words[0], words[1:])
     parser = argparse.ArgumentParser(

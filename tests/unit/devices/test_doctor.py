@@ -238,6 +238,17 @@ def test_a_full_disk_fails_and_more_is_needed_for_published_data(project, monkey
     assert look(project, with_python(sys.executable))["disk"].outlook == FAILS
 
 
+def test_where_caches_go_and_a_project_that_takes_no_files_are_told(project, machine, monkeypatch):
+    monkeypatch.setenv("FEEDRATE_NO_HOME", "/.cache: permission denied")
+    folders = look(project, with_python(sys.executable))["folders"]
+    assert folders.outlook == FINE
+    assert folders.text == "caches go to .snakemake/feedrate.home (/.cache: permission denied)"
+    (machine / ".snakemake").rmdir()
+    (machine / ".snakemake").touch()
+    folders = look(project, with_python(sys.executable))["folders"]
+    assert (folders.outlook, folders.text) == (FAILS, f"{machine}/.snakemake: file exists")
+
+
 @pytest.mark.parametrize(
     ("batch", "decode", "outlook"), [(4, "host", FINE), (512, "host", FAILS), (512, "device", FINE)]
 )
@@ -249,7 +260,9 @@ def test_shared_memory_that_the_batches_of_workers_overflow(
     monkeypatch.setattr(doctor.shutil, "disk_usage", usage)
     loader = {"workers": 2, "decode": decode}
     job = with_python(sys.executable, loader=loader, train={"batch_size": batch})
-    assert look(project, job)["shared memory"].outlook == outlook
+    memory = look(project, job)["shared memory"]
+    assert memory.outlook == outlook
+    assert memory.text.startswith("64 MiB are free")
 
 
 def test_too_few_cores_are_slow(project, monkeypatch):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from feedrate.core.errors import ExpectedError, explain_os_error, fail
+from feedrate.core.errors import ExpectedError, explain, fail
 
 JOBS = {
     "fetch_dataset": "data.fetch:fetch_dataset",
@@ -76,7 +76,7 @@ def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any])
     except OSError as error:
         out = options.get("out")
         folder = out.parent if out else options.get("results")
-        return fail(program, explain_os_error(error, folder))
+        return fail(program, explain(error, folder))
     except KeyboardInterrupt:
         return STOPPED
 

@@ -125,7 +125,7 @@ def without_secrets(value: Any, key: str = "") -> Any:
 
 def fail(program: str, why: object, exit_code: int = 1) -> int:
     """Print on stderr why `program` fails (a sentence or an exception); return the exit code."""
-    tell(program, explain_os_error(why) if isinstance(why, OSError) else why)
+    tell(program, explain(why))
     return exit_code
 
 
@@ -147,8 +147,10 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def explain_os_error(error: OSError, folder: Path | None = None) -> str:
-    """Explain a system error in one sentence; `folder` is named if the error names no file."""
+def explain(error: object, folder: Path | None = None) -> str:
+    """An error in one sentence; `folder` is named if a system error names no file."""
+    if not isinstance(error, OSError):
+        return str(error)
     where = error.filename or folder
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         at = f" at {where}" if where else ""

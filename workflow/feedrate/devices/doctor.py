@@ -17,9 +17,10 @@ import msgspec
 from feedrate.config.devices import Device, is_called
 from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
+from feedrate.config.values import size_text
 from feedrate.config.workflow import Hub
-from feedrate.core import paths, plugins, processes, scheduler
-from feedrate.core.errors import tell
+from feedrate.core import homes, paths, plugins, processes, scheduler, variables
+from feedrate.core.errors import ExpectedError, tell
 from feedrate.devices import host, launch, load
 from feedrate.devices.base import DeviceError
 
@@ -135,8 +136,9 @@ for number, card in enumerate(cuda.DeviceAdapter.cards()):
 """
 OTHERS = """
 command = "nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader"
-rows = subprocess.run(command.split(), capture_output=True, text=True).stdout.splitlines()
-assert not any(rows), f"by process {rows[0]}"
+printed = subprocess.run(command.split(), capture_output=True, text=True).stdout
+rows = re.findall(r"^\\d+,.+", printed, re.M)
+assert not rows, f"by process {rows[0]}"
 """
 GAUDI_TORCH = """
 import habana_frameworks.torch.hpu as hpu
@@ -196,7 +198,7 @@ CHECKS = {
 }
 """The checks of each kind of device."""
 ASK = """
-import json, os, subprocess, sys
+import json, os, re, subprocess, sys
 from importlib.metadata import version
 from importlib.util import find_spec
 def answer(code):
@@ -215,7 +217,7 @@ print("\\n" + json.dumps([answer(code) for code in json.loads(sys.argv[1])]))
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
     """The findings for these runs. `here`: they run on this host. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
-    findings, watch = [_disk(project, runs)], load.Watch()
+    findings, watch = [_folders(), _disk(project, runs)], load.Watch()
     if here and runs:
         findings += _host(runs)
     for device, group in groupby(runs, key=attrgetter("device")):
@@ -231,9 +233,20 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
     return findings
 
 
+def _folders() -> Finding:
+    """Whether the workflow can run in the project's folder, and where libraries keep caches."""
+    try:
+        homes.check_project(Path())
+    except ExpectedError as error:
+        return Finding(FAILS, "folders", *str(error).rsplit(": ", 1))
+    why = os.environ.get(variables.NO_HOME)
+    text = f"caches go to {homes.OWN} ({why})" if why else "the project and the home take files"
+    return Finding(FINE, "folders", text)
+
+
 def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
     """Whether data, weights and results fit into the project's folder."""
-    config, free_gib = project.config, shutil.disk_usage(".").free / host.GIB
+    config, free = project.config, shutil.disk_usage(".").free
     fetched = []
     if isinstance(config.datasets[config.dataset], Hub):
         fetched.append(paths.MANIFEST.format(dataset=config.dataset, identity="*"))
@@ -242,30 +255,30 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
             key = paths.checkpoint_key(model.checkpoint, model.revision)
             fetched.append(paths.CHECKPOINT.format(checkpoint=key))
     is_here = all(any(Path().glob(pattern)) for pattern in fetched)
-    needed_gib = RESULTS_GIB if is_here else RESULTS_GIB + FETCHED_GIB
-    outlook = FAILS if free_gib < needed_gib else FINE
-    text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
-    return Finding(outlook, "disk", text, "free some space, or clone the project elsewhere")
+    needed = host.GIB * (RESULTS_GIB if is_here else RESULTS_GIB + FETCHED_GIB)
+    text = f"{size_text(free)} are free in this folder, which needs at least {size_text(needed)}"
+    remedy = "free some space, or clone the project elsewhere"
+    return Finding(FAILS if free < needed else FINE, "disk", text, remedy)
 
 
 def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
     """Whether /dev/shm holds the batches that workers prepare, and there are cores enough."""
-    batches_gib, processes_needed = 0.0, 0
+    needed, processes_needed = 0, 0
     for spec in specs:
         ranks, loader, model = spec.count // spec.nodes, spec.settings.loader, spec.settings.model
         workers = 0 if loader.decode == "device" else loader.workers
         side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
         picture = 3 * side_px**2 * (4 if loader.decode == "reference" else 1)
         ready = workers * loader.prefetch_factor * spec.settings.train.batch_size
-        batches_gib = max(batches_gib, ranks * ready * picture / host.GIB)
+        needed = max(needed, ranks * ready * picture)
         per_rank = 1 if spec.kind == "cpu" else 1 + workers
         processes_needed = max(processes_needed, ranks * per_rank)
-    free_gib = shutil.disk_usage(SHARED).free / host.GIB if SHARED.is_dir() else 0.0
-    text = f"{free_gib:.2f} GiB are free in {SHARED}; the workers' batches need {batches_gib:.2f}"
+    free = shutil.disk_usage(SHARED).free if SHARED.is_dir() else 0
+    text = f"{size_text(free)} are free in {SHARED}; the workers' batches need {size_text(needed)}"
     remedy = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
-    yield Finding(FAILS if free_gib < batches_gib else FINE, "shared memory", text, remedy)
-    cores, memory_gib = host.cores_granted(), host.memory_gib()
-    text = f"{cores} cores for {processes_needed} ranks and workers; {memory_gib:.0f} GiB of memory"
+    yield Finding(FAILS if free < needed else FINE, "shared memory", text, remedy)
+    cores, memory = host.cores_granted(), size_text(host.memory_gib() * host.GIB)
+    text = f"{cores} cores for {processes_needed} ranks and workers; {memory} of memory"
     remedy = "ask for more cores (on a cluster: cpus_per_task)"
     yield Finding(SLOW if cores < processes_needed else FINE, "cores", text, remedy)
 

@@ -19,7 +19,7 @@ from feedrate.config.spec import RunSpec, Software
 from feedrate.config.values import convert, merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
-from feedrate.core.errors import ExpectedError
+from feedrate.core.errors import ExpectedError, explain
 from feedrate.data.manifest import DataError
 from feedrate.data.sources.folder import check_folder
 from feedrate.data.tables import example_tables
@@ -92,8 +92,8 @@ def workflow_errors() -> Iterator[None]:
 
     try:
         yield
-    except ExpectedError as error:
-        raise WorkflowError(str(error)) from None
+    except (ExpectedError, OSError) as error:
+        raise WorkflowError(explain(error)) from None
 
 
 def load(root: Path, layers: Layers) -> Project:

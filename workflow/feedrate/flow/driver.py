@@ -17,7 +17,7 @@ import msgspec
 
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
-from feedrate.core import scheduler, variables
+from feedrate.core import homes, scheduler, variables
 from feedrate.core.errors import ExpectedError, print_error, tell
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
@@ -41,7 +41,8 @@ class Occupied(ExpectedError):
 
 def plan(graph: Graph, layers: Layers) -> None:
     """Begin to plan as the driver: check the targets of this call, and write the plans of the
-    studies. A dry run does not start, so the files are checked here. Raises ConfigError."""
+    studies. A dry run does not start, so the files are checked here. Raises ExpectedError."""
+    homes.check_project(graph.root)
     call = configuration.call()
     configuration.check_targets(graph.root, graph.project, layers, call.targets)
     if not call.report:

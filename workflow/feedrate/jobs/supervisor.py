@@ -21,7 +21,7 @@ import msgspec
 
 from feedrate.config.spec import TIMEOUT_MIN, RunSpec
 from feedrate.core import scheduler
-from feedrate.core.errors import Masker, explain_os_error, tell
+from feedrate.core.errors import Masker, explain, tell
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.core.processes import NO_ANSWER, ask
@@ -115,7 +115,7 @@ def train(
     except FAULTS as fault:
         log = workplace.keep_log(place.path)
         if try_ is not None and try_ > (call.retries if call else 0):  # the last one
-            cause = explain_os_error(fault) if isinstance(fault, OSError) else str(fault)
+            cause = explain(fault)
             tell("feedrate train", cause)
             job.publish(Result("failed", cause), infrastructure=True)
         elif isinstance(fault, MachineFault) and log.exists():
@@ -212,9 +212,10 @@ class Job:
 
 def read_commit() -> str:
     """The project's commit, with `-dirty` if files differ from it; empty outside a repository."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    # Git reads no clone of another user by itself. This one's code runs already.
+    command = ["git", "-c", "safe.directory=*", "-C", str(Path(__file__).parent), "describe"]
     try:
-        answer = ask([*command, "--abbrev=40", "--exclude=*"], limit_s=10)
+        answer = ask([*command, "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=10)
     except NO_ANSWER:
         return ""
     return answer.stdout.strip() if answer.returncode == 0 else ""
