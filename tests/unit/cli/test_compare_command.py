@@ -55,7 +55,7 @@ def test_cells_stand_slowest_first(root, capsys):
     )
     assert lines[-5:] == [
         "device cell before after ratio joint 95% interval change",
-        "cpu workers=2 10 5 0.500 0.500 to 0.500 slower",
+        "cpu workers=2 10 5 0.5000 0.5000 to 0.5000 slower",
         "cpu workers=0 10 10 1.000 1.000 to 1.000 no difference",
         "cpu workers=1 10 15 1.500 1.500 to 1.500 faster",
         "3 cells: 1 slower, 1 faster, 1 no difference.",
@@ -132,7 +132,7 @@ def test_markdown_has_the_summary_and_a_row_for_each_cell(root, capsys):
     cells = rest[rest.index("**loading**") + 4 :]
     found = [[text.strip() for text in line.split("|")] for line in cells[:2]]
     assert [(row[2], row[5], row[7]) for row in found] == [
-        ("workers=0", "0.701", "slower"),
+        ("workers=0", "0.7015", "slower"),
         ("workers=1", "1.000", "no difference"),
     ]
     assert "| torch | 2.8.0 | 2.9.0 | cpu |" in rest

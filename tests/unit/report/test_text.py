@@ -10,7 +10,7 @@ from feedrate.report import text
         (14.1, "14.1"),
         (1489.2, "1,489"),
         (0.0123, "0.0123"),
-        (0, "0.00"),
+        (0, "0"),
         (-3.14159, "-3.14"),
         (9.996, "10.0"),
         (99.96, "100"),
@@ -50,11 +50,12 @@ def test_a_change_has_its_interval_in_per_cent(factor, low, high, words):
 
 
 def test_shares_times_and_ratios():
-    assert [text.share(s) for s in (0.23, 0.024, 0.0, None)] == ["23%", "2.4%", "0.0%", text.DASH]
+    shares = {0.23: "23%", 0.024: "2.4%", 0.0004: "0.04%", 0.0: "0%", None: text.DASH}
+    assert {value: text.share(value) for value in shares} == shares
     assert [text.seconds(s) for s in (0.1234, 2.5, None)] == ["123 ms", "2.50 s", text.DASH]
-    assert [text.ratio(r) for r in (1.2766, 12.66, 1248)] == [
-        f"{text.TIMES}{n}" for n in ("1.28", "12.7", "1,248")
-    ]
+    ratios = {1.2766: "1.28", 12.66: "12.7", 1248: "1,248", 0.2: "0.20", 0.0032: "0.0032"}
+    assert {value: text.ratio(value)[1:] for value in ratios} == ratios
+    assert text.ratio(0.003, 0.002, 0.004) == f"{text.TIMES}0.0030 (0.0020 to 0.0040)"
     assert [text.exact(v) for v in (601.5, 768, 6636.0)] == ["601.5", "768", "6,636"]
 
 

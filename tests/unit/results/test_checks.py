@@ -5,6 +5,7 @@ from record_builder import a_device, make_measurement, make_spec
 
 from feedrate.jobs.events import (
     Data,
+    Machine,
     Model,
     RankEvents,
     Start,

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedrate.config.values import rate_text, size_text
 from feedrate.results.statistics import (
     Noise,
     block_noise,
@@ -14,7 +15,6 @@ from feedrate.results.statistics import (
     noise_by_device,
     noise_of,
     pooled_noise,
-    rate_text,
     ratio_interval,
     selection_bias,
     spread,
@@ -185,6 +185,15 @@ def test_blocks_of_steps_tell_the_error_of_their_mean():
     assert block_noise(bursts) > 2 * 0.44 / 1.25 / math.sqrt(400), "more than steps by themselves"
     assert block_noise([1.0] * 40) == 0
     assert block_noise([1.0] * 7) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(0, "0 bytes"), (900, "900 bytes"), (5e3, "4.88 KiB"), (64 * 2**20, "64 MiB")]
+    + [(1000 * 2**20, "0.977 GiB"), (23.37 * 2**30, "23.4 GiB"), (2000 * 2**30, "1.95 TiB")],
+)
+def test_a_size_that_is_not_zero_is_never_rounded_to_zero(size, said):
+    assert size_text(size) == said
 
 
 @pytest.mark.parametrize(

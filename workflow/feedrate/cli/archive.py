@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 
+from feedrate.config.values import size_text
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, Masker, UsageError, hide_secrets
 from feedrate.core.files import atomic_path, digest_file
@@ -53,8 +54,8 @@ def archive(options: argparse.Namespace) -> int:
             sums[path] = sha256(clean).hexdigest()
         lines = (f"{digest}  {path}\n" for path, digest in sums.items())
         file.writestr(paths.CHECKSUMS, "".join(lines))
-    size_mib = options.out.stat().st_size / 2**20
-    print(f"{options.out}: {counted(len(sums), 'file')}, {size_mib:.1f} MiB")
+    size = size_text(options.out.stat().st_size)
+    print(f"{options.out}: {counted(len(sums), 'file')}, {size}")
     print(f"SHA-256 {digest_file(options.out)}")
     for path in left_out:
         print(f"left out: {path} has secrets, and is not text")

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from feedrate.cli.display import output, table
 from feedrate.config.study import Thresholds
-from feedrate.config.values import BETWEEN_LEVELS, cell_text, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, cell_text, parse_levels, rate_text
 from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
+from feedrate.report.text import number as digits
 from feedrate.results import comparison
 from feedrate.results.comparison import Run, differences, read_results, read_runs, run_sets
 from feedrate.results.files import COMPARISON, Row, with_levels, write_csv
-from feedrate.results.statistics import rate_text
 
 STYLES = {
     comparison.SLOWER: "bold red",
@@ -139,8 +139,8 @@ def _values(row: Row) -> Iterator[RenderableType]:
         yield from ("", "", change, Text(row["cause"]))
         return
     low, high = row["ratio_ci_low"], row["ratio_ci_high"]
-    yield f"{row['ratio']:.3f}"
-    yield "" if low is None else f"{low:.3f} to {high:.3f}"
+    yield digits(row["ratio"], 4)
+    yield "" if low is None else f"{digits(low, 4)} to {digits(high, 4)}"
     yield change
     remarks = []
     if other := [word for word in row["differs"].split(";") if word in comparison.WORK]:

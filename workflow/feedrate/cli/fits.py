@@ -16,6 +16,7 @@ from feedrate.config.project import Project, study_names
 from feedrate.config.settings import Settings
 from feedrate.config.values import cell_name
 from feedrate.core.errors import UsageError
+from feedrate.report.text import number
 from feedrate.results.files import Column, Row, write_csv
 
 
@@ -82,4 +83,4 @@ def distinct(project: Project, works: Iterable[tuple[Row, Settings]]) -> list[Ro
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)

@@ -17,7 +17,7 @@ from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.flow import configuration
 from feedrate.flow.graph import Graph
-from feedrate.report.text import counted
+from feedrate.report.text import counted, number
 
 COLUMNS = (
     *("device", "cells", "unsupported", "done", "to do", "time", "time at most"),
@@ -78,7 +78,8 @@ def device_rows(graph: Graph, study: str, runs: Sequence[RunSpec]) -> Iterator[l
             price = graph.project.devices[device].price_usd_per_hour
             costs = ["no price", "no price"]
             if price is not None:
-                low, high, most = (f"{price * duration_s / 3600:.2f}" for duration_s in times[:3])
+                usd = [price * duration_s / 3600 for duration_s in times[:3]]
+                low, high, most = (f"{one:.2f}" if one >= 1 else number(one, 2) for one in usd)
                 costs = ["unknown" if times.unknown else f"{low} to {high}", most]
             likely = "unknown" if times.unknown else range_text(times.low_s, times.high_s)
             row += [likely, range_text(times.limit_s, times.limit_s), *costs]

@@ -14,6 +14,7 @@ from pathlib import Path
 from feedrate.cli.display import output, table
 from feedrate.cli.snakemake import add_choices, load_project
 from feedrate.config.plan import make_plan
+from feedrate.config.values import size_text
 from feedrate.core import paths
 from feedrate.flow import driver
 from feedrate.flow.folders import run_folder
@@ -116,8 +117,8 @@ def _described(folders: Sequence[Path]) -> tuple[str, str, str, str]:
     files = [file for root in roots for file in (root, *root.rglob("*"))]
     size = sum(file.lstat().st_size for file in files if file.is_file())
     newest = time.localtime(max((root.stat().st_mtime for root in roots), default=0))
-    text = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
-    return str(len(folders)), text, time.strftime("%Y-%m-%d", newest), str([*folders, ""][0])
+    date = time.strftime("%Y-%m-%d", newest)
+    return str(len(folders)), size_text(size), date, str([*folders, ""][0])
 
 
 def _log(run: Path) -> Path:

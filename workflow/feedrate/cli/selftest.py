@@ -27,7 +27,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, check_study
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study, Thresholds
-from feedrate.config.values import load
+from feedrate.config.values import duration_text, load, rate_text
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, LogError, tell
@@ -42,7 +42,6 @@ from feedrate.results.assemble import build_record
 from feedrate.results.conformity import DISTURBED
 from feedrate.results.limits import limit_of
 from feedrate.results.record import Record
-from feedrate.results.statistics import rate_text
 
 NAME = paths.SELFTEST_TARGET
 PART_S, LEAST_S = 180.0, 10.0
@@ -138,17 +137,17 @@ def selftest_device(
     for line in chain.from_iterable(tests):
         tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
         lines[line.subject] = line
-        write_page(out, device, lines.values(), (time.monotonic() - start_s) / 60)
-    write_page(out, device, lines.values(), (time.monotonic() - start_s) / 60)
+        write_page(out, device, lines.values(), time.monotonic() - start_s)
+    write_page(out, device, lines.values(), time.monotonic() - start_s)
     write_json(out, {"device": device, "lines": msgspec.to_builtins([*lines.values()])})
 
 
-def write_page(out: Path, device: str, lines: Iterable[Line], minutes: float) -> None:
+def write_page(out: Path, device: str, lines: Iterable[Line], took_s: float) -> None:
     """Write the page next to `out`: what failed first."""
     ordered = sorted(lines, key=lambda line: ORDER.index(line.outcome))
     counts = Counter(line.outcome for line in ordered)
     page = [
-        f"Self-test of {device} on {platform.node()}, {minutes:.1f} minutes",
+        f"Self-test of {device} on {platform.node()}, {duration_text(took_s)}",
         ", ".join(f"{number} {name}" for name, number in counts.items()) + "\n",
         *(f"{line.outcome:<12}{line.subject}: {line.text}" for line in ordered),
     ]
@@ -249,7 +248,7 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     if peak_tflops is None:
         return Line("unknown", subject, f"{text}; no peak is registered")
     share = product.tflops / peak_tflops
-    text += f", {share:.1%} of the registered {peak_tflops:g}"
+    text += f", {100 * share:.3g}% of the registered {peak_tflops:g}"
     if share <= 1:
         return Line(_if(share >= LEAST_OF_PEAK), subject, text)
     text += ": the device's synchronisation does not wait, the entry describes another device"
@@ -296,7 +295,7 @@ def judge_pixels(record: Record, subject: str) -> Line:
     off = record.pixels.mean_abs_diff
     if off is None:
         return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
-    text = f"on average {off:.2f} of 255 levels from the reference's"
+    text = f"on average {off:.3g} of 255 levels from the reference's"
     return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
 
 

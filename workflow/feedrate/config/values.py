@@ -105,6 +105,19 @@ def duration_text(seconds: float) -> str:
     return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
 
 
+def size_text(size: float) -> str:
+    """A number of bytes with three digits: `1.95 TiB`, `23.4 GiB`, `64 MiB`, `512 bytes`."""
+    for unit, of in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= 0.95 * of:  # so that 1,000 MiB is 0.977 GiB
+            return f"{size / of:.3g} {unit}"
+    return f"{size:.0f} bytes"
+
+
+def rate_text(samples_per_s: float) -> str:
+    """Samples/s in a sentence, never as a power of ten: 0.0312, 14.3, 602.1, 15,234."""
+    return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
+
+
 class _Loader(SafeLoader):
     """Reads plain values as YAML 1.2 does; keys are text, and a duplicate one is an error."""
 

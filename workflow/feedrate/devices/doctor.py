@@ -238,7 +238,8 @@ def _folders() -> Finding:
     try:
         homes.check_project(Path())
     except ExpectedError as error:
-        return Finding(FAILS, "folders", *str(error).rsplit(": ", 1))
+        text, _, remedy = str(error).rpartition(": ")
+        return Finding(FAILS, "folders", text, remedy)
     why = os.environ.get(variables.NO_HOME)
     text = f"caches go to {homes.OWN} ({why})" if why else "the project and the home take files"
     return Finding(FINE, "folders", text)
@@ -257,8 +258,7 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
     is_here = all(any(Path().glob(pattern)) for pattern in fetched)
     needed = host.GIB * (RESULTS_GIB if is_here else RESULTS_GIB + FETCHED_GIB)
     text = f"{size_text(free)} are free in this folder, which needs at least {size_text(needed)}"
-    remedy = "free some space, or clone the project elsewhere"
-    return Finding(FAILS if free < needed else FINE, "disk", text, remedy)
+    return Finding(FAILS if free < needed else FINE, "disk", text, "free some space")
 
 
 def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
+from feedrate.config.values import size_text
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data import manifest
 from feedrate.data.manifest import DataError, StoreIndex, StoreSpec
@@ -83,10 +84,10 @@ def _write_pixels(
     size, disk = int(ends[-1]), shutil.disk_usage(folder)
     if size > disk.free - _KEPT_FREE * disk.total:
         raise DataError(
-            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
-            f"of {disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
+            f"{folder.parent}: the store needs {size_text(size)}, and {size_text(disk.free)} "
+            f"of {size_text(disk.total)} are free; use decode: host, or a larger disk"
         )
-    print(f"store of {len(paths)} pictures: {size / 1e6:.1f} MB", file=sys.stderr, flush=True)
+    print(f"store of {len(paths)} pictures: {size_text(size)}", file=sys.stderr, flush=True)
     open_memmap(folder / manifest.PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
     np.save(folder / manifest.PICTURES, pictures)
     work = partial(_write_some, folder / manifest.PIXELS, spec.scaled_decode, side_px)
@@ -97,8 +98,7 @@ def _write_pixels(
             list(pool.map(work, chunks))  # raises what a process raised
     except BrokenProcessPool as error:
         raise DataError(
-            f"{folder.parent}: a process that decodes pictures for the store was killed; often the "
-            "host had no memory left for it"
+            f"{folder.parent}: a process that decodes pictures for the store was killed"
         ) from error
     return size
 
@@ -124,5 +124,5 @@ def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
     index = write_store(
         data.parent, settings, built.tokenizer, px, out, workers=cores, column=built.column
     )
-    size_mb = index.size_bytes / 1e6
-    print(f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB")
+    size = size_text(index.size_bytes)
+    print(f"stored {index.pictures} pictures at {index.image_px} px, {size}")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
+from feedrate.config.values import size_text
 from feedrate.devices.base import UnsupportedError
 
 FREE, TAKEN = 0, 1
@@ -37,7 +38,7 @@ class Slots:
         try:  # reserved without writing to it; moving a tensor there would write
             storage = torch.UntypedStorage._new_shared(size) if workers else None
         except RuntimeError as error:
-            needs = f"batches of {workers} workers need {size / 2**20:,.0f} MiB of shared memory"
+            needs = f"batches of {workers} workers need {size_text(size)} of shared memory"
             more = "give the container more (docker: --shm-size), or use fewer workers or a smaller"
             why = f"{needs}, more than /dev/shm has; {more} loader.prefetch_factor"
             raise UnsupportedError(f"loader.workers: {why}") from error

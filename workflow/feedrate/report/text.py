@@ -41,8 +41,10 @@ def number(value: float | None, digits: int = 3) -> str:
     the decimal point are never dropped."""
     if value is None:
         return DASH
+    if not value:
+        return "0"
     rounded = abs(float(f"{value:.{digits - 1}e}"))  # 9.996 has two digits before the point
-    magnitude = math.floor(math.log10(rounded)) if rounded else 0
+    magnitude = math.floor(math.log10(rounded))
     return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
 
 
@@ -71,10 +73,16 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
     decimals, from 10 on three digits."""
     if value is None:
         return DASH
-    words = f"{TIMES}{value:.2f}" if value < 9.995 else f"{TIMES}{number(value)}"
+    words = f"{TIMES}{_decimals(value)}"
     if low is None or high is None or low == high:
         return words
-    return f"{words} ({f'{low:.2f} to {high:.2f}' if high <= TELLING * low else UNCERTAIN})"
+    ends = f"{_decimals(low)} to {_decimals(high)}" if high <= TELLING * low else UNCERTAIN
+    return f"{words} ({ends})"
+
+
+def _decimals(value: float) -> str:
+    """Two decimals; from 10 on three digits, and below 0.1 two."""
+    return f"{value:.2f}" if 0.0995 <= value < 9.995 else number(value, 3 if value >= 1 else 2)
 
 
 def change(factor: float | None, low: float | None = None, high: float | None = None) -> str:
@@ -107,9 +115,11 @@ def signed_percent(share: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share in per cent: `23%`, `2.4%`, `0.3%`."""
+    """A share in per cent: `23%`, `2.4%`, `0.3%`, `0.04%`."""
     if value is None:
         return DASH
+    if abs(value) < 0.001:
+        return f"{number(100 * value, 1)}%"
     return f"{100 * value:.0f}%" if abs(value) >= 0.0995 else f"{100 * value:.1f}%"
 
 

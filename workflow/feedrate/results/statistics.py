@@ -37,11 +37,6 @@ class Estimate(NamedTuple):
     high: float | None
 
 
-def rate_text(samples_per_s: float) -> str:
-    """Samples/s in a sentence, never as a power of ten: 14.3, 602.1, 15,234."""
-    return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
-
-
 class Noise(NamedTuple):
     """Standard deviation of ln(rate) between runs of a cell, its degrees of freedom, and the number
     of cells that it is from."""

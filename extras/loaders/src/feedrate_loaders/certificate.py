@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from feedrate.config.values import Count, Name, Strict, about
-from feedrate.results.statistics import rate_text
+from feedrate.config.values import Count, Name, Strict, about, rate_text
 from feedrate_loaders.accelerator import BUSY, Feeding
 from feedrate_loaders.feed import Answer, Fed, count_fed
 

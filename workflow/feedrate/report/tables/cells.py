@@ -78,11 +78,11 @@ def _columns(study: StudyResults) -> list[Column]:
 
 
 def _epoch(samples: int, cell: CellRow) -> str:
-    """A long time in hours, or in days from two days on: `0.43 h`, `12.1 days`."""
+    """A long time in hours, or in days from two days on: `0.430 h`, `12.1 days`."""
     if cell.samples_per_s is None:
         return text.DASH
     hours = samples / cell.samples_per_s / 3600
-    return f"{hours:.2f} h" if hours < 48 else f"{hours / 24:.1f} days"
+    return f"{text.number(hours)} h" if hours < 48 else f"{hours / 24:.1f} days"
 
 
 def _step(cell: CellRow) -> Field:
@@ -103,7 +103,11 @@ def _alone(part: str, cell: CellRow) -> Field:
 def _loss(cell: CellRow) -> Field:
     note = "equal to the baseline's bit for bit" if cell.loss_identical else ""
     if not note and cell.loss_shift is not None and cell.loss_seeds is not None:
-        note = f"{cell.loss_shift:+.3f} against the baseline; seeds {cell.loss_seeds:.3f}"
+        shift, seeds = (
+            f"{value:{sign}.3f}" if abs(value) >= 0.0005 else "less than 0.001"
+            for value, sign in ((cell.loss_shift, "+"), (cell.loss_seeds, ""))
+        )
+        note = f"{shift} against the baseline; seeds {seeds}"
     return Field(text.number(cell.loss_end), [note])
 
 
