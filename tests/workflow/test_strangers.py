@@ -56,6 +56,10 @@ def test_a_home_that_takes_no_caches_stops_nothing(project, command, home):
 PLACES = {
     "full": (FULL.format(".snakemake"), "the disk is full at "),
     "read-only": ("mount -t tmpfs -o ro tmpfs .snakemake", "read-only file system"),
+    "read-only, no home": (
+        "mount -t tmpfs -o ro tmpfs .snakemake && export HOME=/proc/none",
+        "read-only file system",
+    ),
 }
 
 

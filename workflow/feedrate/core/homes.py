@@ -7,6 +7,7 @@ read-only or full. Snakemake, Matplotlib and Triton then fail before they do any
 import getpass
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from feedrate.core import paths, variables
@@ -29,6 +30,9 @@ def settle_caches() -> None:
     if cache.is_absolute() and not (why := write_fault(cache / "snakemake")):
         return
     own = str(OWN.resolve())
+    if write_fault(OWN):  # Snakemake must come so far that `check_project` can say why
+        with suppress(OSError):
+            own = tempfile.mkdtemp(prefix="feedrate.")
     if not home.is_absolute():
         os.environ["HOME"] = own
     if (cache / "huggingface").is_dir():  # data and a token may be there
