@@ -56,7 +56,7 @@ rule selftest:
 
 
 # Each study is a target with its own name.
-for study in STUDIES:
+for study in PROJECT.studies:
 
     rule:
         name:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from feedrate.config.workflow import find_dataset
 from feedrate.core import paths, plugins
 from feedrate.flow import configuration, driver
 from feedrate.flow.data import job
@@ -15,7 +14,6 @@ with configuration.workflow_errors():
     GRAPH = Graph(PROJECT, ROOT)
     if IS_DRIVER:
         driver.plan(GRAPH, LAYERS)
-STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
 # Whether failed jobs are tried again. The process of a job does not know, and assumes it.

@@ -1,9 +1,6 @@
-"""Data: fetch and prepare datasets, fetch Winoground and the weights to start from. The identity of
-what they are made from is in the paths, so inputs are `ancient`: their times say nothing.
-"""
+"""Data: fetch and prepare datasets, fetch Winoground and weights. The identity of what they
+are made from is in the paths, so inputs are `ancient`: their times say nothing."""
 
-dataset = lambda wc: find_dataset(PROJECT.config, wc.dataset)
-pairs = lambda wc: PROJECT.config.winoground_sets[wc.winoground]
 store = lambda wc: GRAPH.data.store_spec(wc.store)
 
 
@@ -17,7 +14,7 @@ rule fetch_dataset:
     conda:
         REPORT_ENV
     params:
-        job=lambda wc: job("fetch_dataset", name=wc.dataset, settings=dataset(wc)),
+        job=lambda wc: GRAPH.data.fetch_dataset(wc.dataset),
     shell:
         "python -m feedrate {params.job} --out {output:q} 2> >(tee {log:q} >&2)"
 
@@ -30,7 +27,7 @@ use rule fetch_dataset as fetch_winoground with:
         f"{paths.LOGS}/fetch_winoground/{{winoground}}-{{identity}}.log",
     localrule: "downloads" in ON_DRIVER
     params:
-        job=lambda wc: job("fetch_winoground", name=wc.winoground, settings=pairs(wc)),
+        job=lambda wc: GRAPH.data.fetch_winoground(wc.winoground),
 
 
 # A hub checkpoint's weights and tokenizer, with a checksum for every file.
@@ -57,7 +54,7 @@ rule preprocess_dataset:
         REPORT_ENV
     threads: CORES
     params:
-        job=lambda wc: job("preprocess_dataset", settings=dataset(wc)),
+        job=lambda wc: GRAPH.data.preprocess_dataset(wc.dataset),
     shell:
         "python -m feedrate {params.job} --index {input:q} --out {output.manifest:q} "
         "2> >(tee {log:q} >&2)"

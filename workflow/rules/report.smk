@@ -1,5 +1,5 @@
-"""Report: runs become records, results, claims, tables, figures and the first page. Time stamps decide
-what is made again: of code, templates, and a file with the configuration of the study.
+"""Report: runs become records, results, claims, tables, figures and the first page. Time
+stamps of code, templates and a file with the study's configuration decide what is made again.
 """
 
 
@@ -16,13 +16,15 @@ rule parse_logs:
     localrule: "short" in ON_DRIVER
     conda:
         REPORT_ENV
+    params:
+        job=lambda wc: job("parse_logs", device=wc.device),
     shell:
-        "python -m feedrate {rule} --plan {input.plan:q} --device {wildcards.device} "
+        "python -m feedrate {params.job} --plan {input.plan:q} "
         "--results results/{wildcards.study} 2> >(tee {log:q} >&2)"
 
 
-rule collect_results:
-    """Collect a study's runs into one table, and summarise their repeats as cells."""
+# Collect a study's runs into one table, and summarise their repeats as cells.
+use rule parse_logs as collect_results with:
     input:
         lambda wc: GRAPH.records(wc.study),
         plan=paths.STUDY_PLAN,
@@ -32,15 +34,12 @@ rule collect_results:
     log:
         f"{paths.LOGS}/collect_results/{{study}}.log",
     localrule: "short" in ON_DRIVER
-    conda:
-        REPORT_ENV
-    shell:
-        "python -m feedrate {rule} --plan {input.plan:q} --results results/{wildcards.study} "
-        "2> >(tee {log:q} >&2)"
+    params:
+        job="collect_results",
 
 
 # Check the source's claims against its own numbers and against ours.
-use rule collect_results as check_claims with:
+use rule parse_logs as check_claims with:
     input:
         paths.RESULTS_CSV,
         plan=paths.STUDY_PLAN,
@@ -50,10 +49,12 @@ use rule collect_results as check_claims with:
     log:
         f"{paths.LOGS}/check_claims/{{study}}.log",
     localrule: "short" in ON_DRIVER
+    params:
+        job="check_claims",
 
 
 # Write all tables of a study as pages.
-use rule collect_results as tabulate_results with:
+use rule parse_logs as tabulate_results with:
     input:
         **GRAPH.page_inputs(),
     output:
@@ -61,10 +62,12 @@ use rule collect_results as tabulate_results with:
     log:
         f"{paths.LOGS}/tabulate_results/{{study}}.log",
     localrule: "short" in ON_DRIVER
+    params:
+        job="tabulate_results",
 
 
 # Draw all figures of a study.
-use rule collect_results as plot_figures with:
+use rule parse_logs as plot_figures with:
     input:
         **GRAPH.page_inputs(),
     output:
@@ -72,14 +75,16 @@ use rule collect_results as plot_figures with:
     log:
         f"{paths.LOGS}/plot_figures/{{study}}.log",
     localrule: "short" in ON_DRIVER
+    params:
+        job="plot_figures",
 
 
 rule write_report:
     """Merge the results of all studies, and write report.html: the answers, then the details."""
     input:
-        expand(paths.OF_A_STUDY, study=STUDIES),
-        data=[ancient(GRAPH.data.report(study)) for study in STUDIES],
-        plans=expand(paths.STUDY_PLAN, study=STUDIES),
+        expand(paths.OF_A_STUDY, study=PROJECT.studies),
+        data=[ancient(GRAPH.data.report(study)) for study in PROJECT.studies],
+        plans=expand(paths.STUDY_PLAN, study=PROJECT.studies),
         templates=GRAPH.templates(),
         code=GRAPH.page_code(),
     output:
@@ -91,14 +96,14 @@ rule write_report:
     conda:
         REPORT_ENV
     shell:
-        "python -m feedrate {rule} --plans {input.plans:q} --results results "
+        "python -m feedrate write_report --plans {input.plans:q} --results results "
         "--page {output.page:q} 2> >(tee {log:q} >&2)"
 
 
 rule confirm_results:
     """Fail with a short list if a run failed; runs last, so that the report exists."""
     input:
-        results=expand(paths.RESULTS_CSV, study=STUDIES),
+        results=expand(paths.RESULTS_CSV, study=PROJECT.studies),
         after=paths.PAGE,
     output:
         paths.CONFIRMED,
@@ -110,5 +115,5 @@ rule confirm_results:
     conda:
         REPORT_ENV
     shell:
-        "python -m feedrate {rule} --results {input.results:q} --out {output:q} "
+        "python -m feedrate confirm_results --results {input.results:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

@@ -45,13 +45,7 @@ for device in PROJECT.config.devices:
             # Time for what does not end by itself.
             runtime=50 + round(PROJECT.config.selftest_minutes),
         params:
-            job=job(
-                "selftest_device",
-                device=device,
-                entry=entry,
-                minutes=PROJECT.config.selftest_minutes,
-                only=PROJECT.config.selftest_parts,
-            ),
+            job=GRAPH.selftest(device),
         shell:
             "python -m feedrate {params.job} --data {input.data:q} --parts {input.parts:q} "
             "--out {output:q} 2> >(tee {log:q} >&2)"

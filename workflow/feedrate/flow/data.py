@@ -130,6 +130,21 @@ class Data:
 
     # Jobs
 
+    def fetch_dataset(self, name: str) -> str:
+        """The job that fetches a dataset."""
+        settings = workflow.find_dataset(self._project.config, name)
+        return job("fetch_dataset", name=name, settings=settings)
+
+    def fetch_winoground(self, name: str) -> str:
+        """The job that fetches a copy of Winoground."""
+        settings = self._project.config.winoground_sets[name]
+        return job("fetch_winoground", name=name, settings=settings)
+
+    def preprocess_dataset(self, name: str) -> str:
+        """The job that prepares a dataset."""
+        settings = workflow.find_dataset(self._project.config, name)
+        return job("preprocess_dataset", settings=settings)
+
     def fetch_checkpoint(self, key: str) -> str:
         """The job that fetches a hub checkpoint."""
         for spec in self._plan.runs.values():

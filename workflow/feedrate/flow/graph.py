@@ -189,6 +189,17 @@ class Graph:
             model_pattern=self.project.devices[device].model_pattern,
         )
 
+    def selftest(self, device: str) -> str:
+        """The job of a device's self-test."""
+        config = self.project.config
+        return job(
+            "selftest_device",
+            device=device,
+            entry=self.project.devices[device],
+            minutes=config.selftest_minutes,
+            only=config.selftest_parts,
+        )
+
     def order(self, device: str, wildcards: Any) -> int:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
         return self._order[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]
