@@ -5,7 +5,6 @@ import json
 import os
 import runpy
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -91,21 +90,16 @@ def in_warm_processes(spec: RunSpec) -> RunSpec:
 
 
 class Job:
-    """A finished training job, run as Snakemake's rule runs it.
+    """A finished training job, run in warm processes as Snakemake's rule runs it."""
 
-    Its training processes are warm unless `cold`.
-    """
-
-    def __init__(
-        self, spec: RunSpec, prepared: Path, out: Path, *options: str, cold: bool = False
-    ) -> None:
+    def __init__(self, spec: RunSpec, prepared: Path, out: Path, *options: str) -> None:
         self.out = out
-        spec = spec if cold else in_warm_processes(spec)
+        spec = in_warm_processes(spec)
         pattern = ["--model-pattern", PATTERN] if spec.device == "gaudi2" else []
         integrations = ["--report-to", "tensorboard"]
         answer = subprocess.run(
             [
-                *(sys.executable if cold else warm.python(), "-m", "feedrate", "train"),
+                *(warm.python(), "-m", "feedrate", "train"),
                 *("--spec", msgspec.json.encode(spec).decode(), "--out", str(out)),
                 *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
                 *(*pattern, *integrations),

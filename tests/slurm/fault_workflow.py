@@ -44,8 +44,8 @@ LOSE = f"""if [ $(grep -c "$(dirname "$5")/" trainings) = 1 ]; then {UNTRAINED};
 """The first processes of a run never end."""
 HANG = "exec sleep 3600"
 FIRST_TRIES = "--allowed-rules train_({}) .*--attempt 1 "
-"""Command lines of Snakemake in the first tries of a device's training jobs. Slurm limits and kills
-only what is below its own steps, which warm programs are not."""
+"""Command lines of Snakemake in the first tries of a device's training jobs. Slurm counts the
+memory of what is below its own steps. Warm programs are not; they only end with their clients."""
 CELL = "runs/mini/{device}/{cell}~decode=host"
 
 

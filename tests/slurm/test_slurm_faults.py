@@ -2,7 +2,7 @@
 
 Each workflow has its own driver. The interpreter that starts the processes of a cell counts how
 often the cell was really trained. All nodes are this one host, so the training jobs of a workflow
-take turns, as the suite requires. What Slurm limits and kills is cold: the first tries of a cell.
+take turns, as the suite requires. What Slurm kills for its memory is cold: the first try of a cell.
 """
 
 import subprocess
@@ -53,7 +53,7 @@ def struck(cluster: Cluster, make_workflow) -> Workflow:
             "cpu": {"rule": on_cpu | {"mem_mb": 400}, "start": HUNGRY},
             "full": {"adapt": {"settings": MORE_THAN_THERE_IS}, "rule": on_cpu},
         },
-        FIRST_TRIES.format("h100|cpu"),
+        FIRST_TRIES.format("cpu"),
     )
     workflow.start()
     faults = {

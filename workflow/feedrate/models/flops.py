@@ -1,7 +1,7 @@
 """Models on torch's meta device, where tensors have a size and no memory: the FLOPs of one sample,
 the arithmetic of a device, and the memory of weights and states."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -49,12 +49,12 @@ def returns_new(func: Any) -> bool:
     return not any(value.alias_info for value in (*schema.arguments, *schema.returns))
 
 
-def form(value: Any) -> Any:
+def form_of(value: Any) -> Any:
     """All of an argument that the form of a result depends on."""
     if isinstance(value, Tensor):
         return (value.shape, value.stride(), value.dtype) if value.is_meta else value
     if isinstance(value, list | tuple):
-        return tuple(map(form, value))
+        return tuple(map(form_of, value))
     return type(value), value
 
 
@@ -71,22 +71,29 @@ class Operations(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             if not returns_new(func):
                 return func(*args, **kwargs)
-            key = func, form(args), form((*kwargs.items(),))
+            key = func, form_of(args), form_of((*kwargs.items(),))
             if forms := self._forms.get(key):
-                made = [f and torch.empty_strided(*f[:2], dtype=f[2], device="meta") for f in forms]
-                return made[0] if len(made) == 1 else tuple(made)
+                tensors = [empty(*form) if form else None for form in forms]
+                return tensors[0] if len(tensors) == 1 else tuple(tensors)
             result = func(*args, **kwargs)
             results = result if isinstance(result, tuple) else (result,)
             if all(map(whole, results)) and not shares(results, args):
-                self._forms[key] = [value if value is None else form(value) for value in results]
+                self._forms[key] = [
+                    form_of(value) if value is not None else None for value in results
+                ]
             return result
+
+
+def empty(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A new tensor without values."""
+    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
 def whole(value: Any) -> bool:
     """Whether a result is a tensor with a storage of its own size, or left out."""
     if not isinstance(value, Tensor):
         return value is None
-    alike = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    alike = empty(value.shape, value.stride(), value.dtype)
     return value.is_meta and value.untyped_storage().nbytes() == alike.untyped_storage().nbytes()
 
 
