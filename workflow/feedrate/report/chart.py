@@ -2,9 +2,9 @@
 and sizes are here only."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.core import plugins
@@ -29,27 +29,45 @@ BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE = "#56B4E9", "#CC79A7"
 """The palette of Okabe and Ito (2008), which readers with any colour vision can distinguish."""
 
-Look = Mapping[str, Any]
-"""Options of matplotlib: a colour with a marker and a dash pattern or a hatch, so that no series
-depends on its colour."""
 
-CURVES: tuple[Look, ...] = (
-    {"color": BLUE, "marker": "o", "linestyle": "solid"},
-    {"color": RED, "marker": "s", "linestyle": (0, (5, 1.5))},
-    {"color": GREEN, "marker": "^", "linestyle": (0, (1, 1))},
-    {"color": PURPLE, "marker": "D", "linestyle": (0, (4, 1, 1, 1))},
-    {"color": ORANGE, "marker": "v", "linestyle": (0, (7, 2))},
-    {"color": BLACK, "marker": "X", "linestyle": (0, (2, 2))},
+class Look(NamedTuple):
+    """How a series is drawn. Markers, dashes and hatches show what its colour shows."""
+
+    color: str
+    """Of a line and its markers, or of a bar's outline."""
+    marker: str = ""
+    """One of `drawing.MARKERS`; empty: none."""
+    dashes: tuple[float, ...] = ()
+    """Lengths that are drawn, left out, drawn, …, in widths of the line; empty: all is drawn."""
+    fill: str = ""
+    """Of a bar or a marker; empty: the colour."""
+    width_pt: float = 1.5
+    size_pt: float = 5.5
+    """Of a marker."""
+    line: bool = True
+    """Whether a line connects the markers."""
+    hatched: bool = False
+    every: tuple[int, int] | None = None
+    """The first place with a marker, and the places from one to the next; None: all have one."""
+
+
+CURVES = (
+    Look(BLUE, "circle"),
+    Look(RED, "square", (5, 1.5)),
+    Look(GREEN, "triangle", (1, 1)),
+    Look(PURPLE, "diamond", (4, 1, 1, 1)),
+    Look(ORANGE, "triangle_down", (7, 2)),
+    Look(BLACK, "thick_cross", (2, 2)),
 )
-CHOSEN: Look = {"facecolor": SKY, "edgecolor": BLUE, "linewidth": 1.2}
-PLAIN: Look = {"facecolor": LIGHT, "edgecolor": GREY, "linewidth": 0.6}
-PROVISIONAL: Look = {"facecolor": "white", "edgecolor": GREY, "hatch": "////", "linewidth": 0.6}
-WAITING: Look = {"facecolor": ORANGE, "edgecolor": BLACK, "hatch": "////", "linewidth": 0.4}
-TICK: Look = {"marker": "|", "linestyle": "", "color": BLACK, "markersize": 12, "mew": 2}
+CHOSEN = Look(BLUE, fill=SKY, width_pt=1.2)
+PLAIN = Look(GREY, fill=LIGHT, width_pt=0.6)
+PROVISIONAL = Look(GREY, fill="white", width_pt=0.6, hatched=True)
+WAITING = Look(BLACK, fill=ORANGE, width_pt=0.4, hatched=True)
+TICK = Look(BLACK, "tick", size_pt=12, line=False)
 """A mark across a bar or a row."""
-CROSS: Look = {"marker": "x", "linestyle": "", "color": RED, "markersize": 7, "mew": 2}
-BEFORE: Look = {"marker": "o", "linestyle": "", "color": GREY, "mfc": "white", "zorder": 5}
-AFTER: Look = {"marker": "D", "linestyle": "", "color": BLUE, "zorder": 5}
+CROSS = Look(RED, "cross", size_pt=7, line=False)
+BEFORE = Look(GREY, "circle", fill="white", line=False)
+AFTER = Look(BLUE, "diamond", line=False)
 
 
 class Mark(NamedTuple):

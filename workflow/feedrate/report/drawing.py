@@ -13,12 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from feedrate.report import chart
-from feedrate.report.chart import Panel, Picture, Series
+from feedrate.report.chart import Look, Panel, Picture, Series
 
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
 PATH, MORE_DIGITS = re.compile(r' d="[^"]*"'), re.compile(r"(\.\d\d)\d+")
 """The points of a path, whose further digits would double the size of a file."""
+MARKERS = {
+    "circle": "o", "square": "s", "triangle": "^", "triangle_down": "v", "diamond": "D",
+    "thick_cross": "X", "cross": "x", "tick": "|",
+}  # fmt: skip
 INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.5, "capthick": 1.5}
 
 _RC = {
@@ -174,15 +178,17 @@ def _write(axes: Axes, words: str, at: Any, near: Any, shift: Any, **look: Any) 
 def _series(axes: Axes, series: Series, rows: bool) -> None:
     places: Any = [mark.place for mark in series.marks]
     values: Any = [math.nan if mark.value is None else mark.value for mark in series.marks]
-    name = series.name or None
+    name, look = series.name or None, series.look
+    bar: dict[str, Any] = {"facecolor": look.fill or look.color, "edgecolor": look.color}
+    bar |= {"linewidth": look.width_pt, "hatch": "////" if look.hatched else None, "label": name}
     if series.bars and rows:
         starts = [mark.start for mark in series.marks]
         lengths = [value - start for value, start in zip(values, starts, strict=True)]
-        axes.barh(places, lengths, 0.66, starts, label=name, **series.look)
+        axes.barh(places, lengths, 0.66, starts, **bar)
     elif series.bars:  # one shape: hundreds of bars would make a large file
-        axes.fill_between(places, values, step="mid", label=name, **series.look)
+        axes.fill_between(places, values, step="mid", **bar)
     else:
-        axes.plot(*((values, places) if rows else (places, values)), label=name, **series.look)
+        axes.plot(*((values, places) if rows else (places, values)), label=name, **_line(look))
     known = [
         (mark.place, mark.low, mark.high - mark.low)
         for mark in series.marks
@@ -192,5 +198,22 @@ def _series(axes: Axes, series: Series, rows: bool) -> None:
         at, low, lengths = map(list, zip(*known, strict=True))
         places, values = (low, at) if rows else (at, low)
         error: dict[str, Any] = {"xerr" if rows else "yerr": ([0.0] * len(known), lengths)}
-        color = chart.BLACK if series.bars else series.look["color"]
+        color = chart.BLACK if series.bars else look.color
         axes.errorbar(places, values, **error, ecolor=color, zorder=4, **INTERVAL)
+
+
+def _line(look: Look) -> dict[str, Any]:
+    """matplotlib's options for a line with markers, or for markers alone, which cover intervals."""
+    options: dict[str, Any] = {
+        "color": look.color,
+        "linestyle": (0, look.dashes) if look.dashes else "solid",
+        "linewidth": look.width_pt,
+        "marker": MARKERS.get(look.marker),
+        "markersize": look.size_pt,
+        "markevery": look.every,
+        "markerfacecolor": look.fill or look.color,
+    }
+    if not look.line:
+        thick = 2 if look.marker in ("cross", "tick") else 1
+        options |= {"linestyle": "", "zorder": 5, "markeredgewidth": thick}
+    return options

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from feedrate.report import chart, text
-from feedrate.report.chart import Figure, Mark, Panel, Picture, Row, Series
+from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Row, Series
 from feedrate.report.rows import CellRow, RunRow
 from feedrate.report.study import StudyResults, Trace
 
@@ -71,7 +71,7 @@ def _losses(study: StudyResults, cells: Sequence[CellRow]) -> Panel:
         steps = traces.get((cell.key, common), ())
         points = [Mark(step.step, step.loss) for step in steps if step.loss is not None]
         every = max(1, len(points) // 8)
-        look = {**chart.CURVES[index], "markevery": (index % every, every), "linewidth": 1.4}
+        look = chart.CURVES[index]._replace(every=(index % every, every), width_pt=1.4)
         if points:
             series.append(Series(points, look, chart.wrapped(study.setting_among(cell, cells))))
     title = chart.title(study, cells[0].device)
@@ -102,7 +102,7 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
     first, names = trace.steps[0], [study.setting_among(trace.run, runs)]
     if 1000 * first.step_s > highest:
         names.append(f"first step {text.seconds(first.step_s)}")
-    line = {"color": chart.BLUE, "linewidth": 1.3}
+    line = Look(chart.BLUE, width_pt=1.3)
     return Panel(
         [
             Series(waits, chart.WAITING, "waiting for data", bars=True),
