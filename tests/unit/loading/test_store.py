@@ -76,7 +76,7 @@ def test_the_index_says_what_it_was_made_from(own, tokenizer, capsys):
     assert set(index.files) == {p.name for p in folder.iterdir()} - {STORE_INDEX}
     assert all(digest_file(folder / name) == digest for name, digest in index.files.items())
     # The size is told before anything is written.
-    assert f"store of {index.pictures} pictures: 0.0 MB" in capsys.readouterr().err
+    assert f"store of {index.pictures} pictures: 37 KiB" in capsys.readouterr().err
 
 
 def test_another_spec_is_another_store():
@@ -166,6 +166,6 @@ def test_a_process_that_is_killed_leaves_no_store_and_a_sentence(own, tokenizer,
 def test_a_disk_that_is_too_small_is_told_before_writing(own, tokenizer, monkeypatch):
     disk = SimpleNamespace(free=10_000, total=1_000_000)
     monkeypatch.setattr(store_writer.shutil, "disk_usage", lambda _: disk)
-    with pytest.raises(DataError, match=r"the store needs 0\.0 GB, and 0\.0 GB of 0\.0 GB"):
+    with pytest.raises(DataError, match=r"the store needs 37 KiB, and 9\.77 KiB of 0\.954 MiB"):
         make(own, tokenizer)
     assert not list(own.parent.glob("store/*/*"))
