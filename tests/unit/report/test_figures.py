@@ -145,7 +145,7 @@ def test_latencies_are_medians_with_the_99th_percentile_and_lines_have_one_look(
     mark = baseline.marks[shown.panels[0].x_names.index("8")]
     assert mark.value == pytest.approx(1000 * cell.step_time_median_s)
     assert mark.high == pytest.approx(1000 * cell.step_time_p99_s)
-    looks = {(s.name, s.look["marker"]) for one in shown.panels for s in one.series}
+    looks = {(s.name, s.look.marker) for one in shown.panels for s in one.series}
     assert len(looks) == len({name for name, _ in looks}) == len({look for _, look in looks})
 
 
