@@ -7,7 +7,9 @@ import pytest
 
 from feedrate import __main__ as entry
 from feedrate.cli import run
+from feedrate.config.errors import ConfigError
 from feedrate.flow import driver
+from feedrate.flow.configuration import read_profile
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -132,3 +134,14 @@ def test_old_results_are_shown_only_after_a_run_that_began(root, snakemake, monk
     snakemake.started = started
     assert entry.main(["run"]) == 1
     assert (len(snakemake), len(shown)) == (1, int(started))
+
+
+def test_a_profile_without_its_link_is_told_how_to_use_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "profiles/mine"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("executor: local\n")
+    with pytest.raises(ConfigError, match="ln -s profiles/mine"):
+        read_profile("mine")
+    (tmp_path / "mine").symlink_to(folder)
+    assert read_profile("mine") == ("local", [])

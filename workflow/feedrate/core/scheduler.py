@@ -1,6 +1,7 @@
-"""The scheduler of a cluster, which is Slurm: its jobs, what it refuses, and the words in which it,
-its executor report. Besides, the profiles, `flow/resources.py` and the launcher `srun` are Slurm's.
-Functions raise SchedulerError unless they say what they do without an answer."""
+"""The scheduler of a cluster, which is Slurm: its jobs, what it refuses, and the words in which it
+and its executor report. Besides, the profiles and the launcher `srun` are Slurm's, and
+`flow/resources.py` names its resources. Functions raise SchedulerError unless they say what they do
+without an answer."""
 
 import os
 import re
@@ -18,6 +19,8 @@ from feedrate.core.files import end_of_file
 NAME = "Slurm"
 EXECUTOR = "slurm"
 """Snakemake's executor that sends jobs to it."""
+INSIDE = "srun …"
+"""How a user starts a command on a node."""
 PREFIX = "feedrate"
 """`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
 ANSWER_S = 30.0  # a controller that has not answered then counts as absent

@@ -221,7 +221,7 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
     if here and runs:
         findings += _host(runs)
     for device, group in groupby(runs, key=attrgetter("device")):
-        remedy = f"run there: srun … python -m feedrate doctor --device {device}"
+        remedy = f"run there: {scheduler.INSIDE} python -m feedrate doctor --device {device}"
         own = [Finding(UNKNOWN, "node", "its nodes cannot be seen from here", remedy)]
         if here:
             own = list(_of_device(project.devices[device], list(group)))

@@ -130,6 +130,11 @@ def read_profile(name: str) -> tuple[str, list[Path]]:
                 return _profile_in(file)
         if place.is_dir():  # its file is for certain versions of Snakemake
             return "", []
+    if name in profile_names():  # Snakemake does not look there
+        link = f"ln -s {PROFILES / name}"
+        raise ConfigError(
+            f"--profile: {name!r} has no link here; make one (`{link}`), or use {PROFILES / name}"
+        )
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 
