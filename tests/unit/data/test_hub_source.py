@@ -37,9 +37,10 @@ configs:
 def hub_folder(root):
     """A dataset in the hub's layout: encoded images inside Parquet, some of them the same."""
     images = [encoded(drawing(shade=shade)) for shade in (0, 0, 90)] + [b"no image"]
+    names = ("0.PNG", "1.jpeg", "zip://2.jpeg::once/in/an/archive.zip", "3.jpeg")
     rows = [
         {
-            "image": {"bytes": data, "path": f"{number}.{'jpeg' if number else 'PNG'}"},
+            "image": {"bytes": data, "path": names[number]},
             "contest_number": 500 + number,
             "image_description": f"drawing {number}",
             "caption_choices": list("abcde"),

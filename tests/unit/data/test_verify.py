@@ -207,6 +207,16 @@ def test_colours_of_sixteen_bits_lose_their_lower_bits_and_are_not_black(kind):
         read_picture(wide_colours(kind, range(4000, 4060)))
 
 
+@pytest.mark.parametrize("level", [0xFFFF, 0x18C3])
+def test_a_bitmap_of_sixteen_bits_a_pixel_has_plain_colours(level):
+    """In BMP, 5, 6 and 5 bits are the colours; a dark picture is a picture."""
+    header = struct.pack("<IiiHHIIiiII", 40, 20, 20, 1, 16, 3, 800, 0, 0, 0, 0)
+    header += struct.pack("<III", 0xF800, 0x7E0, 0x1F)
+    start = struct.pack("<IHHI", 866, 0, 0, 66)
+    picture = read_picture(b"BM" + start + header + struct.pack("<400H", *[level] * 400))
+    assert picture.changes == ("BMP to JPEG",)
+
+
 STRIPES = Image.fromarray(np.tile(np.uint8([[[255, 0, 0], [0, 0, 255]]]), (64, 32, 1)))
 
 

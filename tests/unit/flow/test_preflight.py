@@ -81,6 +81,7 @@ def test_the_registry_says_what_the_profile_does_not_and_gpus_may_replace_its_gr
     [
         ("slurm_partition=h900", "there is no partition h900; known: cpu, h100"),
         ("gres=gpu:HL-225:8", "gres 'gpu:HL-225:8' is not allowed"),
+        ("slurm_extra='--x=\\'a'", 'slurm_extra "--x=\'a" is not allowed: no closing quotation'),
         ("runtime=1000 * attempt", "its last try may take 3000 minutes; h100 allows 2880"),
     ],
 )

@@ -190,7 +190,8 @@ def test_blocks_of_steps_tell_the_error_of_their_mean():
 @pytest.mark.parametrize(
     ("size", "said"),
     [(0, "0 bytes"), (900, "900 bytes"), (5e3, "4.88 KiB"), (64 * 2**20, "64 MiB")]
-    + [(1000 * 2**20, "0.977 GiB"), (23.37 * 2**30, "23.4 GiB"), (2000 * 2**30, "1.95 TiB")],
+    + [(1000 * 2**20, "0.977 GiB"), (23.37 * 2**30, "23.4 GiB"), (2000 * 2**30, "1.95 TiB")]
+    + [(5e3 * 2**40, "4.88 PiB")],
 )
 def test_a_size_that_is_not_zero_is_never_rounded_to_zero(size, said):
     assert size_text(size) == said

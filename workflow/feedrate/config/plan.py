@@ -172,7 +172,7 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     if project.config.repeats is not None:
         protocol["repeats"] = project.config.repeats
     most = msgspec.to_builtins(project.config.protocol_at_most) or {}
-    protocol |= {key: min(protocol.get(key, limit), limit) for key, limit in most.items()}
+    protocol |= {key: min(protocol[key], limit) for key, limit in most.items()}
     return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
 
 

@@ -107,9 +107,9 @@ def duration_text(seconds: float) -> str:
 
 def size_text(size: float) -> str:
     """A number of bytes with three digits: `1.95 TiB`, `23.4 GiB`, `64 MiB`, `512 bytes`."""
-    for unit, of in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= 0.95 * of:  # so that 1,000 MiB is 0.977 GiB
-            return f"{size / of:.3g} {unit}"
+    for power, unit in ((5, "PiB"), (4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size >= 0.95 * 1024**power:  # so that 1,000 MiB is 0.977 GiB
+            return f"{size / 1024**power:.3g} {unit}"
     return f"{size:.0f} bytes"
 
 

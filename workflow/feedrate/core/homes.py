@@ -27,7 +27,9 @@ def settle_caches() -> None:
     home = paths.expand("~")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     why = f"user {os.getuid()} has no home"
-    if cache.is_absolute() and not (why := write_fault(cache / "snakemake")):
+    if cache.is_absolute():
+        why = write_fault(cache / "snakemake")
+    if not why:
         return
     own = str(OWN.resolve())
     if write_fault(OWN):  # Snakemake must come so far that `check_project` can say why
@@ -45,7 +47,7 @@ def check_project(root: Path) -> None:
     """Raise ExpectedError if the workflow cannot run in the project's folder; after its last colon
     the message says what to do."""
     root = root.resolve()
-    if {"{", "}"} & {*str(root)}:
+    if any(brace in str(root) for brace in "{}"):
         raise ExpectedError(f"Snakemake takes the braces in {root} for wildcards: rename it")
     if why := write_fault(root / ".snakemake"):
         if not why.startswith("the disk is full"):

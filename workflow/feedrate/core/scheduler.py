@@ -230,11 +230,16 @@ def _problem(resources: Mapping[str, Any], kinds: Sequence[Partition]) -> str:
     if len(limits_min) == len(own) and runtime_min > max(limits_min):
         limit = f"{own[0].name} allows {max(limits_min):.0f}"
         return f"its last try may take {runtime_min} minutes; {limit}"
+    extra = str(resources.get("slurm_extra") or "")
+    try:
+        others = shlex.split(extra)
+    except ValueError as error:
+        return f"slurm_extra {extra!r} is not allowed: {str(error).lower()}"
     words = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
     if gpus := resources.get("gpu"):
         model = resources.get("gpu_model")
         words.append(f"--gpus={model}:{gpus}" if model else f"--gpus={gpus}")
-    return refusal([*words, *shlex.split(resources.get("slurm_extra") or "")], own)
+    return refusal([*words, *others], own)
 
 
 def partitions() -> list[Partition]:

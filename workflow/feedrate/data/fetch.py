@@ -124,7 +124,7 @@ class ListedFiles:
     def __init__(self, root: Path) -> None:
         """`root` must be resolved."""
         self.root = root
-        self._seen: dict[str, RawFile | Unusable] = {}
+        self._seen: dict[str, RawFile | str] = {}
         self._names: dict[Path, dict[str, str]] = {}
 
     def find(self, named: str) -> str:
@@ -134,10 +134,10 @@ class ListedFiles:
                 with reading_file():
                     self._seen[named] = self._examine(named)
             except Unusable as reason:
-                self._seen[named] = reason
+                self._seen[named] = str(reason)
         seen = self._seen[named]
-        if isinstance(seen, Unusable):
-            raise seen
+        if isinstance(seen, str):
+            raise Unusable(seen)
         return seen.path
 
     def found(self) -> list[RawFile]:
@@ -197,7 +197,7 @@ class EmbeddedImages:
         cell = image if isinstance(image, dict) else {}
         data: bytes | None = cell.get("bytes")
         name: str = cell.get("path") or ""
-        if "::" in name:
+        if data is None and "::" in name:
             raise Unusable("file in an archive")
         if data is None and name and listed:
             data = (listed.root / listed.find(name)).read_bytes()

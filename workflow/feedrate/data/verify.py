@@ -36,8 +36,9 @@ JPEG_QUALITY = 95
 WIDE, NARROW = 2**16 - 1, 2**14
 """The largest level of 16 bits; a smaller range of levels is stretched."""
 
-_WIDE_COLOURS = re.compile(r";16|'RGB', [0-9]{4}")
-"""In Pillow's plan of decoding, 16 bits a colour of PNG and TIFF, and the largest level of PPM."""
+_WIDE_COLOURS = re.compile(r"(?<!BGR);16|'RGB', [0-9]{4}")
+"""In Pillow's plan of decoding, 16 bits a colour of PNG and TIFF, and the largest level of PPM;
+`BGR;16`, of BMP, is 16 bits a pixel."""
 _MODES = {"P": "palette", "1": "black and white"}
 
 

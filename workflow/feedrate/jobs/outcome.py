@@ -15,7 +15,7 @@ from feedrate.jobs.worker import first_sentence
 
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
-_ERROR = re.compile(r"\w(Error|Exception)\b|\b(error|fatal|failed|abort(ed)?)\b:?", re.IGNORECASE)
+_ERROR = re.compile(r"\w(Error|Exception)\b|\b(error|fatal|failed|abort(ed)?)\b", re.IGNORECASE)
 """In an output without an error event, a line that is more likely the cause than the last one."""
 _NO_MEMORY = "; the kernel killed it for lack of memory"
 _PEER_GONE = re.compile(

@@ -136,12 +136,12 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
     """FLOPs of a forward pass of `sample`, a batch of one, 2 per multiply-add, counted with tensors
     without values in place of weights and sample."""
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    empty, inputs = (
+    weights, inputs = (
         {name: torch.empty_like(value, device="meta") for name, value in tensors.items()}
         for tensors in (state, sample)
     )
     with torch.device("meta"), torch.no_grad(), NoValues(), Counter() as counter:
-        torch.func.functional_call(model, empty, kwargs=inputs)
+        torch.func.functional_call(model, weights, kwargs=inputs)
     return float(counter.flops)
 
 

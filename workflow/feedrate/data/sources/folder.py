@@ -37,16 +37,16 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
         shown = path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
         table = read_table(path, separator=settings.separator)
         for number, row in enumerate(table.rows, start=1):
-            place = where = f"{shown}, row {number}"
+            where, image = f"{shown}, row {number}", ""
             mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}
             try:
                 if settings.split is not None:
                     mapped["split"] = split_named(row.get(settings.split), settings.split)
-                place = fill(settings.image, row, path.stem)
-                rows.append(mapped | {"image": files.find(place), "origin": where})
+                image = fill(settings.image, row, path.stem)
+                rows.append(mapped | {"image": files.find(image), "origin": where})
             except Unusable as reason:
-                images = int(place != where)
-                left_out.append(LeftOut(path=place, reason=str(reason), images=images))
+                lost = LeftOut(path=image or where, reason=str(reason), images=1 if image else 0)
+                left_out.append(lost)
     return Fetched(rows=rows, files=files.found(), left_out=left_out, root=str(root))
 
 
