@@ -42,6 +42,15 @@ def test_a_cell_without_runs_of_its_own_has_those_that_it_shares(graph):
     assert cells(graph, "decode=device,workers=2") == cells(graph, "decode=device,workers=1")
 
 
+def test_a_cell_that_one_device_shares_is_trained_as_itself_on_another():
+    chosen = {"studies": [LOADING], "devices": ["gaudi2", "h100"]}
+    config = read_yaml(ROOT / "config/config.yaml") | chosen
+    both = cells(Graph(load_project(ROOT, config), ROOT), "decode=device,workers=2")
+    names = {device: name.partition("~")[0] for _, device, name in both}
+    assert len(both) == 2
+    assert names["gaudi2"] != names["h100"] == "workers=2"
+
+
 @pytest.mark.parametrize(
     ("text", "allowed"),
     [

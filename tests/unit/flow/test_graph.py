@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from project_copy import pick
 
+from feedrate.cli import run as run_command
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.flow.graph import CodeChanged
@@ -158,6 +159,26 @@ def test_outcomes_are_those_of_a_study_on_a_device(copy):
     assert again.outcomes(LOADING, "cpu", ended=True) == [of_both[0]]
     assert of_both[0] not in again.outcomes(LOADING, "cpu")
     assert len(again.runs_to_do()) == len(again.plan.runs)
+
+
+def test_the_runs_to_do_are_those_that_the_targets_need(copy):
+    graph = copy.graph(studies=[LOADING, QUALITY])
+    runs = graph.runs_to_do()
+    outcome = graph.outcome(runs[0])
+    assert graph.runs_to_do([QUALITY]) == [run for run in runs if run.study == QUALITY]
+    assert graph.runs_to_do([outcome]) == runs[:1]
+    assert graph.runs_to_do(["selftest"]) == []
+    assert graph.runs_to_do([outcome, "measure"]) == graph.runs_to_do([paths.PAGE]) == runs
+
+
+def test_a_report_of_chosen_cells_is_made_if_the_only_run_failed(copy, monkeypatch):
+    reported = []
+    monkeypatch.setattr(run_command, "make_report", reported.extend)
+    run_command.report_on_what_exists(copy.graph(studies=[LOADING]), only_some=True)
+    assert reported == []
+    copy.write(copy.graph(studies=[LOADING]).all_outcomes()[0], '{"status": "failed"}')
+    run_command.report_on_what_exists(copy.graph(studies=[LOADING]), only_some=True)
+    assert [plan.name for plan in reported] == [LOADING]
 
 
 # The plans of the studies, which the report's jobs read

@@ -86,8 +86,10 @@ def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None
 def report_on_what_exists(graph: Graph, *, only_some: bool) -> None:
     """Make the results and the page of runs that have ended, if Snakemake could not make them: jobs
     of others were lost, which it has listed, or `only_some` were chosen."""
-    ended = [Path(outcome).is_file() for outcome in graph.all_outcomes()]
-    if any(ended) and (only_some or not all(ended)):
+    specs = graph.plan.runs.values()
+    ended = [Path(graph.folders.result(spec), paths.OUTCOME_NAME).is_file() for spec in specs]
+    is_lost = [not Path(outcome).is_file() for outcome in graph.all_outcomes()]
+    if any(ended) and (only_some or any(is_lost)):
         make_report(graph.study_plans(ended=True))
 
 
@@ -95,9 +97,11 @@ def confirm_cells(graph: Graph, cells: Sequence[str]) -> int:
     """Say which runs of the chosen cells did not end well; return the exit code."""
     folders = {graph.folders.result(spec) for spec in chosen_runs(graph, cells)}
     files = [Path(paths.RESULTS_CSV.format(study=study)) for study in graph.project.studies]
-    rows = [row for file in files for row in read_csv(file, RUNS) if row["folder"] in folders]
+    rows = [row for file in files for row in read_csv(file, RUNS) if not row["measured_as"]]
     bad = [
-        f"{row['folder']}: {row['status']}: {row['cause']}" for row in rows if row["status"] in BAD
+        f"{row['folder']}: {row['status']}: {row['cause']}"
+        for row in rows
+        if row["folder"] in folders and row["status"] in BAD
     ]
     return fail("feedrate", "\n  ".join(["these runs did not end well:", *bad])) if bad else 0
 

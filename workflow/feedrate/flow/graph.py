@@ -135,12 +135,12 @@ class Graph:
         return [self.outcome(s) for s in self.plan.runs.values() if study in ("", s.study)]
 
     def runs_to_do(self, targets: Collection[str] = ()) -> list[RunSpec]:
-        """The runs without a result. If all targets are outcomes, data or self-tests: those whose
-        outcomes are targets."""
+        """The runs without a result. If all targets are studies, outcomes, data or self-tests: those
+        of these studies, and those whose outcomes are targets."""
         specs = [spec for spec in self.plan.runs.values() if not self.folders.has_result(spec)]
         parts = (f"{paths.RUNS}/", f"{paths.DATASETS}/", paths.SELFTEST_TARGET)
-        if targets and all(target.startswith(parts) for target in targets):
-            return [spec for spec in specs if self.outcome(spec) in targets]
+        if targets and all(t in self.project.studies or t.startswith(parts) for t in targets):
+            return [s for s in specs if s.study in targets or self.outcome(s) in targets]
         return specs
 
     def inputs(self, device: str) -> dict[str, Files]:
