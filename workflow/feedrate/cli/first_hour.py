@@ -9,15 +9,15 @@ import contextlib
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from feedrate.cli.cells import chosen_runs
-from feedrate.cli.run import show
+from feedrate.cli.run import LOCKED, show
 from feedrate.cli.snakemake import add_choices, check_configuration, layers_of, snakemake_arguments
 from feedrate.config.devices import DETECTED
 from feedrate.config.spec import RunSpec
@@ -34,7 +34,7 @@ from feedrate.results.files import CELLS, read_csv
 CONFIG = "config/first-hour.yaml"
 STATUS, LOGS = Path(paths.RESULTS, "first-hour.txt"), Path(paths.LOGS, "first-hour")
 RESERVE_S = 5.0
-"""Time for the last lines, s."""
+"""Time to stop the last stage and for the last lines, s."""
 SELFTEST, SELFTEST_SHARE = paths.SELFTEST_TARGET, 0.25
 """The stage, and the share of the time that it may take."""
 SHOWN = {
@@ -56,11 +56,11 @@ def first_hour(options: argparse.Namespace) -> int:
     """Run the stages, print a line for each and the answers; 1 if a stage failed."""
     options.configfile = [CONFIG, *options.configfile]
     machine = host.machine()
-    if DETECTED in layers_of(options).values["devices"] and not machine.models:
+    if layers_of(options).values["devices"] == [DETECTED] and not machine.models:
         options.device = ["cpu"]
     graph = Graph(check_configuration(options, []), Path().resolve())
     if why := driver.occupied():
-        return fail("feedrate", why)
+        return fail("feedrate", why, LOCKED)
     runs, left_out = dict[str, list[RunSpec]](), dict[str, list[str]]()
     for stage in graph.project.config.first_hour:
         try:
@@ -72,16 +72,17 @@ def first_hour(options: argparse.Namespace) -> int:
     options.study = list(dict.fromkeys(spec.study for spec in specs)) or options.study
     data = {graph.data.manifest(spec.dataset) for spec in specs} | {graph.data.drawn()}
     hour = Hour(snakemake_arguments(options), options.minutes)
-    found = ", ".join(machine.models) or f"{machine.remark}, so the CPU is measured"
-    facts = f"{host.cores_granted()} cores, {host.memory_gib():.0f} GiB of memory; {found}"
+    models = ", ".join(machine.models) or f"{machine.remark}, so the CPU is measured"
+    facts = f"{host.cores_granted()} cores, {host.memory_gib():.0f} GiB of memory; {models}"
     hour.show("ok", "facts", f"{platform.node()}: {facts}")
     hour.run("doctor", ["doctor"])
     hour.run("data", ["run", *sorted(data), "--quiet"])
     for stage, of_cell in runs.items():
         hour.run(stage, ["run", "--cell", stage] if of_cell else [SELFTEST], of_cell)
     if hour.no_time:
-        cells = (word for stage in hour.no_time if runs.get(stage) for word in ("--cell", stage))
-        command = shlex.join(["feedrate", "run", *cells, *snakemake_arguments(options)])
+        cells = [word for stage in hour.no_time if runs.get(stage) for word in ("--cell", stage)]
+        words = ["run", *cells] if cells else [SELFTEST]
+        command = shlex.join(["feedrate", *words, *snakemake_arguments(options)])
         hour.show("no time", ", ".join(hour.no_time), f"later: {command}")
     for reason, stages in left_out.items():
         hour.show("left out", ", ".join(stages), reason)
@@ -111,7 +112,7 @@ class Hour:
     def run(self, stage: str, words: Sequence[str], specs: Sequence[RunSpec] = ()) -> None:
         """Run a command of feedrate until the time is over, if the quickest cell so far would fit;
         `specs` are the runs of its cell."""
-        begin_s = time.monotonic()
+        begin_s, since_s = time.monotonic(), time.time()
         left_s = self._start_s + self._minutes * 60 - RESERVE_S - begin_s
         if left_s <= self._quickest_s:
             self.no_time.append(stage)
@@ -122,17 +123,15 @@ class Hour:
         log = LOGS / f"{stage.replace(':', ' ')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "feedrate", *words, *self._choices]
-        code = None  # at the end of the time it is killed, and its jobs with it
-        with log.open("w") as out, contextlib.suppress(subprocess.TimeoutExpired):
-            end: dict[str, Any] = {"timeout": left_s, "preexec_fn": die_with_parent}
-            code = subprocess.run(command, stdout=out, stderr=out, check=False, **end).returncode
-        text = log.read_text(encoding="utf-8", errors="replace").rstrip()
+        code, text = run_for(command, log, left_s)
         last = text.splitlines()[-1:]
         if code is None:
             self.show("stopped", stage, " ".join(["the time was over;", *last]))
             return
-        results = [result for spec in specs if (result := result_of(spec))]
-        lines = results or re.findall(SHOWN.get(stage, "^$"), text, re.MULTILINE)
+        several = len({spec.device for spec in specs}) > 1
+        results = [result_of(spec, since_s, named=several) for spec in specs]
+        results = list(filter(None, results))
+        lines = results or (re.findall(SHOWN[stage], text, re.MULTILINE) if stage in SHOWN else [])
         outcome = "failed" if code else "ok"
         if results and all("provisional" in result for result in results):
             outcome = "provisional"
@@ -142,18 +141,40 @@ class Hour:
             self._quickest_s = min(self._quickest_s or took_s, took_s)
 
 
-def result_of(spec: RunSpec) -> str:
-    """The result of a run's cell in a phrase; empty if there is none."""
+def run_for(command: Sequence[str], log: Path, limit_s: float) -> tuple[int | None, str]:
+    """Run a command with its output in `log`; return its exit code, None if `limit_s` was over, and
+    its output until then. It is stopped as by Ctrl-C, so that its jobs end too, on a cluster also.
+    """
+    code = None
+    with (
+        log.open("w") as out,
+        subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=die_with_parent) as process,
+    ):
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(limit_s)
+            return code, log.read_text(encoding="utf-8", errors="replace").rstrip()
+        finally:
+            process.send_signal(signal.SIGINT)  # if it has not ended
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(RESERVE_S)
+            process.kill()
+
+
+def result_of(spec: RunSpec, since_s: float, *, named: bool) -> str:
+    """The result of a run's cell in a phrase, with its device if `named`; empty if no results were
+    made since `since_s`."""
     file, place = Path(paths.CELLS_CSV.format(study=spec.study)), (spec.device, spec.cell)
-    rows = read_csv(file, CELLS) if file.is_file() else []
+    rows = read_csv(file, CELLS) if file.is_file() and file.stat().st_mtime >= since_s else []
     row = next((row for row in rows if (row["device"], row["cell"]) == place), None)
     if row is None:
         return ""
+    device = f"{spec.device}: " if named else ""
     rate = row["samples_per_s"] or row["provisional_samples_per_s"]
     if rate is None:
-        return f"{row['status']}: {row['cause']}"
+        return f"{device}{row['status']}: {row['cause']}"
     if row["samples_per_s"] is None:
-        return f"{number(rate)} samples/s, provisional: {row['cause']}"
+        return f"{device}{number(rate)} samples/s, provisional: {row['cause']}"
     gain = row["gain_low"], row["gain_high"]
     loader = "" if None in gain else f", a faster loader gains {bounds(*gain)}"
-    return f"{number(rate)} samples/s, MFU {share(row['mfu'])}{loader}"
+    return f"{device}{number(rate)} samples/s, MFU {share(row['mfu'])}{loader}"

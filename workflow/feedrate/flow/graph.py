@@ -135,8 +135,8 @@ class Graph:
         return [self.outcome(s) for s in self.plan.runs.values() if study in ("", s.study)]
 
     def runs_to_do(self, targets: Collection[str] = ()) -> list[RunSpec]:
-        """The runs without a result. If all targets are studies, outcomes, data or self-tests: those
-        of these studies, and those whose outcomes are targets."""
+        """The runs without a result. If all targets are studies, outcomes, data or self-tests: the
+        runs of these studies, and those whose outcomes are targets."""
         specs = [spec for spec in self.plan.runs.values() if not self.folders.has_result(spec)]
         parts = (f"{paths.RUNS}/", f"{paths.DATASETS}/", paths.SELFTEST_TARGET)
         if targets and all(t in self.project.studies or t.startswith(parts) for t in targets):
