@@ -134,6 +134,18 @@ def test_runs_that_nobody_started_did_not_fail(made):
     assert "Nothing ran" in answer.text
 
 
+def test_a_cell_that_has_not_run_is_no_failure_of_a_ladder_and_no_slower_setting(made):
+    project = make_project(asks="largest", ladder=["workers"])
+    study, _ = made(project, bad={("cpu", 16): "missing"})
+    (answer,) = sentences.answers(study)
+    assert "have not run yet" in answer.text
+    assert "failed" not in answer.text
+    for status, lacking in (("out_of_memory", False), ("missing", True)):
+        study, _ = made(bad={("cpu", 0): status})
+        (answer,) = sentences.answers(study)
+        assert ("other setting with a number" in answer.text) == lacking
+
+
 def test_the_largest_that_fits_is_in_the_table(made):
     """Not that of other levels of `within`, which the table does not show."""
 

@@ -21,6 +21,7 @@ SPEED = {
     "more_repeats": 6,
     "smallest": 0.03,
     "single": False,
+    "lacking": False,
 }
 
 
@@ -99,6 +100,7 @@ LARGEST = {
     "fast_rate": "310",
     "tried": 5,
     "beyond_failed": False,
+    "beyond_missing": False,
     "out_of_memory": "",
     "beyond_unsupported": False,
 }

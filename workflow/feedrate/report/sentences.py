@@ -13,6 +13,7 @@ from feedrate.report.scores import NAMES, Scored, scored, winoground
 from feedrate.report.study import StudyResults
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.record import Score
+from feedrate.results.schema import BAD
 
 FEW = 4
 """Settings that a sentence names; more are counted."""
@@ -74,6 +75,13 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
     baseline = study.baseline_cell(cell)
     is_baseline = answer.cell == answer.baseline
     nearest = parse_levels(answer.nearest, BETWEEN_LEVELS) if answer.nearest else None
+    compared = study.study.baseline_of(cell.levels)
+    lacking = [
+        other
+        for other in study.tried
+        if other.device == cell.device and other.status in BAD
+        if study.study.baseline_of(other.levels) == compared
+    ]
     change = text.bounds(answer.nearest_low - 1, answer.nearest_high - 1) if nearest else ""
     words = sentence(
         "speed",
@@ -89,6 +97,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
         more_repeats=answer.more_repeats or 0,
         smallest=study.study.thresholds.smallest_effect,
         single=answer.single,
+        lacking=bool(lacking),
     )
     cells = [answer] if baseline is None or is_baseline else [answer, baseline]
     return Statement(f"{words} {gain_words}".strip(), cells)
@@ -120,8 +129,9 @@ def largest(study: StudyResults, lines: Sequence[Line]) -> Statement:
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
         fast_level="" if fastest is last else level(fastest),
         fast_rate=text.number(fastest.samples_per_s),
-        tried=len({level(cell) for each in lines for cell in each.cells}),
-        beyond_failed=bool(beyond),
+        tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
+        beyond_failed=any(cell.status != "missing" for cell in beyond),
+        beyond_missing=any(cell.status == "missing" for cell in beyond),
         out_of_memory=level(full) if full else "",
         beyond_unsupported=any(order.index(level(c)) > reach(line) for c in unsupported),
     )
