@@ -79,7 +79,7 @@ def device_rows(graph: Graph, study: str, runs: Sequence[RunSpec]) -> Iterator[l
             costs = ["no price", "no price"]
             if price is not None:
                 usd = [price * duration_s / 3600 for duration_s in times[:3]]
-                low, high, most = (f"{one:.2f}" if one >= 1 else number(one, 2) for one in usd)
+                low, high, most = (f"{cost:.2f}" if cost >= 1 else number(cost, 2) for cost in usd)
                 costs = ["unknown" if times.unknown else f"{low} to {high}", most]
             likely = "unknown" if times.unknown else range_text(times.low_s, times.high_s)
             row += [likely, range_text(times.limit_s, times.limit_s), *costs]

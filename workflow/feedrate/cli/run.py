@@ -1,7 +1,7 @@
 """The commands `run` (the workflow, its report and a summary) and `cancel`."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         report_on_what_exists(ended, only_some=bool(options.cell))
     after_ns = page.is_file() and page.stat().st_mtime_ns
     if after_ns and not quiet and not (given.targets and after_ns == before_ns):
-        show(page)  # not of targets without a page
+        show(page, load_project(options).studies)  # not of targets without a page
     return code or (confirm_cells(ended, options.cell) if options.cell else 0)
 
 
@@ -77,10 +77,9 @@ def _outcomes(options: argparse.Namespace, given: argparse.Namespace) -> list[st
 def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None:
     """Print how many runs the targets of a dry run need, and how long they take."""
     graph = Graph(load_project(options), Path().resolve())
-    chosen = set(given.targets or graph.project.studies) & set(graph.project.studies)
-    specs = [spec for spec in chosen_runs(graph, options.cell) if spec.study in chosen]
-    if chosen:
-        print(outlook(graph, specs, on_cluster=not is_local(options, given)))
+    targets = given.targets or ()
+    runs = chosen_runs(graph, options.cell) if options.cell else graph.runs_to_do(targets)
+    print(outlook(graph, runs, on_cluster=not is_local(options, given)))
 
 
 def report_on_what_exists(graph: Graph, *, only_some: bool) -> None:
@@ -130,12 +129,12 @@ def cancel(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(page: Path) -> None:
-    """Print the answers of all studies in the words of the page, and its path."""
-    for file in sorted(Path(paths.RESULTS).glob(f"*/{Path(paths.ANSWERS_CSV).name}")):
-        plan = Path(paths.STUDY_PLAN.format(study=file.parent.name))
-        if plan.is_file():
-            study = StudyResults.read(plan, file.parent)
+def show(page: Path, studies: Iterable[str]) -> None:
+    """Print the answers of these studies in the words of the page, and its path."""
+    for name in studies:
+        file = Path(paths.ANSWERS_CSV.format(study=name))
+        if file.is_file():
+            study = StudyResults.read(Path(paths.STUDY_PLAN.format(study=name)), file.parent)
             rows = [(answer.device, answer.text) for answer in answers(study)]
             title = study.study.title
             print()

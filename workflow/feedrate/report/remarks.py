@@ -23,10 +23,10 @@ REASONS = 5
 def reasons(study: StudyResults) -> Iterator[Statement]:
     """The sentences of the part "why": answers at other levels, limits by setting, losses."""
     for device in study.devices:
+        label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
         for answer in study.answers:
             if answer.device != device or answer == study.answer(device):
                 continue
-            label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
             if study.asks == "speed":
                 yield Statement(label + speed(study, answer).text, [answer])
             elif study.asks == "largest" and study.along not in study.study.within:
@@ -36,7 +36,6 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
         groups = text.grouped(good, lambda cell: cell.limit)
         limits = [(limit, names(study, cells)) for limit, cells in groups.items()]
         if limits:
-            label = f"{study.label(device)}: " if len(study.devices) > 1 else ""
             yield Statement(label + sentence("limits", groups=limits), good)
     own = [cell for cell in study.tried if cell.loss_shift is not None]
     equal = [cell for cell in own if cell.loss_identical]
