@@ -1,7 +1,7 @@
 """config/config.yaml: the studies to run, the devices and the data."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -96,25 +96,7 @@ class Hub(Strict, tag_field="source", tag="hub", kw_only=True):
     max_bad_share: BadShare = 0.05
 
 
-def _declared() -> list[type[msgspec.Struct]]:
-    """The settings of the sources that declare `SETTINGS` (see data/sources/__init__.py)."""
-    types = {kind.__name__: kind for kind in (str, int, float, bool)}
-    structs = []
-    for name, keys in plugins.declared("feedrate.data.sources", "SETTINGS").items():
-        fields: list[Any] = [
-            (key, Annotated[types[kind], about(text)], *default)
-            for key, (kind, text, *default) in keys.items()
-        ]
-        fields.append(("max_bad_share", BadShare, 0.05))
-        options: Any = {"tag_field": "source", "tag": name, "kw_only": True}
-        structs.append(msgspec.defstruct(name, fields, bases=(Strict,), **options))
-    return structs
-
-
-if TYPE_CHECKING:
-    Dataset = Generated | Folder | Hub
-else:
-    Dataset = Union[Generated, Folder, Hub, *_declared()]
+Dataset = Generated | Folder | Hub
 
 
 class WorkflowConfig(Strict, kw_only=True):

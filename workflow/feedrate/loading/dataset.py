@@ -122,18 +122,10 @@ class PairDataset(Dataset[Sample]):
             with stages.span("read", len(rows)):
                 self._store.gather(rows, room)
             return
-        first = self.slots["pixel_values"].first if self.slots else None
-        if first and first.fill(room, rows, self._write):
-            return
         for place, row in zip(room, rows, strict=True):
-            if first:
-                first.help(self._write)
-            self._write(place, row)
-
-    def _write(self, place: torch.Tensor, row: int) -> None:
-        pixels = self._pixels(row)
-        with stages.span("collate"):
-            place.copy_(pixels)
+            pixels = self._pixels(row)
+            with stages.span("collate"):
+                place.copy_(pixels)
 
     def _pixels(self, row: int) -> torch.Tensor:
         """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""

@@ -1,11 +1,9 @@
-"""Reused memory for batches, and the first batch, which all workers of a loader fill together."""
+"""Reused memory for batches."""
 
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from time import sleep
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,6 @@ class Slots:
     """Reused memory for batches of one shape, shared between the workers and their rank. A batch of
     48 pictures of 294 px costs 14 ms of page faults in new shared memory, 1 ms in a used slot. A
     worker sends a slot's number; the rank frees it when no tensor refers to it any more."""
-
-    first: "FirstBatch | None" = None
-    """The workers fill the first batch together, if there are several."""
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, each: int) -> None:
         """Reserve `each` slots for each worker (without workers, for the rank itself); `shape` is
@@ -82,72 +77,3 @@ class Filling:
 
 def _open(name: str, slot: int, rows: int) -> torch.Tensor:
     return _BY_NAME[name].open(slot, rows)
-
-
-Write = Callable[[torch.Tensor, int], None]
-"""Writes a sample's pixels: their place, and the sample's number."""
-WRITTEN, OPEN, BEGUN, FAILED = range(4)
-"""States of a row of the first batch."""
-POLL_S = 2e-4
-"""How often the worker that offered rows looks whether the others have written theirs."""
-
-
-class FirstBatch:
-    """The first batch of an epoch, or of workers that outlive it, which is ready early. The first
-    worker offers its rows, and each other worker writes open ones before it goes on with a batch of
-    its own. Later batches have one worker each: sharing makes workers wait."""
-
-    def __init__(self, slots: Slots, lock: AbstractContextManager[Any]) -> None:
-        """`slots` are those of the pixels; `lock` is one that all workers have."""
-        self._batches, self._lock = slots.batches, lock
-        self._table = torch.zeros((1 + slots.batches.shape[1], 2), dtype=torch.int64)
-        """Epoch and slot; then each row's state and its sample's number."""
-        if slots.batches.is_shared():
-            self._table.share_memory_()
-
-    def fill(self, room: torch.Tensor, numbers: Sequence[int], write: Write) -> bool:
-        """Fill `room` if it is the first batch's slot; return whether it is. Raises row errors."""
-        info = get_worker_info()
-        slot = (room.data_ptr() - self._batches.data_ptr()) // self._batches[0].nbytes
-        with self._lock:
-            begun = self._table[0, 0] == _epoch()
-            if (info and info.id) or begun or not 0 <= slot < len(self._batches):
-                return False
-            self._table[0] = torch.tensor([_epoch(), slot])
-            self._table[1 : 1 + len(numbers), 1] = torch.tensor(numbers)
-            self._states[:] = [OPEN] * len(numbers) + [WRITTEN] * (len(self._states) - len(numbers))
-        self.help(write)
-        while BEGUN in self._states:  # without the lock: an old state only costs another look
-            sleep(POLL_S)
-        for row in np.flatnonzero(self._states == FAILED).tolist():
-            write(room[row], numbers[row])
-        return True
-
-    def help(self, write: Write) -> None:
-        """Write rows of the first batch until none is open."""
-        epoch = _epoch()
-        while OPEN in self._states:
-            with self._lock:
-                row = int((self._states == OPEN).argmax())
-                if self._states[row] != OPEN or self._table[0, 0] != epoch:
-                    return
-                self._states[row] = BEGUN
-                slot, number = int(self._table[0, 1]), int(self._table[1 + row, 1])
-            state = WRITTEN
-            try:
-                write(self._batches[slot, row], number)
-            except Exception:  # the worker that offered the row tries again, and raises it
-                state = FAILED
-            with self._lock:
-                if self._table[0, 0] == epoch:
-                    self._states[row] = state
-
-    @property
-    def _states(self) -> np.ndarray[Any, Any]:
-        return self._table[1:, 0].numpy()
-
-
-def _epoch() -> int:
-    """A number that all worker processes of an epoch have, and no others."""
-    info = get_worker_info()
-    return info.seed - info.id if info else 1

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
-from multiprocessing import get_context
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders import fetch_of
-from feedrate.loading.slots import FirstBatch, Slots
+from feedrate.loading.slots import Slots
 from feedrate.loading.stages import Recorder
 
 Item = TypeVar("Item")
@@ -93,15 +92,11 @@ def make_slots(
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
-    slots = {
+    return {
         name: Slots((batch_size, *shape), dtype, workers, each)
         for name, (shape, dtype) in dataset.shapes().items()
         if workers or name == "pixel_values"  # new memory for tokens costs less than a slot
     }
-    if workers > 1:
-        lock = get_context(settings.start_method).Lock()
-        slots["pixel_values"].first = FirstBatch(slots["pixel_values"], lock)
-    return slots
 
 
 class HungError(Exception):
