@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedrate.cli import jobs
-from feedrate.core import homes, processes
+from feedrate.core import processes
 from feedrate.core.errors import UsageError
+from feedrate.core.files import settle_caches
 
 COMMANDS = {
     "run": "Run the studies of config.yaml, write report.html and print a summary.",
@@ -48,7 +49,7 @@ FUNCTIONS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    homes.settle_caches()
+    settle_caches()
     processes.keep_cores()
     if words and words[0] in jobs.JOBS:
         return jobs.run(words[0], words[1:])

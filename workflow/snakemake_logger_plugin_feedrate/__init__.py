@@ -15,13 +15,13 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.config.values import cell_text, duration_text
-from feedrate.core import homes, scheduler
+from feedrate.core import scheduler
 from feedrate.core.errors import SENTENCE
-from feedrate.core.files import end_of_file
+from feedrate.core.files import end_of_file, settle_caches
 from feedrate.core.paths import TRAIN_RULE
 from feedrate.report.text import counted
 
-homes.settle_caches()  # Snakemake imports this before it needs them, and the Snakefile after
+settle_caches()  # Snakemake imports this before it needs them, and the Snakefile after
 
 SAID_ELSEWHERE = (
     "RuleException:\nCalledProcessError",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.cli.cells import chosen_runs
+from feedrate.cli.plan import chosen_runs
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core.errors import UsageError

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.core import homes, variables
 from feedrate.core.errors import ExpectedError
-from feedrate.core.homes import check_project, settle_caches
+from feedrate.core.files import CACHES, check_project, settle_caches
 
 SETTLED = ("XDG_CACHE_HOME", "MPLCONFIGDIR", "TRITON_HOME")
 USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")
@@ -19,7 +18,7 @@ USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")
 def project(tmp_path, monkeypatch):
     """The working directory, in an environment that names neither homes nor users."""
     monkeypatch.chdir(tmp_path)
-    for name in ("HOME", "HF_HOME", variables.NO_HOME, *SETTLED, *USERS):
+    for name in ("HOME", "HF_HOME", *SETTLED, *USERS):
         monkeypatch.setenv(name, "")  # so that what a test leaves there is taken away again
         monkeypatch.delenv(name)
     return tmp_path
@@ -39,10 +38,9 @@ def test_a_home_that_takes_caches_is_left_alone(project, monkeypatch):
 def test_a_user_without_an_entry_and_a_home_gets_both(project, monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     settle_caches()
-    assert Path.home() == project / homes.OWN
+    assert Path.home() == project / CACHES
     assert getpass.getuser() == str(os.getuid())
-    assert {os.environ[name] for name in SETTLED} == {str(project / homes.OWN)}
-    assert "has no home" in os.environ[variables.NO_HOME]
+    assert {os.environ[name] for name in SETTLED} == {str(project / CACHES)}
 
 
 @pytest.mark.parametrize(
@@ -57,9 +55,8 @@ def test_a_folder_that_cannot_be_made_is_replaced_and_the_home_kept(
     home = os.environ["HOME"]
     settle_caches()
     settle_caches()  # a job of this call
-    assert os.environ["XDG_CACHE_HOME"] == str(project / homes.OWN)
+    assert os.environ["XDG_CACHE_HOME"] == str(project / CACHES)
     assert os.environ["HOME"] == home
-    assert os.environ[variables.NO_HOME]
 
 
 def test_data_of_the_hub_stays_where_it_is_if_its_home_is_full(project, monkeypatch):

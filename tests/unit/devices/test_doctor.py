@@ -200,19 +200,9 @@ def test_missing_packages_are_named_with_their_interpreter(project, machine):
 @pytest.mark.parametrize("script", ["exec /bin/sleep 30", "echo hello"])
 def test_an_interpreter_without_an_answer_is_unknown(project, machine, monkeypatch, script):
     monkeypatch.setattr(doctor, "ANSWER_S", 0.2)
-    monkeypatch.setattr(doctor, "COLD_ANSWER_S", 0.2)
     silent = with_python(interpreter(machine, script))
     found = {one.subject: one for one in examine(project, [silent])}
     assert found["cpu: Python"].outlook == UNKNOWN
-
-
-def test_an_interpreter_on_a_cold_disk_has_more_time(project, machine, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "ANSWER_S", 0.5)
-    cold = f"test -e {machine}/warm || {{ : > {machine}/warm; exec /bin/sleep 30; }}"
-    slow = interpreter(machine, f'{cold}\nexec {sys.executable} "$@"')
-    found = {one.subject: one for one in examine(project, [with_python(slow)])}
-    assert found["cpu: packages"].outlook == FINE
-    assert f"feedrate: {slow}: no answer within 0.5 s" in capsys.readouterr().err
 
 
 def test_an_image_is_not_fetched_to_be_examined(project, machine):
@@ -239,10 +229,10 @@ def test_a_full_disk_fails_and_more_is_needed_for_published_data(project, monkey
 
 
 def test_where_caches_go_and_a_project_that_takes_no_files_are_told(project, machine, monkeypatch):
-    monkeypatch.setenv("FEEDRATE_NO_HOME", "/.cache: permission denied")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(machine / ".snakemake/feedrate.home"))
     folders = look(project, with_python(sys.executable))["folders"]
     assert folders.outlook == FINE
-    assert folders.text == "caches go to .snakemake/feedrate.home (/.cache: permission denied)"
+    assert folders.text.endswith("caches go to .snakemake/feedrate.home")
     (machine / ".snakemake").rmdir()
     (machine / ".snakemake").touch()
     folders = look(project, with_python(sys.executable))["folders"]

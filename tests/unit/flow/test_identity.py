@@ -49,7 +49,7 @@ SAME = {
     "comment": {METER: ("", "# A remark.\n")},
     "docstring": {METER: ("", '"""A text."""\n')},
     "supervisor": code("jobs/supervisor.py", "jobs/processes.py", "jobs/outcome.py"),
-    "planning": code("flow/graph.py", "flow/preflight.py", "config/plan.py"),
+    "planning": code("flow/graph.py", "flow/resources.py", "config/plan.py"),
     "reporting": code("results/assemble.py", "report/page.py"),
     "other plug-ins": code(
         "devices/kinds/cuda.py",

@@ -9,7 +9,8 @@ import pytest
 from feedrate.core import scheduler as client
 from feedrate.core.errors import ExpectedError
 from feedrate.devices.doctor import Finding
-from feedrate.flow import configuration, driver, preflight
+from feedrate.flow import configuration, driver
+from feedrate.flow import resources as requests
 from tiny_spec import tiny_spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,7 +53,7 @@ def problems(project, *resources, device="h100", retries=2, executor="slurm"):
     own = [f"train_h100:{one}" for one in ("slurm_partition=h100", *resources)]
     words = ["--executor", executor, "--retries", str(retries), "--set-resources", *own]
     options = configuration.snakemake_options(words)
-    return preflight.problems(options, project, [device])
+    return requests.problems(options, project, [device])
 
 
 def test_slurm_is_asked_with_the_words_of_the_executor(slurm, project):

@@ -7,9 +7,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.loading.dataset import collate
+from feedrate.loading.dataset import FREE, TAKEN, Slots, collate
 from feedrate.loading.path import HostPath
-from feedrate.loading.slots import FREE, TAKEN, Slots
 
 
 class Rows(list):

@@ -17,7 +17,7 @@ from feedrate.config.project import Project, study_names
 from feedrate.core import scheduler
 from feedrate.devices import host
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
-from feedrate.flow import configuration, preflight
+from feedrate.flow import configuration, resources
 
 STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
 """The outlooks in the order in which they are shown."""
@@ -59,7 +59,7 @@ def _scheduler(project: Project, profile: str) -> list[Finding]:
         return [Finding(FAILS, name, absent, remedy)]
     options = configuration.snakemake_options(["--profile", profile])
     try:
-        problems = preflight.problems(options, project, project.config.devices)
+        problems = resources.problems(options, project, project.config.devices)
     except scheduler.SchedulerError as error:
         return [Finding(UNKNOWN, name, f"{error}", f"ask again when {name} answers")]
     if not problems:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.cli.cells import chosen_runs
+from feedrate.cli.plan import chosen_runs
 from feedrate.cli.run import LOCKED, show
 from feedrate.cli.snakemake import add_choices, check_configuration, layers_of, snakemake_arguments
 from feedrate.config.devices import DETECTED

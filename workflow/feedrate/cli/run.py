@@ -6,10 +6,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from feedrate.cli.cells import add_cell_option, chosen_runs
 from feedrate.cli.display import output, table
 from feedrate.cli.jobs import STOPPED
-from feedrate.cli.plan import outlook
+from feedrate.cli.plan import add_cell_option, chosen_runs, outlook
 from feedrate.cli.report import make_report
 from feedrate.cli.snakemake import add_choices, check_call, is_local, load_project, run_snakemake
 from feedrate.core import paths, scheduler

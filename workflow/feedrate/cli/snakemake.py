@@ -16,8 +16,8 @@ from typing import Any
 from feedrate.cli.jobs import STOPPED
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
-from feedrate.core import homes
 from feedrate.core.errors import UsageError
+from feedrate.core.files import check_project
 from feedrate.core.processes import die_with_parent, stop_signals
 from feedrate.flow import configuration
 
@@ -109,7 +109,7 @@ def run_snakemake(options: argparse.Namespace, *words: str, held_back: bool = Fa
     process, interrupts it with all its jobs; it ends too if this process is killed. With
     `held_back`, its messages are shown only if it fails. Raises ExpectedError if it could not even
     keep its log."""
-    homes.check_project(Path())
+    check_project(Path())
     process = subprocess.Popen(
         [sys.executable, "-m", "snakemake", *snakemake_arguments(options, *words)],
         stdin=subprocess.DEVNULL,

@@ -1,14 +1,22 @@
-"""Writing files and folders that no reader sees half-written, and digests of contents."""
+"""Writing files and folders that no reader sees half-written, digests of contents, and folders that
+must take files: the project's, and one for the caches of libraries."""
 
+import getpass
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from feedrate.core import paths
+from feedrate.core.errors import ExpectedError, explain
+
+CACHES = Path(".snakemake/feedrate.home")
+"""Where caches go if the home cannot take them."""
 
 
 @contextmanager
@@ -91,3 +99,50 @@ def end_of_file(path: Path) -> str:
     with path.open("rb") as stream:
         stream.seek(max(path.stat().st_size - 20_000, 0))
         return stream.read().decode(errors="replace")
+
+
+def settle_caches() -> None:
+    """Let this process and those that it starts keep caches in the project if the user's own folder
+    for them is unusable: in a container the user may have no entry in /etc/passwd and no home, and
+    elsewhere the home may be read-only or full. Snakemake, Matplotlib and Triton then fail before
+    they do anything."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # libraries name files after the user
+        os.environ["LOGNAME"] = str(os.getuid())
+    home = paths.expand("~")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    if cache.is_absolute() and not write_fault(cache / "snakemake"):
+        return
+    own = str(CACHES.resolve())
+    if write_fault(CACHES):  # Snakemake must come so far that `check_project` can say why
+        with suppress(OSError):
+            own = tempfile.mkdtemp(prefix="feedrate.")
+    if not home.is_absolute():
+        os.environ["HOME"] = own
+    if (cache / "huggingface").is_dir():  # data and a token may be there
+        os.environ.setdefault("HF_HOME", str(cache / "huggingface"))
+    os.environ |= dict.fromkeys(("XDG_CACHE_HOME", "MPLCONFIGDIR", "TRITON_HOME"), own)
+
+
+def check_project(root: Path) -> None:
+    """Raise ExpectedError if the workflow cannot run in the project's folder; after its last colon
+    the message says what to do."""
+    root = root.resolve()
+    if any(brace in str(root) for brace in "{}"):
+        raise ExpectedError(f"Snakemake takes the braces in {root} for wildcards: rename it")
+    if why := write_fault(root / ".snakemake"):
+        if not why.startswith("the disk is full"):
+            why = f"{why}: clone the project to where user {getpass.getuser()} may write"
+        raise ExpectedError(why)
+
+
+def write_fault(folder: Path) -> str:
+    """Why nothing can be written to a folder, which is made if it is absent; empty if it can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(b"1")
+    except OSError as error:
+        return explain(OSError(error.errno, error.strerror), folder)
+    return ""

@@ -4,7 +4,6 @@ fetched. No measured program imports this: an edit here repeats no run."""
 import json
 import os
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -19,8 +18,9 @@ from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.config.values import size_text
 from feedrate.config.workflow import Hub
-from feedrate.core import homes, paths, plugins, processes, scheduler, variables
-from feedrate.core.errors import ExpectedError, tell
+from feedrate.core import paths, plugins, processes, scheduler
+from feedrate.core.errors import ExpectedError
+from feedrate.core.files import CACHES, check_project
 from feedrate.devices import host, launch, load
 from feedrate.devices.base import DeviceError
 
@@ -30,9 +30,8 @@ FAILS: Outlook = "will fail"
 SLOW: Outlook = "will be slow"
 UNKNOWN: Outlook = "unknown"
 
-ANSWER_S, COLD_ANSWER_S = 15, 90
-"""For all questions to an interpreter, where its disk is warm and then where it is cold: torch
-takes most of it."""
+ANSWER_S = 90
+"""For all questions to an interpreter: torch takes most of it, where its disk is cold."""
 RESULTS_GIB, FETCHED_GIB = 0.2, 5.0
 """Least disk space for a call's logs and results, and for the published weights (866.6 M parameters
 in fp32: 3.2 GiB) with the pictures, raw and prepared."""
@@ -236,12 +235,13 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
 def _folders() -> Finding:
     """Whether the workflow can run in the project's folder, and where libraries keep caches."""
     try:
-        homes.check_project(Path())
+        check_project(Path())
     except ExpectedError as error:
         text, _, remedy = str(error).rpartition(": ")
         return Finding(FAILS, "folders", text, remedy)
-    why = os.environ.get(variables.NO_HOME)
-    text = f"caches go to {homes.OWN} ({why})" if why else "the project and the home take files"
+    text = "the project and the home take files"
+    if os.environ.get("XDG_CACHE_HOME") == str(CACHES.resolve()):
+        text = f"the home takes no files: caches go to {CACHES}"
     return Finding(FINE, "folders", text)
 
 
@@ -316,17 +316,10 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         if "://" in (spec.software.container or ""):
             raise ValueError("its image would be fetched")
         command = launch.wrap(spec, [python, "-c", ASK, codes])
-        try:
-            answer = processes.ask(command, ANSWER_S, environment, dies_with_us=True)
-        except subprocess.TimeoutExpired:  # what it has read from the disk is in memory now
-            text = (
-                f"no answer within {ANSWER_S} s, as from a cold disk; waiting up to {COLD_ANSWER_S}"
-            )
-            tell("feedrate", f"{python}: {text} s")
-            answer = processes.ask(command, COLD_ANSWER_S, environment, dies_with_us=True)
+        answer = processes.ask(command, ANSWER_S, environment, dies_with_us=True)
         answers = json.loads(answer.stdout.strip().rpartition("\n")[2])
     except (*processes.NO_ANSWER, ValueError):
-        text = f"{python} did not answer within {COLD_ANSWER_S} s, or its image is not here yet"
+        text = f"{python} did not answer within {ANSWER_S} s, or its image is not here yet"
         remedy = "start it by hand, with the same modules and container"
         yield Finding(UNKNOWN, "Python", text, remedy)
         return

@@ -17,11 +17,12 @@ import msgspec
 
 from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
-from feedrate.core import homes, scheduler, variables
+from feedrate.core import scheduler, variables
 from feedrate.core.errors import ExpectedError, print_error, tell
+from feedrate.core.files import check_project
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
-from feedrate.flow import configuration, preflight
+from feedrate.flow import configuration, resources
 from feedrate.flow.configuration import Layers, profile_names, read_profile
 from feedrate.flow.graph import Graph
 from feedrate.report.text import counted
@@ -42,7 +43,7 @@ class Occupied(ExpectedError):
 def plan(graph: Graph, layers: Layers) -> None:
     """Begin to plan as the driver: check the targets of this call, and write the plans of the
     studies. A dry run does not start, so the files are checked here. Raises ExpectedError."""
-    homes.check_project(graph.root)
+    check_project(graph.root)
     call = configuration.call()
     configuration.check_targets(graph.root, graph.project, layers, call.targets)
     if not call.report:
@@ -178,7 +179,7 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
         elif finding.outlook == FAILS:
             bound.append(str(finding))
     with contextlib.suppress(scheduler.SchedulerError):  # it may answer when the jobs are sent
-        bound += preflight.problems(call, project, dict.fromkeys(spec.device for spec in specs))
+        bound += resources.problems(call, project, dict.fromkeys(spec.device for spec in specs))
     if bound:
         raise ExpectedError(
             "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "

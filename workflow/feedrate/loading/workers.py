@@ -22,9 +22,8 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
-from feedrate.loading.dataset import PairDataset
+from feedrate.loading.dataset import PairDataset, Slots
 from feedrate.loading.decoders import fetch_of
-from feedrate.loading.slots import Slots
 from feedrate.loading.stages import Recorder
 
 Item = TypeVar("Item")
