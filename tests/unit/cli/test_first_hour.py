@@ -34,7 +34,7 @@ def line(tmp_path, monkeypatch):
             return code, text
 
         monkeypatch.setattr(first_hour, "run_for", run_for)
-        hour = first_hour.Hour([], 1000.0)
+        hour = first_hour.Hour([], 1000.0, devices)
         runs = [SimpleNamespace(study="mini", device=device, cell=CELL) for device in devices]
         runs = runs or [SimpleNamespace(study="mini", device="cpu", cell=CELL)]
         hour.run("mini:workers=1", ["run"], runs)
@@ -54,6 +54,16 @@ def test_of_several_devices_each_result_has_its_device(line):
     said, _ = line(["cpu", "h100"])
     assert "cpu: 250 samples/s" in said
     assert "h100: 250 samples/s" in said
+
+
+def test_the_self_tests_of_all_devices_take_a_quarter_of_the_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    commands = []
+    monkeypatch.setattr(
+        first_hour, "run_for", lambda words, *_: (commands.append(words), (0, ""))[1]
+    )
+    first_hour.Hour([], 20.0, ["cpu", "h100"]).run("selftest", ["selftest"])
+    assert commands[0][-2:] == ["--minutes", "2.5"]
 
 
 def test_a_stage_is_stopped_as_by_ctrl_c_so_that_it_can_end_its_jobs(tmp_path):

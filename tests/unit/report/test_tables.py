@@ -211,6 +211,14 @@ def test_claims_without_data_are_one_row_except_that_of_the_first_screen(study):
     assert list(rows)[-1] == f"2 workers are no slower than none {EVIL}", "our questions are last"
 
 
+def test_a_claim_about_two_devices_names_both(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = write_results(tmp_path, make_project())
+    (own,) = (claim for claim in study.claims if claim.of == "ours")
+    study.claims = [replace(own, device="cpu;gaudi2")]
+    assert lines(study, "source")[own.statement]["Measured here"].notes == ["CPU and Gaudi2"]
+
+
 def test_the_x141_study_folds_its_claims_and_names_what_they_need():
     study = golden("bridgetower-dataloading", ".")
     rows = lines(study, "source")

@@ -81,10 +81,11 @@ def _with_files(outcome: bytes, run: Path, sums: dict[Path, str]) -> bytes:
     """A run's outcome with the digests of its files in the archive. One that is wrong here stays
     wrong there: the file was changed after the run."""
     document = json.loads(outcome)
-    files = document.get("files", {})
-    document["files"] = {
-        name: sums[run / name] if is_here and digest == digest_file(run / name) else digest
-        for name, digest in files.items()
-        if (is_here := run / name in sums) or not (run / name).is_file()  # weights stay here
-    }
+    files, document["files"] = document.get("files", {}), {}
+    for name, digest in files.items():
+        file = run / name
+        if file in sums and digest == digest_file(file):
+            document["files"][name] = sums[file]
+        elif file in sums or not file.is_file():  # others, such as weights, stay here
+            document["files"][name] = digest
     return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -71,7 +71,7 @@ def first_hour(options: argparse.Namespace) -> int:
     specs = [spec for specs in runs.values() for spec in specs]
     options.study = list(dict.fromkeys(spec.study for spec in specs)) or options.study
     data = {graph.data.manifest(spec.dataset) for spec in specs} | {graph.data.drawn()}
-    hour = Hour(snakemake_arguments(options), options.minutes)
+    hour = Hour(snakemake_arguments(options), options.minutes, graph.project.config.devices)
     models = ", ".join(machine.models) or f"{machine.remark}, so the CPU is measured"
     facts = f"{host.cores_granted()} cores, {host.memory_gib():.0f} GiB of memory; {models}"
     hour.show("ok", "facts", f"{platform.node()}: {facts}")
@@ -95,9 +95,9 @@ def first_hour(options: argparse.Namespace) -> int:
 class Hour:
     """The stages, one after another, until the time is over."""
 
-    def __init__(self, choices: Sequence[str], minutes: float) -> None:
+    def __init__(self, choices: Sequence[str], minutes: float, devices: Sequence[str]) -> None:
         self.has_failed, self.no_time = False, list[str]()
-        self._choices, self._minutes = choices, minutes
+        self._choices, self._minutes, self._devices = choices, minutes, devices
         self._start_s, self._quickest_s = time.monotonic(), 0.0
         self._lines: list[str] = []
 
@@ -118,7 +118,7 @@ class Hour:
             self.no_time.append(stage)
             return
         if stage == SELFTEST:
-            minutes = min(left_s / 60, self._minutes * SELFTEST_SHARE)
+            minutes = min(left_s / 60, self._minutes * SELFTEST_SHARE) / len(self._devices)
             words = [*words, "--minutes", f"{minutes:.3g}"]
         log = LOGS / f"{stage.replace(':', ' ')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)

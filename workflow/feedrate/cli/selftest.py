@@ -123,7 +123,7 @@ def selftest_device(
     findings = examine(project, [spec for spec in specs if spec.device == device])
     if bound := [str(f) for f in findings if f.outlook == FAILS and not f.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
-    lines = {(s := subject(spec)): Line("unknown", s, late) for spec in specs}
+    lines = {subject(spec): Line("unknown", subject(spec), late) for spec in specs}
     lacking = {str(cell.levels["part"]): cell.lacks for cell in plan.unsupported}
     shown = {spec.levels["part"] for spec in specs}
     for part, lacks in lacking.items():

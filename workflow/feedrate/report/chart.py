@@ -164,7 +164,7 @@ def all_figures() -> list[Figure]:
 def end(series: Sequence[Series]) -> float:
     """The end of a scale from 0 for all marks and their intervals. An interval that is
     several times as long as the largest value leaves it: it would flatten the others."""
-    marks = [mark for one in series for mark in one.marks]
+    marks = [mark for line in series for mark in line.marks]
     largest = max((mark.value or 0.0 for mark in marks), default=0.0)
     highest = max((mark.high or 0.0 for mark in marks), default=0.0)
     return 1.05 * max(largest, min(highest, 3 * largest))

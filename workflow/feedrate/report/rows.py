@@ -147,7 +147,7 @@ def varying_factors(cells: Sequence[CellOf]) -> list[str]:
     """The factors in which cells differ."""
     levels = [cell.levels for cell in cells]
     names = list(dict.fromkeys(itertools.chain(*levels)))
-    return [name for name in names if len({level_text(one.get(name, "")) for one in levels}) > 1]
+    return [name for name in names if len({level_text(cell.get(name, "")) for cell in levels}) > 1]
 
 
 def without(levels: Mapping[str, Level], *factors: str) -> dict[str, Level]:

@@ -314,7 +314,7 @@ class StudyResults:
 
     def name_among(self, cell: CellOf, cells: Sequence[CellOf]) -> str:
         """A cell as a heading, by its device and levels as far as others differ in these."""
-        device = [self.label(cell.device)] if len({one.device for one in cells}) > 1 else []
+        device = [self.label(cell.device)] if len({other.device for other in cells}) > 1 else []
         factors = varying_factors(cells) or [self.along]
         return ", ".join([*device, *(level_text(cell.levels[name]) for name in factors)])
 

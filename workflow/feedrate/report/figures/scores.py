@@ -16,7 +16,7 @@ def gain(study: StudyResults) -> Picture | None:
     if not cells:
         return None
     if len(cells) == 1:
-        return Picture([_scores("", [(NAMES[n], one) for n, one in cells[0].scores.items()])])
+        return Picture([_scores("", [(NAMES[n], score) for n, score in cells[0].scores.items()])])
     panels, metric = [], next(iter(cells[0].scores))
     for device, group in text.grouped(cells, lambda each: each.cell.device).items():
         rows = [each.cell for each in group]

@@ -59,7 +59,8 @@ def _claims(study: StudyResults, of: str, heading: str) -> Iterator[Any]:
 
 
 def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
-    device = study.label(claim.device) if claim.measured is not None else ""
+    devices = text.listed(map(study.label, claim.device.split(";")))
+    measured_on = devices if claim.measured is not None else ""
     margin = claim.margin
     why = f"it may miss the claim by {text.share(margin)}" if margin is not None else claim.why
     agrees = AGREES.get(claim.published_verdict, "")
@@ -67,7 +68,9 @@ def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
         Field(claim.statement, [f"{claim.metric} {claim.expression}".strip()]),
         text.ratio(claim.published_value),
         Field(text.ratio(claim.recomputed_from_published), [agrees]),
-        Field(text.ratio(claim.measured, claim.ci_low, claim.ci_high), [device], claim.compared),
+        Field(
+            text.ratio(claim.measured, claim.ci_low, claim.ci_high), [measured_on], claim.compared
+        ),
         Field(MARKS.get(claim.verdict, claim.verdict), [why], claim.compared),
     )
 
@@ -138,8 +141,8 @@ def _in_the_way(study: StudyResults, row: Published, runs: Sequence[RunRow]) -> 
 
 def _differences(items: Sequence[Compared]) -> str:
     """`other device, model and data; the source does not state parallelism`."""
-    other = {one.item: one.label for one in items if one.outcome == "different"}
-    unsaid = {one.item: one.label for one in items if one.item not in other}
+    other = {item.item: item.label for item in items if item.outcome == "different"}
+    unsaid = {item.item: item.label for item in items if item.item not in other}
     if "device" in other:
         other.pop("devices", None)
     parts = {"other": other, "the source does not state": unsaid}
@@ -154,13 +157,13 @@ def _benchmarks(study: StudyResults) -> Iterator[Any]:
     scores = text.grouped(project.scores.get(study.name, []), lambda score: score.source)
     for source, group in scores.items():
         models = []
-        for one in group:
-            name = " ".join(filter(None, (one.model, one.head)))
-            models.append(f"{name} {one.text_score:g}, {one.image_score:g}, {one.group_score:g}%")
+        for row in group:
+            name = f"{row.model} {row.head}".strip()
+            models.append(f"{name} {row.text_score:g}, {row.image_score:g}, {row.group_score:g}%")
         yield wide("Winoground: text, image, group", "; ".join(models), source)
-    others = text.grouped(project.accuracies.get(study.name, []), lambda one: one.benchmark)
+    others = text.grouped(project.accuracies.get(study.name, []), lambda row: row.benchmark)
     for benchmark, results in others.items():
-        words = "; ".join(f"{one.model} {one.accuracy:g}%" for one in results)
+        words = "; ".join(f"{row.model} {row.accuracy:g}%" for row in results)
         yield wide(f"Accuracy on {benchmark}", words, results[0].source)
 
 
