@@ -140,8 +140,8 @@ def group_rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         image, contest = ("image", row["image"]), ("contest", str(row["contest_number"]))
         keys.append(image)
         if row["contest_number"] is not None:
-            one, other = sorted((first(image), first(contest)))  # a contest names its group
-            parents[other] = one
+            group, joined = sorted((first(image), first(contest)))  # a contest names its group
+            parents[joined] = group
     return [first(key)[1] for key in keys]
 
 

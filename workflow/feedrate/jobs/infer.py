@@ -54,6 +54,7 @@ def run_job(
     job_setup.write_model(log, built, dataset)
     job_setup.write_data(log, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)
+    device.release()  # the allocator keeps the memory of weights that were drawn in fp32 and cast
     rank, world_size, *_ = rank_from_environment()
     requests = make_requests(spec, device, built, dataset, seed=spec.seed + rank)
     wait_for_ranks(rank, world_size)

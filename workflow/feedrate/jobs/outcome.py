@@ -34,7 +34,7 @@ class ProcessExit:
 
     exit_code: int
     stopped_after_min: float | None = None  # the time limit that it exceeded
-    oom_kills: int = 0  # processes on the host that the kernel killed for lack of memory
+    oom_kills: int = 0  # processes of the job's cgroup that the kernel killed for lack of memory
     disk_full: bool = False
     tail: Sequence[str] = ()  # the last lines of the output
     peak_gib: float | None = None  # memory of all processes together; None if it was never read

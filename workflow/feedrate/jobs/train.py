@@ -52,6 +52,7 @@ def run_job(
     place = job_setup.place_of_weights(spec, device)
     built = build(settings.model, settings.loader, prepared, on=place, empty=empty)
     cast_for_training(built.model, spec, built.layers)
+    device.release()  # the allocator keeps the memory of weights that were drawn in fp32 and cast
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
     job_setup.write_model(log, built, dataset)
     others = [name for name in options.report_to if name != TENSORBOARD]

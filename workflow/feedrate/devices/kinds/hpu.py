@@ -137,7 +137,8 @@ class DeviceAdapter(Adapter):
     @classmethod
     def cards(cls) -> list[Card]:
         """The cards that hl-smi lists; without hl-smi, those that the kernel lists by PCI id."""
-        if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], r"(HL-\d|gaudi)[^,]*"):
+        form = r"(HL-?\d|gaudi)[^,]*"
+        if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], form):
             return [Card(name) for (name,) in rows]
         listed = []
         for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
