@@ -37,7 +37,12 @@ def test_a_claim_names_the_largest_level_that_fits():
 
 @pytest.mark.parametrize(
     "statuses",
-    [{0: "ok", 1: "ok", 2: "ok"}, {0: "ok", 1: "ok", 2: "failed"}, {0: "out_of_memory"}],
+    [
+        {0: "ok", 1: "ok", 2: "ok"},
+        {0: "ok", 1: "ok", 2: "failed"},
+        {0: "out_of_memory"},
+        {0: "ok", 1: "missing", 2: "out_of_memory"},
+    ],
 )
-def test_no_level_is_the_largest_before_a_larger_one_ran_out_of_memory(statuses):
+def test_no_level_is_the_largest_before_the_next_one_ran_out_of_memory(statuses):
     assert verdict(statuses)["verdict"] == "no data here"

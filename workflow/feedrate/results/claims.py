@@ -127,14 +127,15 @@ class _Claims:
         return measured or [ratio]
 
     def _levels(self, ref: CellRef) -> dict[str, str]:
-        """The levels of a cell; LARGEST stays until a level fits and a larger one does not."""
+        """The levels of a cell; LARGEST stays until a level fits and the next one does not."""
         levels = cell_levels(ref, self._study.factors, self._study.baseline)
         for factor in [name for name, level in levels.items() if level == LARGEST]:
             known = [level_text(level) for level in self._study.factors[factor].levels]
             cells = [(ref.device, *(levels | {factor: level}).values()) for level in known]
             ended = [{run["status"] for run in self._cells.get(cell, [])} for cell in cells]
             fitting = [place for place, end in enumerate(ended) if "ok" in end]
-            if fitting and any("out_of_memory" in end for end in ended[fitting[-1] + 1 :]):
+            larger = filter(None, ended[fitting[-1] + 1 :] if fitting else [])
+            if "out_of_memory" in next(larger, set()):
                 levels[factor] = known[fitting[-1]]
         return levels
 
