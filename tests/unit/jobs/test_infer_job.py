@@ -218,6 +218,6 @@ def test_a_run_becomes_a_checked_record(infer, tmp_path, monkeypatch):
     assert measured.samples_per_s == pytest.approx(6 / measured.wall_s)
     times = [step["step_s"] for step in named(events, "step")[FIRST_PASSES:]]
     assert measured.step_time_max_s == max(times)
-    assert sorted(times)[1] < measured.step_time_p95_s < measured.step_time_p99_s < max(times)
+    assert sorted(times)[1] < measured.step_time_p95_s < max(times)
     assert measured.first_step_s == named(events, "step")[0]["step_s"]
     assert record.provenance.bf16_instructions == one(events, "start")["bf16_instructions"]

@@ -26,6 +26,8 @@ def test_numbers_have_three_significant_digits_and_no_exponent(value, words):
     [
         (43.48, 40.9, 46.1, "43.5 ±2.6"),
         (1489.2, 1460, 1520, "1,489 ±30"),
+        (43.48, 40.9, 46.11, "43.5 ±2.7"),
+        (7.02, 2.57, 19.1, "7.02 (2.5 to 20)"),
         (0.0123, None, None, "0.0123"),
     ],
 )
@@ -39,6 +41,7 @@ def test_a_rate_has_half_its_interval(value, low, high, words):
         (1.18, 1.05, 1.32, "+18% (5 to 32%)"),
         (0.93, 0.86, 1.0, "-7% (-14 to 0%)"),
         (1.004, 0.999, 1.009, "+0.4% (-1 to 1%)"),
+        (1.29, 1.29, 1.58, "+29% (29 to 58%)"),
         (1.0, 1.0, 1.0, "0%"),
         (1.18, 0.1, 1.01, "+18% (very uncertain)"),
         (2.8, None, None, "+180%"),
@@ -56,6 +59,7 @@ def test_shares_times_and_ratios():
     ratios = {1.2766: "1.28", 12.66: "12.7", 1248: "1,248", 0.2: "0.20", 0.0032: "0.0032"}
     assert {value: text.ratio(value)[1:] for value in ratios} == ratios
     assert text.ratio(0.003, 0.002, 0.004) == f"{text.TIMES}0.0030 (0.0020 to 0.0040)"
+    assert text.ratio(1.0, 0.946, 1.054) == f"{text.TIMES}1.00 (0.94 to 1.06)"
     assert [text.exact(v) for v in (601.5, 768, 6636.0)] == ["601.5", "768", "6,636"]
 
 

@@ -16,7 +16,7 @@ def test_one_row_a_run_and_one_a_cell_that_is_not_supported():
         (W1, 2, "ok"),
         ("workers=1~decode=device", 1, "unsupported"),
     ]
-    assert rows[2]["cause"] == "cpu lacks the capability decode_device."
+    assert rows[2]["cause"] == "Not tried: it needs decode device."
     assert rows[0]["workers"] == 1
     assert rows[0]["batch_size"] == 4
     assert rows[0]["model"] == "bridgetower-tiny"

@@ -45,8 +45,8 @@ def _environment(*, escape: bool) -> Environment:
         "number": text.number,
         "ratio": text.ratio,
         "share": text.share,
-        "down": lambda value: f"{math.floor(100 * value + 1e-9)}%",
-        "up": lambda value: f"{math.ceil(100 * value - 1e-9)}%",
+        "down": lambda value: f"{text.fixed(100 * value, 0, math.floor)}%",
+        "up": lambda value: f"{text.fixed(100 * value, 0, math.ceil)}%",
     }
     return environment
 

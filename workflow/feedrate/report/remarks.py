@@ -1,9 +1,8 @@
 """What the folded parts of a page say: why settings differ, and the method and its noise."""
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from statistics import mean, median
+from collections.abc import Iterator
+from statistics import mean
 from typing import Any
 
 from msgspec.structs import asdict
@@ -31,7 +30,7 @@ def reasons(study: StudyResults) -> Iterator[Statement]:
                 yield Statement(label + speed(study, answer).text, [answer])
             elif study.asks == "largest" and study.along not in study.study.within:
                 lines = study.lines_of_answer(device, answer)
-                yield Statement(label + largest(study, lines).text, [answer])
+                yield Statement(label + largest(study, lines, answer).text, [answer])
         good = [c for c in study.tried if c.device == device and c.limit]
         groups = text.grouped(good, lambda cell: cell.limit)
         limits = [(limit, names(study, cells)) for limit, cells in groups.items()]
@@ -53,9 +52,9 @@ def remarks(study: StudyResults) -> Iterator[Statement]:
         mine = [c for c in study.tried if c.device == device and c.ok_runs > 1]
         if noise and mine:
             runs = text.listed(str(n) for n in sorted({cell.ok_runs for cell in mine}))
-            share, shown = noise.sd * REPEATABILITY, _least_gain(mine)
-            noise_words = sentence("noise", share=share, repeats=runs, cells=len(mine), shown=shown)
-            yield Statement(noise_words, mine)
+            share, drift = noise.sd * REPEATABILITY, study.by_share(device)
+            facts = {"share": share, "repeats": runs, "cells": len(mine), "drift_removed": drift}
+            yield Statement(sentence("noise", **facts), mine)
     disturbed = text.grouped((c for c in study.tried if c.disturbed), lambda c: c.disturbed)
     for cause, cells in disturbed.items():
         yield Statement(sentence("disturbed", settings=[names(study, cells)], causes=cause), cells)
@@ -80,17 +79,6 @@ def _data(study: StudyResults) -> Iterator[Statement]:
         yield Statement(sentence("left_out", report=report, reasons=words))
     if images := report.get("images_in_several_splits"):
         yield Statement(sentence("several_splits", images=images))
-
-
-def _least_gain(cells: Iterable[CellRow]) -> float | None:
-    """The gain over the baseline that the interval of half of the cells would exclude from chance,
-    as a share; None where no cell has an interval."""
-    widths = [
-        cell.speedup_ci_high / cell.speedup_ci_low
-        for cell in cells
-        if cell.speedup_ci_low and cell.speedup_ci_low < cell.speedup_ci_high
-    ]
-    return math.sqrt(median(widths)) - 1 if widths else None
 
 
 def _source_window(study: StudyResults) -> Iterator[Statement]:

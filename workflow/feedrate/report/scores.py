@@ -78,5 +78,5 @@ def winoground(study: StudyResults) -> str:
     config = study.plan.project.config
     copy = config.winoground_sets.get(config.winoground or "")
     if isinstance(copy, GeneratedExamples):
-        return "a drawn stand-in for Winoground"
+        return "generated questions in the manner of Winoground"
     return "your own copy of Winoground" if isinstance(copy, LocalExamples) else "Winoground"

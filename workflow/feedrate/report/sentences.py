@@ -8,7 +8,7 @@ from typing import NamedTuple
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import audit, text
 from feedrate.report.html import sentence
-from feedrate.report.rows import AnswerRow, CellOf, CellRow, Line, varying_factors
+from feedrate.report.rows import AnswerRow, CellOf, CellRow, Line, varying_factors, without
 from feedrate.report.scores import NAMES, Scored, scored, winoground
 from feedrate.report.study import StudyResults
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
@@ -42,7 +42,7 @@ def _answer(study: StudyResults, device: str) -> Statement:
     if not good:
         return _no_answer(study, device, tried)
     if study.asks == "largest":
-        return largest(study, study.lines_of_answer(device))
+        return largest(study, study.lines_of_answer(device), study.answer(device))
     if study.asks == "latency":
         return _latency(study, good)
     answer = study.answer(device)
@@ -67,8 +67,10 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
     """The answer for a device and the levels of `within`."""
     cell = study.cell(answer.device, answer.levels)
     use, rate = study.setting(answer.levels), text.number(answer.samples_per_s)
-    gain_words = sentence("loader_gain", low=answer.limit_gain_low, high=answer.limit_gain_high)
-    share = cell.share.value if cell and cell.share and study.by_share(answer.device) else None
+    by_share = study.by_share(answer.device)
+    share = cell.share.value if cell and cell.share and by_share else None
+    bounds = {"low": answer.limit_gain_low, "high": answer.limit_gain_high}
+    gain_words = sentence("loader_gain", share=share, **bounds)
     if answer.compared < 2 or cell is None:
         words = sentence("alone", use=use, rate=rate, share=share)
         return Statement(f"{words} {gain_words}".strip(), [answer])
@@ -88,6 +90,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
         use=use,
         rate=rate,
         share=share,
+        drift_removed=by_share,
         baseline="" if is_baseline else study.setting_of_baseline(cell),
         gain=text.percent((cell.speedup or 1.0) - 1) + "%",
         at_least=None if baseline is None or not baseline.ok_runs else answer.gain_at_least,
@@ -96,6 +99,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
         nearest_change=change,
         more_repeats=answer.more_repeats or 0,
         smallest=study.study.thresholds.smallest_effect,
+        confidence=study.study.thresholds.confidence,
         single=answer.single,
         lacking=bool(lacking),
     )
@@ -103,8 +107,9 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
     return Statement(f"{words} {gain_words}".strip(), cells)
 
 
-def largest(study: StudyResults, lines: Sequence[Line]) -> Statement:
-    """Of lines with a rate, the one with the largest level that fits; of several, the fastest."""
+def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None) -> Statement:
+    """Of lines with a rate, the one with the largest level that fits; of several, the fastest. Then
+    the fastest cell of all lines, and the answer's if that is a simpler one."""
     factor, lines = study.along, [line for line in lines if line.ok]
     order = study.study.factors[factor].texts
 
@@ -115,8 +120,10 @@ def largest(study: StudyResults, lines: Sequence[Line]) -> Statement:
         return order.index(level(line.ok[-1]))
 
     line = max(lines, key=lambda line: (reach(line), line.ok[-1].samples_per_s))
-    last, fastest = line.ok[-1], line.fastest or line.ok[-1]
-    beyond = line.cells[line.cells.index(last) + 1 :]
+    last, beyond = line.ok[-1], line.cells[line.cells.index(line.ok[-1]) + 1 :]
+    equals = [one.ok[-1] for one in lines if reach(one) == reach(line) and one is not line]
+    fastest = max((c for one in lines for c in one.ok), key=lambda cell: cell.samples_per_s)
+    use = study.cell(answer.device, answer.levels) if answer else None
     full = next((cell for cell in beyond if cell.status == "out_of_memory"), None)
     unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
     words = sentence(
@@ -124,18 +131,20 @@ def largest(study: StudyResults, lines: Sequence[Line]) -> Statement:
         level=level(last),
         label=study.factor_label(factor),
         others=study.words(line.others),
-        as_large=sum(reach(other) == reach(line) for other in lines) - 1,
-        rate=text.number(last.samples_per_s),
+        equals=names(study, equals) if equals else "",
+        rate=text.with_interval(last.samples_per_s, last.ci_low, last.ci_high),
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
-        fast_level="" if fastest is last else level(fastest),
+        fastest="" if fastest is last else study.setting_among(fastest, [fastest, last]),
         fast_rate=text.number(fastest.samples_per_s),
+        use="" if use in (None, fastest) else study.setting_among(use, [use, fastest]),
+        use_rate=text.number(use.samples_per_s if use else None),
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),
         beyond_missing=any(cell.status == "missing" for cell in beyond),
         out_of_memory=level(full) if full else "",
         beyond_unsupported=any(order.index(level(c)) > reach(line) for c in unsupported),
     )
-    return Statement(words, [last])
+    return Statement(words, [last, fastest])
 
 
 def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
@@ -149,20 +158,49 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
     busy = max(main, key=lambda cell: cell.samples_per_s or 0.0)
     as_busy = [c for c in main if c.batch_size == busy.batch_size and _may_equal(c, busy)]
     quick, busy = (min(cells, key=lambda c: _changes(study, c)) for cells in (as_quick, as_busy))
-    where = {n: main[0].levels[n] for n in varying_factors(good) if n in fixed}
+    free, named = without(quick.levels, *fixed), [study.along, *varying_factors(main)]
+    others = [cell for cell in good if cell not in main and free.items() <= cell.levels.items()]
+
+    def setting(cell: CellRow) -> str:
+        return study.words({name: cell.levels[name] for name in dict.fromkeys(named)})
+
     words = sentence(
         "latency",
-        where=f"With {study.words(where)}: " if where else "",
-        quick=study.setting(quick.levels),
+        quick=setting(quick),
         quick_s=quick.step_time_median_s,
-        quick_p99_s=quick.step_time_p99_s,
-        as_quick=len(as_quick) - 1,
-        busy=study.setting(busy.levels),
+        tail=tail(study, quick),
+        as_quick=[
+            f"{study.setting_among(cell, [cell, quick])} ({text.seconds(cell.step_time_median_s)})"
+            for cell in as_quick
+            if cell is not quick
+        ],
+        busy=setting(busy),
         busy_rate=text.number(busy.samples_per_s),
-        as_busy=len(as_busy) - 1,
+        as_busy=[
+            f"{study.setting_among(cell, [cell, busy])} ({text.number(cell.samples_per_s)})"
+            for cell in as_busy
+            if cell is not busy
+        ],
         same=quick is busy,
+        others=[
+            f"{study.words(changed)} {text.seconds(cell.step_time_median_s)}"
+            for cell in others
+            if len(changed := dict(cell.levels.items() - quick.levels.items())) == 1
+        ][:FEW],
     )
     return Statement(words, [quick, busy])
+
+
+def tail(study: StudyResults, cell: CellRow) -> tuple[float | None, str]:
+    """The latency of slow passes, s, and of which ones: the 99th percentile or, where these are too
+    few for that, the slowest."""
+    if cell.step_time_p99_s:
+        return cell.step_time_p99_s, "one pass in a hundred"
+    runs = [run for run in study.runs_of(cell) if run.status == "ok"]
+    records = [study.records[run.folder] for run in runs if run.folder in study.records]
+    slowest_s = max((r.measurement.step_time_max_s for r in records if r.measurement), default=None)
+    passes = sum(run.steps * (run.world_size or 1) for run in runs)
+    return slowest_s, f"the slowest of {passes} passes"
 
 
 def _may_equal(cell: CellRow, best: CellRow) -> bool:
@@ -193,19 +231,22 @@ def _learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
             worse=high is not None and high < 0,
         )
     ]
-    others = [
-        f"{text.share(each.scores[name].after)} with {study.setting(each.cell.levels)}"
-        for each in models
-        if each is not first and name in each.scores
-    ]
+    seeds = max((each.seeds for each in models if each.seeds is not None), default=None)
+    others = []
+    for each in models:
+        if each is not first and name in each.scores:
+            after = each.scores[name].after or 0.0
+            equal = seeds is not None and abs(after - (score.after or 0.0)) <= seeds
+            setting = study.setting_among(each.cell, [each.cell, first.cell])
+            words = f"{text.share(after)} with {setting}"
+            others.append(f"{words} (equal within the noise of seeds)" if equal else words)
     if others:
-        seeds = max((each.seeds for each in models if each.seeds is not None), default=None)
         parts.append(sentence("other_scores", scores=others[:FEW], seeds=seeds))
-    poor = []
-    for metric, score in first.scores.items():
-        if score.on == "winoground" and not _beats_chance(score):
-            part = NAMES[metric].partition(", ")[2]
-            poor.append(f"{part} {text.share(score.after)} (chance {text.share(score.chance)})")
+    poor = [
+        (NAMES[metric].partition(", ")[2], score)
+        for metric, score in first.scores.items()
+        if score.on == "winoground" and not _beats_chance(score)
+    ]
     if poor:
         parts.append(sentence("winoground", name=winoground(study), scores=poor))
     return Statement(" ".join(parts), study.runs_of(first.cell))
@@ -257,26 +298,23 @@ def failures(study: StudyResults) -> list[Statement]:
 
 
 def not_tested(study: StudyResults) -> str:
-    """The levels that no measured device supports, and some devices that do; empty: none."""
+    """The levels that were planned and that no measured device supports, by what they need, each
+    with a device that has it; empty: none."""
     devices = study.plan.project.devices
-    able = [devices[name].able for name in study.devices]
-    needs, levels = set[str](), dict[str, list[str]]()
+    able = {need for name in study.devices for need in devices[name].able}
+    levels: dict[tuple[str, str], list[str]] = {}
     for name, factor in study.study.factors.items():
+        planned = {level_text(cell.levels[name]) for cell in study.plan.unsupported}
         for level, need in factor.requires.items():
-            if level in factor.texts and not any(need in each for each in able):
-                needs.add(need)
-                levels.setdefault(name, []).append(level)
-    if not levels:
-        return ""
-    return sentence(
-        "not_tested",
-        devices=[study.label(name) for name in study.devices],
-        levels=[
-            f"{name} {first}" + (f" and {len(others)} more" if others else "")
-            for name, (first, *others) in levels.items()
-        ],
-        owners=[device.label for device in devices.values() if needs & {*device.able}][:2],
-    )
+            if level in planned and need not in able:
+                levels.setdefault((name, need), []).append(level)
+    groups = []
+    for (name, need), of_need in levels.items():
+        owner = next((device.label for device in devices.values() if need in device.able), "")
+        need = "" if need in of_need else need.replace("_", " ")
+        groups.append((f"{name} {text.listed(of_need)}", need, owner))
+    labels = [study.label(name) for name in study.devices]
+    return sentence("not_tested", devices=labels, groups=groups) if groups else ""
 
 
 def published_claim(study: StudyResults) -> list[Statement]:

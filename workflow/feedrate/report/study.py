@@ -211,6 +211,16 @@ class StudyResults:
             and all(line.others.get(name, level) == level for name, level in fixed.items())
         ]
 
+    def common_levels(self, lines: Sequence[Line]) -> dict[str, Level]:
+        """The levels of factors in `within` that all lines of the first screen have, where the
+        study tries several."""
+        return {
+            name: level
+            for name, level in (lines[0].others if lines else {}).items()
+            if name in self.study.within and name in self._varied
+            if all(line.others[name] == level for line in lines)
+        }
+
     def on_first_screen(self, device: str) -> list[CellRow]:
         """The cells of a device on the first screen: those along `along` at the other levels of the
         answer; and those that the answer names, which are the cell to use, its baseline and the

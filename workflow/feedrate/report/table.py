@@ -155,4 +155,11 @@ def change(cell: CellRow) -> str:
     return "the baseline" if ratio == (1, 1, 1) else text.change(*ratio)
 
 
+def gain_head(study: StudyResults) -> str:
+    """The head of a column of `change`: what is compared. Rates contain the machine's drift."""
+    by_share = {study.by_share(device) for device in study.devices}
+    heads = {frozenset([True]): "Gain, drift removed", frozenset([False]): "Gain in samples/s"}
+    return heads.get(frozenset(by_share), "Gain")
+
+
 RATE = Column("Samples/s", rate)

@@ -10,6 +10,9 @@ from feedrate.jobs.events import NOT_TRIED
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
+Rounding = Callable[[float], float]
+"""round, math.floor or math.ceil."""
+
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
@@ -36,7 +39,7 @@ def state(status: str, cause: str) -> str:
     return "not tried" if cause.startswith(NOT_TRIED) else STATUS_WORDS[status]
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3, to: Rounding = round) -> str:
     """`value` with `digits` significant digits and no exponent: 601, 1,489, 0.0123. Digits before
     the decimal point are never dropped."""
     if value is None:
@@ -45,7 +48,15 @@ def number(value: float | None, digits: int = 3) -> str:
         return "0"
     rounded = abs(float(f"{value:.{digits - 1}e}"))  # 9.996 has two digits before the point
     magnitude = math.floor(math.log10(rounded))
-    return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+    return fixed(value, max(0, digits - 1 - magnitude), to)
+
+
+def fixed(value: float, decimals: int, to: Rounding = round) -> str:
+    """`value` with so many decimals. The ends of all intervals are rounded outwards: `to` is
+    math.floor for a lower bound and math.ceil for an upper one."""
+    scale: float = 10**decimals
+    nudge = {math.floor: 1e-9, math.ceil: -1e-9}.get(to)  # 0.29 * 100 is below 29
+    return f"{value if nudge is None else to(scale * value + nudge) / scale:,.{decimals}f}"
 
 
 def integer(value: int | None) -> str:
@@ -64,8 +75,8 @@ def with_interval(value: float | None, low: float | None, high: float | None) ->
     if value is None or low is None or high is None:
         return number(value)
     if high > WIDE * low:
-        return f"{number(value)} ({number(low, 2)} to {number(high, 2)})"
-    return f"{number(value)} {PLUS_MINUS}{number((high - low) / 2, 2)}"
+        return f"{number(value)} ({number(low, 2, math.floor)} to {number(high, 2, math.ceil)})"
+    return f"{number(value)} {PLUS_MINUS}{number((high - low) / 2, 2, math.ceil)}"
 
 
 def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
@@ -76,13 +87,15 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
     words = f"{TIMES}{_decimals(value)}"
     if low is None or high is None or low == high:
         return words
-    ends = f"{_decimals(low)} to {_decimals(high)}" if high <= TELLING * low else UNCERTAIN
-    return f"{words} ({ends})"
+    ends = f"{_decimals(low, math.floor)} to {_decimals(high, math.ceil)}"
+    return f"{words} ({ends if high <= TELLING * low else UNCERTAIN})"
 
 
-def _decimals(value: float) -> str:
+def _decimals(value: float, to: Rounding = round) -> str:
     """Two decimals; from 10 on three digits, and below 0.1 two."""
-    return f"{value:.2f}" if 0.0995 <= value < 9.995 else number(value, 3 if value >= 1 else 2)
+    if 0.0995 <= value < 9.995:
+        return fixed(value, 2, to)
+    return number(value, 3 if value >= 1 else 2, to)
 
 
 def change(factor: float | None, low: float | None = None, high: float | None = None) -> str:
@@ -96,9 +109,9 @@ def change(factor: float | None, low: float | None = None, high: float | None = 
 
 
 def bounds(low: float, high: float) -> str:
-    """An interval of a share, rounded outwards, as the bounds in sentences are: `5 to 32%`."""
-    ends = math.floor(100 * low + 1e-9), math.ceil(100 * high - 1e-9)
-    return f"{' to '.join(dict.fromkeys(map(str, ends)))}%"
+    """An interval of a share: `5 to 32%`."""
+    ends = fixed(100 * low, 0, math.floor), fixed(100 * high, 0, math.ceil)
+    return f"{' to '.join(dict.fromkeys(ends))}%"
 
 
 def percent(share: float) -> str:

@@ -73,7 +73,7 @@ def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     rows = list(measured)
     for cell in plan.unsupported:  # it was never launched
         row = {"study": cell.study, "device": cell.device, "cell": cell.cell, "repeat": 1}
-        cause = cell.install or f"{cell.device} lacks the capability {cell.lacks}."
+        cause = cell.install or f"Not tried: it needs {cell.lacks.replace('_', ' ')}."
         rows.append(row | {"status": "unsupported", "cause": cause, **cell.levels})
     for shared in plan.shared:
         own = {"cell": shared.cell, "measured_as": shared.measured_as, **shared.levels}

@@ -52,7 +52,7 @@ def measure(
         step_time_min_s=min(times),
         step_time_median_s=median(times),
         step_time_p95_s=float(np.quantile(times, 0.95)),
-        step_time_p99_s=float(np.quantile(times, 0.99)),
+        step_time_p99_s=float(np.quantile(times, 0.99)) if len(times) >= 100 else None,
         step_time_max_s=max(times),
         block_noise=block_noise(times),
         data_wait_s=fmean(w.data_wait_s for w in windows),

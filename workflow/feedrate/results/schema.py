@@ -37,7 +37,7 @@ class Measurement(Strict, kw_only=True):
     samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks divided by wall_s.")]
     step_time_median_s: Annotated[float, value("s", "Median time of a step, slowest rank.")]
     step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
-    step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
+    step_time_p99_s: Annotated[Number, value("s", "99th percentile; from 100 steps on.")] = None
     first_step_s: Annotated[Number, value("s", "The very first step, with compilation.")] = None
     block_noise: Annotated[
         Number, value("share", "Standard error of the rate, from blocks of steps within the run.")

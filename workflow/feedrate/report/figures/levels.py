@@ -13,7 +13,7 @@ ASIDE = 0.07
 
 
 def latency(study: StudyResults) -> Picture | None:
-    """The median latency and the 99th percentile by batch: one panel for each device and level of
+    """The median latency and the 95th percentile by batch: one panel for each device and level of
     the first other factor. A setting has the same look in all."""
     if study.asks != "latency":
         return None
@@ -60,10 +60,10 @@ def _setting(study: StudyResults, line: Line, apart: str) -> str:
 
 
 def _latency(study: StudyResults, cell: CellRow, places: list[str], aside: float) -> Mark:
-    """The median, with the 99th percentile as the upper end of its interval."""
+    """The median, with the 95th percentile as the upper end of its interval."""
     place = places.index(level_text(cell.levels[study.along])) + aside
-    median_ms, p99_ms = (s and 1000 * s for s in (cell.step_time_median_s, cell.step_time_p99_s))
-    return Mark(place, median_ms, median_ms if p99_ms else None, p99_ms)
+    median_ms, p95_ms = (s and 1000 * s for s in (cell.step_time_median_s, cell.step_time_p95_s))
+    return Mark(place, median_ms, median_ms if p95_ms else None, p95_ms)
 
 
 def reach(study: StudyResults) -> Picture | None:
@@ -99,7 +99,7 @@ def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
             Series(fits, chart.CHOSEN, "fits", bars=True),
             *([Series(fails, chart.CROSS, "out of memory")] if fails else []),
         ],
-        title=chart.title(study, device),
+        title=chart.title(study, device, *filter(None, [study.words(study.common_levels(lines))])),
         rows=rows,
         heads=(chart.wrapped(", ".join(map(study.factor_label, factors))), "samples/s · GiB"),
         x_label=study.factor_label(study.along),
@@ -108,6 +108,6 @@ def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
 
 
 FIGURES = (
-    Figure("latency", "Latency: median, and 99th percentile above it", "answer", 30, latency),
+    Figure("latency", "Latency: median, and 95th percentile above it", "answer", 30, latency),
     Figure("reach", "The largest that fits in memory", "answer", 40, reach),
 )

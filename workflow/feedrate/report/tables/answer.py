@@ -1,5 +1,6 @@
 """The tables of the first screen, one for each thing that a study may ask."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,8 +10,19 @@ from feedrate.report import text
 from feedrate.report.html import sentence
 from feedrate.report.rows import CellOf, CellRow, Key, Line, varying_factors, without
 from feedrate.report.scores import NAMES, scored
+from feedrate.report.sentences import tail
 from feedrate.report.study import StudyResults
-from feedrate.report.table import RATE, Column, Field, Table, by_device, change, rate, setting
+from feedrate.report.table import (
+    RATE,
+    Column,
+    Field,
+    Table,
+    by_device,
+    change,
+    gain_head,
+    rate,
+    setting,
+)
 from feedrate.results.record import Score
 
 # Speed
@@ -30,13 +42,15 @@ def _on_first_screen(study: StudyResults) -> list[CellRow]:
 def _settings_columns(study: StudyResults) -> list[Column]:
     cells = _on_first_screen(study)
     compared = [
-        Column("Against the baseline", change, optional=True),
+        Column(gain_head(study), change, optional=True),
         Column("Still to gain", _still_to_gain, optional=True),
-        Column("Limit", partial(_limit, cells), optional=True),
     ]
+    first = [setting(study, cells)]
+    if any(cell.limit for cell in cells):
+        first.append(Column("Limit", partial(_limit, cells)))
     if any(map(study.by_share, study.devices)):
-        return [setting(study, cells), Column("Of the model alone", _share), *compared, RATE]
-    return [setting(study, cells), RATE, *compared]
+        return [*first, Column("Of the model alone", _share), *compared, RATE]
+    return [*first, RATE, *compared]
 
 
 def _share(cell: CellRow) -> str:
@@ -44,12 +58,13 @@ def _share(cell: CellRow) -> str:
 
 
 def _limit(cells: Sequence[CellRow], cell: CellRow) -> Field:
-    """The limit of a cell; below it how much later than others its first step ends, if that is a
-    second or more: a short run feels it, and the rate does not show it."""
+    """The limit of a cell, or what is known of it; below it how much later than others its first
+    step ends, if that is a second or more: a short run feels it, and the rate does not show it."""
     starts_s = [c.first_step_s for c in cells if c.first_step_s and c.device == cell.device]
     later_s = (cell.first_step_s or 0.0) - min(starts_s, default=0.0)
     note = f"starts {text.seconds(later_s)} later" if starts_s and later_s >= 1 else ""
-    return Field(cell.limit or text.DASH, [note])
+    waits = "" if cell.limit else f"waits for data {text.share(cell.data_wait_share)} of the time"
+    return Field(cell.limit or "not clear", [waits, note])
 
 
 def _still_to_gain(cell: CellRow) -> str:
@@ -83,19 +98,25 @@ def _latency_columns(study: StudyResults) -> list[Column]:
     return [
         setting(study, _latencies(study)),
         Column("Latency, median", "step_time_median_s", text.seconds),
-        Column("95th percentile", "step_time_p95_s", text.seconds),
-        Column("99th percentile", "step_time_p99_s", text.seconds, optional=True),
+        Column("Slow passes", partial(_slow, study), optional=True),
         RATE,
-        Column("Against the baseline", change, optional=True),
+        Column(gain_head(study), change, optional=True),
     ]
+
+
+def _slow(study: StudyResults, cell: CellRow) -> Field:
+    slow_s, what = tail(study, cell)
+    return Field(text.seconds(slow_s), [what if slow_s else ""])
 
 
 # The largest level that fits
 
 
 def reaches(study: StudyResults) -> list[Any]:
-    """The lines of each device along the first screen."""
-    return by_device(study, _reaches(study) if study.asks == "largest" else [])
+    """The lines of each device along the first screen, below the levels that all of them have."""
+    rows = _reaches(study) if study.asks == "largest" else []
+    same = study.words(study.common_levels(rows))
+    return [*([same] if same else []), *by_device(study, rows)]
 
 
 def _reaches(study: StudyResults) -> list[Line]:
@@ -130,7 +151,7 @@ def _reach_columns(study: StudyResults) -> list[Column]:
         Column(f"Largest {label} that fits", "largest", level),
         Column("Its memory", "largest", memory),
         Column("Its samples/s", "largest", lambda cell: rate(cell) if cell else text.DASH),
-        Column(f"Faster {label}", faster, optional=True),
+        Column(f"Fastest {label} of the row", faster, optional=True),
         Column("Out of memory", "too_large", level, optional=True),
     ]
 
@@ -196,15 +217,19 @@ def _score(study: StudyResults, cell: CellOf, line: ScoreLine) -> Field:
 def _gain(score: Score) -> str:
     if score.gain_low is None or score.gain_high is None:
         return ""
-    return f"{100 * score.gain_low:+.0f} to {100 * score.gain_high:+.0f} points"
+    low = text.fixed(100 * score.gain_low, 0, math.floor)
+    return f"{low} to {text.fixed(100 * score.gain_high, 0, math.ceil)} points more"
 
 
 def _note(study: StudyResults) -> str:
     """What the share of the model alone is, and which settings are left out."""
     shown, tried = len(_on_first_screen(study)), len(study.tried)
+    by_share = [*filter(study.by_share, study.devices)]
+    all_so = len(by_share) == len(study.devices)
     return sentence(
         "settings",
-        by_share=any(map(study.by_share, study.devices)),
+        by_share=bool(by_share),
+        of="" if all_so else text.listed(map(study.label, by_share)),
         several_ranks=any((cell.world_size or 1) > 1 for cell in study.tried),
         shown=shown,
         tried=tried,

@@ -9,7 +9,17 @@ from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
 from feedrate.report.rows import CellRow, level_key
 from feedrate.report.study import StudyResults
-from feedrate.report.table import RATE, Column, Field, Table, by_device, change, setting, wide
+from feedrate.report.table import (
+    RATE,
+    Column,
+    Field,
+    Table,
+    by_device,
+    change,
+    gain_head,
+    setting,
+    wide,
+)
 from feedrate.results.schema import VALUES
 
 # All cells
@@ -21,12 +31,12 @@ EXTRA = {
     "Host memory (GiB)": "host_peak_memory_gib",
     "Allocator retries": "allocator_retries",
     "Energy (J/sample)": "energy_j_per_sample",
-    "MFU": "mfu",
+    "MFU (of the peak FLOP/s)": "mfu",
     "MFU, real tokens": "mfu_real_tokens",
     "TFLOP/s per device": "tflops_per_device",
     "Skipped": "skipped_updates",
     "The Trainer's own rate": "trainer_samples_per_s",
-    "Pixels off (of 255)": "pixel_mean_abs_diff",
+    "Difference of pixels (of 255)": "pixel_mean_abs_diff",
 }
 """Columns of measured values that are shown where they are known, by their heading."""
 
@@ -63,7 +73,7 @@ def _columns(study: StudyResults) -> list[Column]:
     return [
         setting(study, study.tried),
         RATE,
-        Column("Against the baseline", change),
+        Column(gain_head(study), change),
         *epoch,
         Column("Model alone (samples/s)", partial(_alone, "model"), optional=True),
         Column("Loader alone (samples/s)", partial(_alone, "loader"), optional=True),
@@ -96,7 +106,7 @@ def _alone(part: str, cell: CellRow) -> Field:
     """The rate of a part alone; below it, against training in the same rounds."""
     value, low, high = (getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high"))
     times = text.ratio(value) if value and value >= 2 else text.change(value, low, high)
-    note = f"{times} against training" if value else ""
+    note = f"{times} in the same rounds" if value else ""
     return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [note])
 
 
@@ -107,7 +117,7 @@ def _loss(cell: CellRow) -> Field:
             f"{value:{sign}.3f}" if abs(value) >= 0.0005 else "less than 0.001"
             for value, sign in ((cell.loss_shift, "+"), (cell.loss_seeds, ""))
         )
-        note = f"{shift} against the baseline; seeds {seeds}"
+        note = f"{shift} against the baseline; seeds differ by {seeds}"
     return Field(text.number(cell.loss_end), [note])
 
 
@@ -147,12 +157,11 @@ def _stage_columns(study: StudyResults) -> list[Column]:
 
 
 def _stage(stage: str, cell: CellRow) -> Field:
-    """The time of a stage in a step; below it the 95th percentile of its single spans."""
+    """The time of a stage in a step."""
     seconds = getattr(cell, f"stage_{stage}_s")
     if seconds is None:
         return Field("not split" if stage in cell.stage_not_split.split(";") else text.DASH)
-    tail = getattr(cell, f"stage_{stage}_p95_s", None)
-    return Field(text.seconds(seconds), [f"p95 {text.seconds(tail)}"] if tail is not None else [])
+    return Field(text.seconds(seconds))
 
 
 # Scaling
@@ -184,9 +193,10 @@ def _scaling_columns(_: StudyResults) -> list[Column]:
     ]
 
 
-OVERLAP = "Times are per step (p95: per sample or batch); the loader's stages overlap the others."
+OVERLAP = "Times are per step; the loader's stages overlap the others."
+ROUNDS = "Training and its parts alone ran in turns: these compare by rounds, and not by samples/s."
 TABLES = (
-    Table("cells", "All settings", "why", 20, cells, _columns),
+    Table("cells", "All settings", "why", 20, cells, _columns, ROUNDS),
     Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),
     Table("scaling", "By the number of devices", "why", 22, scaling, _scaling_columns),
 )
