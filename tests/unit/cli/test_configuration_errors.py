@@ -130,7 +130,7 @@ def test_old_results_are_shown_only_after_a_run_that_began(root, snakemake, monk
     monkeypatch.setattr(run, "report_on_what_exists", lambda *_, **__: None)
     driver.STARTED.touch()  # by the run before
     shown = []
-    monkeypatch.setattr(run, "show", lambda page, _: shown.append(page))
+    monkeypatch.setattr(run, "show", shown.append)
     snakemake.started = started
     assert entry.main(["run"]) == 1
     assert (len(snakemake), len(shown)) == (1, int(started))

@@ -87,7 +87,7 @@ def first_hour(options: argparse.Namespace) -> int:
     for reason, stages in left_out.items():
         hour.show("left out", ", ".join(stages), reason)
     if Path(paths.PAGE).is_file():
-        show(Path(paths.PAGE), graph.project.studies)
+        show(Path(paths.PAGE))
     print(f"The lines above: {STATUS}; what each command printed: {LOGS}/")
     return int(hour.has_failed)
 

@@ -1,7 +1,7 @@
 """The commands `run` (the workflow, its report and a summary) and `cancel`."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         report_on_what_exists(ended, only_some=bool(options.cell))
     after_ns = page.is_file() and page.stat().st_mtime_ns
     if after_ns and not quiet and not (given.targets and after_ns == before_ns):
-        show(page, load_project(options).studies)  # not of targets without a page
+        show(page)  # not of targets without a page
     return code or (confirm_cells(ended, options.cell) if options.cell else 0)
 
 
@@ -128,12 +128,12 @@ def cancel(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(page: Path, studies: Iterable[str]) -> None:
-    """Print the answers of these studies in the words of the page, and its path."""
-    for name in studies:
-        file = Path(paths.ANSWERS_CSV.format(study=name))
-        if file.is_file():
-            study = StudyResults.read(Path(paths.STUDY_PLAN.format(study=name)), file.parent)
+def show(page: Path) -> None:
+    """Print the answers of all studies in the words of the page, and its path."""
+    for file in sorted(Path(paths.RESULTS).glob(f"*/{Path(paths.ANSWERS_CSV).name}")):
+        plan = Path(paths.STUDY_PLAN.format(study=file.parent.name))
+        if plan.is_file():
+            study = StudyResults.read(plan, file.parent)
             rows = [(answer.device, answer.text) for answer in answers(study)]
             title = study.study.title
             print()
