@@ -56,9 +56,10 @@ def gaudi_node(
         monkeypatch.setenv("GC_KERNEL_PATH", str(folder / kernels))
 
 
-def gaudi_job(launcher: str = "mpirun"):
+def gaudi_job(launcher: str = "mpirun", **parts):
     """A run on one Gaudi2 that decodes on it."""
-    spec = tiny_spec(device="gaudi2", kind="hpu", launcher=launcher, loader={"decode": "device"})
+    parts = {"loader": {"decode": "device"}} | parts
+    spec = tiny_spec(device="gaudi2", kind="hpu", launcher=launcher, **parts)
     software = msgspec.structs.replace(spec.software, python=sys.executable)
     return msgspec.structs.replace(spec, software=software)
 
@@ -99,6 +100,13 @@ def test_each_fault_of_a_gaudi_server_is_found(
     one = of_gaudi(project)[subject]
     assert one.outlook == outlook
     assert said in f"{one.text} {one.remedy}"
+
+
+def test_the_trainer_of_transformers_needs_neither_optimum_nor_its_releases(
+    project, machine, monkeypatch
+):
+    gaudi_node(machine, monkeypatch, without=("optimum-habana",), transformers="5.20.0")
+    assert bad(look(project, gaudi_job(hpu={"trainer": "transformers"}))) == {}
 
 
 def test_an_interpreter_without_pip_fails(project, machine, monkeypatch):

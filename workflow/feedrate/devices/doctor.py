@@ -74,6 +74,7 @@ DECODES = {"loader.decode": ["device"]}
 LOW_BITS = ["adamw_torch_4bit", "adamw_torch_8bit"]
 """Optimizers of torchao, whose steps it compiles."""
 FP8 = {"train.precision": ["fp8"], "train.optimizer": LOW_BITS}
+OPTIMUM = {"hpu.trainer": ["optimum-habana"]}
 COMPILED = {"train.execution": ["compiled", "cuda_graphs"], "train.optimizer": LOW_BITS}
 OLD = """
 fact = f"{sys.version.split()[0]} (PYTHON)"
@@ -102,7 +103,6 @@ that were tried" in docs/first-hour.md."""
 def releases(tried: Mapping[str, tuple[str, str]], condition: str) -> str:
     """Code that fails unless all installed libraries meet a `condition`, such as `old <= has`."""
     return f"""
-import re
 def numbers(text):
     return [int(number) for number in re.findall("[0-9]+", text)][:2]
 for name, (oldest, newest) in {tried}.items():
@@ -172,15 +172,20 @@ CHECKS = {
     "hpu": [
         CPU[0],
         Check("packages", PACKAGES, GAUDI),
-        Check("releases", releases(TRIED_ON_GAUDI, "old <= has <= new"), GAUDI),
+        Check("releases", releases(TRIED_ON_GAUDI, "old <= has <= new"), GAUDI, needs=OPTIMUM),
         Check(
             "habana_frameworks",
             GAUDI_TORCH,
             "use Intel's container, or its torch and not a stock one (`habanalabs-installer.sh "
             "install --type pytorch`); see hl-smi and dmesg; a container needs --runtime=habana",
         ),
-        Check("optimum", "version('optimum-habana')", GAUDI),
-        Check("pip", "import pip", "optimum-habana runs it; install it: `PYTHON -m ensurepip`"),
+        Check("optimum", "version('optimum-habana')", GAUDI, needs=OPTIMUM),
+        Check(
+            "pip",
+            "import pip",
+            "optimum-habana runs it; install it: `PYTHON -m ensurepip`",
+            needs=OPTIMUM,
+        ),
         Check(
             "media",
             "import habana_frameworks.mediapipe",
