@@ -57,12 +57,12 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if code and not driver.STARTED.is_file():
         return code
     if options.cell or (code and not given.targets):
-        ended = Graph(load_project(options), Path().resolve())
-        report_on_what_exists(ended, only_some=bool(options.cell))
+        graph = Graph(load_project(options), Path().resolve())
+        report_on_what_exists(graph, only_some=bool(options.cell))
     after_ns = page.is_file() and page.stat().st_mtime_ns
     if after_ns and not quiet and not (given.targets and after_ns == before_ns):
         show(page)  # not of targets without a page
-    return code or (confirm_cells(ended, options.cell) if options.cell else 0)
+    return code or (confirm_cells(graph, options.cell) if options.cell else 0)
 
 
 def _outcomes(options: argparse.Namespace, given: argparse.Namespace) -> list[str]:
@@ -84,10 +84,9 @@ def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None
 def report_on_what_exists(graph: Graph, *, only_some: bool) -> None:
     """Make the results and the page of runs that have ended, if Snakemake could not make them: jobs
     of others were lost, which it has listed, or `only_some` were chosen."""
-    specs = graph.plan.runs.values()
-    ended = [Path(graph.folders.result(spec), paths.OUTCOME_NAME).is_file() for spec in specs]
-    is_lost = [not Path(outcome).is_file() for outcome in graph.all_outcomes()]
-    if any(ended) and (only_some or any(is_lost)):
+    folders = map(graph.folders.result, graph.plan.runs.values())
+    has_ended = any(Path(folder, paths.OUTCOME_NAME).is_file() for folder in folders)
+    if has_ended and (only_some or graph.runs_to_do()):
         make_report(graph.study_plans(ended=True))
 
 

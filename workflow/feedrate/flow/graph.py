@@ -130,9 +130,9 @@ class Graph:
         """The outcome of a run: the target that asks for it."""
         return f"{self.folders.target(spec)}/{paths.OUTCOME_NAME}"
 
-    def all_outcomes(self, study: str = "") -> list[str]:
-        """The outcomes of all runs of a study, or of all studies."""
-        return [self.outcome(s) for s in self.plan.runs.values() if study in ("", s.study)]
+    def all_outcomes(self) -> list[str]:
+        """The outcomes of all runs."""
+        return list(map(self.outcome, self.plan.runs.values()))
 
     def runs_to_do(self, targets: Collection[str] = ()) -> list[RunSpec]:
         """The runs without a result. If all targets are studies, outcomes, data or self-tests: the
