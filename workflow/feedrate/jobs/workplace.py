@@ -24,7 +24,6 @@ NO_CALL = "0"  # `since` of a job that no Snakemake has started
 
 _WORKPLACE = re.compile(r"(?P<since>[\d.]+)\.(?P<token>(?:job|pid)-.+)")
 _PID = re.compile(r"pid-(?P<pid>\d+)-(?P<start>\d+)@(?P<host>.+)")
-
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 
 
