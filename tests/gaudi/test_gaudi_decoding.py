@@ -63,4 +63,4 @@ def test_a_log_with_the_librarys_fallback_warning_makes_the_run_invalid(decoded,
     assert record.status == "invalid"
     (detail,) = failed_checks(record).values()
     assert "No module named 'habana_frameworks.mediapipe'" in detail
-    assert "the host decoded instead of the device" in detail
+    assert "host decoded instead of the device" in detail

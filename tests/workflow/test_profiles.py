@@ -143,9 +143,9 @@ def local_rules(on_driver: str | list[str]) -> tuple[str, ...]:
         if base:
             local[base[2]] = local[base[1]]
             continue
-        word = re.search(r"localrule: (\w+)_(?:IS|ARE)_LOCAL", block)
+        word = re.search(r'localrule: "(\w+)" in ON_DRIVER', block)
         name = block.split()[1].rstrip(":")
-        local[name] = word is not None and word[1].lower() in on_driver
+        local[name] = word is not None and word[1] in on_driver
     return tuple(name for name, here in local.items() if here)
 
 

@@ -253,5 +253,5 @@ def test_a_job_runs_on_all_of_them(added, tmp_path, tiny_prepared):
     assert events["start"]["device_model"] == "Soroban 13"
     assert events["start"]["environment"]["BEADS_OF_RANK"] == "10"
     assert (events["model"]["parameters"], events["model"]["flops_per_sample"]) == (1, 3.0)
-    assert (events["data"]["decode"], events["data"]["image_px"]) == ("device", 16)
+    assert events["data"]["decode"] == "device"
     assert events["window"]["steps"] == 2

@@ -65,7 +65,7 @@ def test_the_first_results_are_accepted_and_a_slower_cell_fails_with_a_table(roo
     assert "slower by more than 0.1" in slower.stderr
     table = (root / "posted.md").read_text()
     assert "**loading**" in table
-    assert "| cpu | workers=0 | 100.5 | 70.5 | 0.701 |" in table
+    assert "| cpu | workers=0 | 100.5 | 70.5 | 0.7015 |" in table
     assert summary.read_text() == table == slower.stdout
     # What failed is not accepted by itself, but on request.
     assert gate(root, accepted, "0.1").returncode == 1
