@@ -146,6 +146,17 @@ def test_a_cell_that_has_not_run_is_no_failure_of_a_ladder_and_no_slower_setting
         assert ("with a number" in answer.text) == lacking
 
 
+def test_the_claim_of_the_first_screen_is_that_of_the_baselines_level_of_within(made):
+    study, _ = made(make_project(within=["decode"]))
+    row, rows = study.claims[0], []
+    for decode, measured in (("device", 9.0), ("host", 1.2)):
+        cells = f"cpu/workers=2~decode={decode};cpu/workers=0~decode={decode}"
+        facts = {"cells": cells, "measured": measured, "verdict": "holds"}
+        rows.append(replace(row, claim=study.study.claim, **facts))
+    study.claims = rows
+    assert "1.20" in sentences.published_claim(study)[0].text
+
+
 def test_the_largest_that_fits_is_in_the_table(made):
     """Not that of other levels of `within`, which the table does not show."""
 

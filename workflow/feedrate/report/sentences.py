@@ -77,13 +77,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
     baseline = study.baseline_cell(cell)
     is_baseline = answer.cell == answer.baseline
     nearest = parse_levels(answer.nearest, BETWEEN_LEVELS) if answer.nearest else None
-    compared = study.study.baseline_of(cell.levels)
-    lacking = [
-        other
-        for other in study.tried
-        if other.device == cell.device and other.status in BAD
-        if study.study.baseline_of(other.levels) == compared
-    ]
+    bad = [other for other in study.tried if other.device == cell.device and other.status in BAD]
     change = text.bounds(answer.nearest_low - 1, answer.nearest_high - 1) if nearest else ""
     words = sentence(
         "speed",
@@ -101,7 +95,7 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
         smallest=study.study.thresholds.smallest_effect,
         confidence=study.study.thresholds.confidence,
         single=answer.single,
-        lacking=bool(lacking),
+        lacking=any(study.baseline_cell(other) is baseline for other in bad),
     )
     cells = [answer] if baseline is None or is_baseline else [answer, baseline]
     return Statement(f"{words} {gain_words}".strip(), cells)
@@ -320,7 +314,13 @@ def not_tested(study: StudyResults) -> str:
 def published_claim(study: StudyResults) -> list[Statement]:
     """The verdict on the claim that the first screen judges, and the source's contradictions."""
     statements = []
-    row = next((claim for claim in study.claims if claim.claim == study.study.claim), None)
+    baseline = study.study.baseline
+    # A claim is judged at each measured level of `within`; the source means the baseline's.
+    row = min(
+        (claim for claim in study.claims if claim.claim == study.study.claim),
+        key=lambda row: any(study.study.baseline_of(c.levels) != baseline for c in row.compared),
+        default=None,
+    )
     if row:
         facts = audit.facts_of_claim(study, row)
         missing = [study.label(d) for d in row.device.split(";") if d not in study.devices]
