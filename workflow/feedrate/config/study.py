@@ -93,6 +93,9 @@ class Claim(Strict, kw_only=True):
         Text, about("`gaudi2[workers=2] / h100[workers=2]`; `*`: each device that was measured.")
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
+    tolerance: Annotated[
+        Share | None, about("Of `published`, instead of claim_tolerance: for the word 'about'.")
+    ] = None
     more_than: Annotated[float | None, about("The ratio is above this.")] = None
     no_less_than: Annotated[float | None, about("Or at least this, by smallest_effect.")] = None
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
@@ -103,14 +106,17 @@ class Claim(Strict, kw_only=True):
     ] = "samples_per_s"  # fmt: skip
     """The column of the results whose ratio it is."""
 
-    def bounds(self, tolerance: float, margin: float) -> tuple[float, float]:
+    def bounds(self, tolerance: float, smallest_effect: float) -> tuple[float, float]:
         """The least and the largest ratio with which the claim holds. A printed value may be missed
-        by the share `tolerance`, and `no_less_than` by the share `margin`."""
+        by the claim's own tolerance, else by `tolerance`; `no_less_than` by `smallest_effect`."""
         if self.published is not None:
-            return self.published * (1 - tolerance), self.published * (1 + tolerance)
+            share = tolerance if self.tolerance is None else self.tolerance
+            return self.published * (1 - share), self.published * (1 + share)
         if self.more_than is not None:
             return math.nextafter(self.more_than, math.inf), math.inf
-        return math.nextafter((self.no_less_than or 0.0) * (1 - margin), math.inf), math.inf
+        return math.nextafter(
+            (self.no_less_than or 0.0) * (1 - smallest_effect), math.inf
+        ), math.inf
 
 
 class Thresholds(Strict, kw_only=True):
@@ -240,6 +246,7 @@ class Fact(Strict, kw_only=True):
 
     says: Annotated[Level | list[Level], about("In the words of our results; a list: one of it.")]
     where: Annotated[Text, about("Where it says so, or how it follows.")]
+    contradicted: Annotated[bool, about("The source contradicts itself; `where` says how.")] = False
 
     @property
     def values(self) -> tuple[Level, ...]:

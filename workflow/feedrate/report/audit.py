@@ -1,78 +1,89 @@
 """Contradictions within a study's source, and the facts behind one of its claims."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from feedrate.config.plan import published_settings
 from feedrate.config.study import Published
-from feedrate.config.values import Level
 from feedrate.report import text
-from feedrate.report.rows import ClaimRow, level_key
+from feedrate.report.rows import ClaimRow, level_key, varying_factors, without
 from feedrate.report.study import StudyResults
 from feedrate.results.claims import agrees, published_of, recompute
-from feedrate.results.comparability import stated
+from feedrate.results.comparability import Compared, stated
 from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
 from feedrate.results.study_plan import StudyPlan
 
 RATE = "samples_per_s"
 
 
-class Contradiction(NamedTuple):
-    """What a source prints against itself or against the model, and the numbers behind it."""
-
-    text: str
-    numbers: tuple[float, ...]
-
-
-def contradictions(plan: StudyPlan) -> list[Contradiction]:
+def contradictions(plan: StudyPlan) -> list[str]:
     """All contradictions of a study's source: one number for two settings, numbers of parameters
-    that the model does not have, ratios that its own table contradicts, and cells that differ
-    between editions. The latter three differ by more than claims are judged by."""
-    return [*_same_numbers(plan), *_parameters(plan), *_ratios(plan), *_editions(plan)]
-
-
-def _same_numbers(plan: StudyPlan) -> Iterator[Contradiction]:
-    rates = [row for row in plan.published if row.metric == RATE]
-    for group in text.grouped(rates, lambda r: (r.device, r.count, r.edition, r.value)).values():
-        cells = {_cell(row): text.levels_text(_differing(row, group)) for row in group}
+    that the model does not have, ratios that its own table contradicts, items of its sheets, and
+    cells that differ between editions with the same batch and software. Parameters and cells differ
+    by more than claims are judged by."""
+    words, smallest_effect = list[str](), plan.study.thresholds.smallest_effect
+    groups = text.grouped(_rates(plan), lambda r: (r.device, r.count, r.edition, r.value))
+    for group in groups.values():
+        same = {name for name in group[0].levels if name not in varying_factors(group)}
+        cells = {_cell(row): text.levels_text(without(row.levels, *same)) for row in group}
         if len(cells) > 1:
-            row = group[0]
-            words = f"{text.exact(row.value)} samples/s for {text.listed(cells.values())}"
-            label = plan.project.devices[row.device].label
-            yield Contradiction(f"{label}, {row.edition}: {words}", (row.value,))
-
-
-def _differing(row: Published, group: list[Published]) -> dict[str, Level]:
-    """The levels of a number in which it differs from others."""
-    return {k: v for k, v in row.levels.items() if any(other.levels.get(k) != v for other in group)}
-
-
-def _parameters(plan: StudyPlan) -> Iterator[Contradiction]:
+            label, row = plan.project.devices[group[0].device].label, group[0]
+            number = f"{text.exact(row.value)} samples/s for {text.listed(cells.values())}"
+            words.append(f"{label}, {row.edition}: {number}")
     for row in plan.published:
         if row.counted and _apart(plan, row.value, row.counted):
-            words = f"{text.exact(row.value)} parameters, but the model has {row.counted:,.0f}"
-            yield Contradiction(f"{row.edition}: {words}", (row.value, row.counted))
-
-
-def _ratios(plan: StudyPlan) -> Iterator[Contradiction]:
+            counts = f"{text.exact(row.value)} parameters, but the model has {row.counted:,.0f}"
+            words.append(f"{row.edition}: {counts}")
     for claim in plan.study.claims:
-        ratio, printed = parse(claim.expression, fits=claim.fits is not None), claim.published
+        ratio = parse(claim.expression, fits=claim.fits is not None)
         known = recompute(ratio, plan, claim.edition, claim.metric)
-        if known is not None and printed is not None and not agrees(known, printed):
-            words = f"{text.ratio(printed)}, but its own numbers give {text.ratio(known)}"
-            yield Contradiction(f"{claim.text}: {words}", (printed, known))
+        if known and claim.published and not agrees(claim, known, smallest_effect):
+            printed = f"{text.ratio(claim.published)}, but its own numbers give {text.ratio(known)}"
+            words.append(f"{claim.text}: {printed}")
+    used = {plan.study.source.sheet, *(row.sheet for row in plan.published)}
+    sheets = [sheet for name, sheet in plan.project.sheets.items() if name in used]
+    facts = [(item, fact) for sheet in sheets for item, fact in sheet.facts.items()]
+    items = [
+        f"{Compared(i, (), None).label}: {fact.where}" for i, fact in facts if fact.contradicted
+    ]
+    same = text.grouped(filter(_conditions, _rates(plan)), lambda r: (_cell(r), _conditions(r)))
+    return [*words, *dict.fromkeys(items), *_between_editions(plan, same.values())]
 
 
-def _editions(plan: StudyPlan) -> Iterator[Contradiction]:
-    rates = [row for row in plan.published if row.metric == RATE and row.levels]
-    for group in text.grouped(rates, _cell).values():
+def changes(plan: StudyPlan) -> list[str]:
+    """The cells that differ between editions, where batch or software is not stated to be the
+    same: that is no contradiction."""
+    against, cells = contradictions(plan), text.grouped(_rates(plan), _cell).values()
+    return [words for words in _between_editions(plan, cells) if words not in against]
+
+
+def _rates(plan: StudyPlan) -> list[Published]:
+    return [row for row in plan.published if row.metric == RATE and row.levels]
+
+
+def _between_editions(plan: StudyPlan, groups: Iterable[list[Published]]) -> list[str]:
+    """The lowest and the highest number of each group, if they are apart and of two editions."""
+    words = []
+    for group in groups:
         low, high = (end(group, key=lambda row: row.value) for end in (min, max))
         if low.edition != high.edition and _apart(plan, low.value, high.value):
-            label = plan.project.devices[low.device].label
-            cell = f"{label}, {text.levels_text(low.levels)}"
-            ends = " and ".join(f"{text.exact(r.value)} ({r.edition})" for r in (low, high))
-            words = f"{text.percent(high.value / low.value - 1)}% apart between editions, {ends}"
-            yield Contradiction(f"{cell}: {words}", (low.value, high.value))
+            cell = f"{plan.project.devices[low.device].label}, {text.levels_text(low.levels)}"
+            ends = " and ".join(f"{text.exact(r.value)} ({conditions(r)})" for r in (low, high))
+            apart = text.percent(high.value / low.value - 1)
+            words.append(f"{cell}: {apart}% apart between editions, {ends}")
+    return words
+
+
+def conditions(row: Published) -> str:
+    """The edition of a number, and under which software and batch it was measured."""
+    return f"{row.edition}, {row.software}, batch {row.batch_size or 'not stated'}"
+
+
+def _conditions(row: Published) -> tuple[int, str] | None:
+    """The batch and the software of a number; None if it does not state both."""
+    if not row.batch_size or not row.software or "not stated" in row.software:
+        return None
+    return row.batch_size, row.software
 
 
 def _cell(row: Published) -> tuple[str, int, str]:
@@ -129,7 +140,7 @@ def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
     return ClaimFacts(
         printed=printed,
         recomputed=recomputed,
-        agrees=recomputed is not None and printed is not None and agrees(recomputed, printed),
+        agrees=row.published_verdict == "consistent",
         equal=recompute(equal, plan, claim.edition, claim.metric) if alike else None,
         differs=differs,
         mfu=shares,

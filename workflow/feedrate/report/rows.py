@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from feedrate.config.study import Published
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.results import files
-from feedrate.results.claims import NO_DATA
+from feedrate.results.claims import NO_DATA, REFUTED
 from feedrate.results.statistics import Estimate
 
 
@@ -107,6 +108,12 @@ class ClaimRow(Row, frozen=True, kw_only=True):
     of: str = "source"
 
     @property
+    def outcome(self) -> str:
+        """The verdict in words. Advice and our questions are not about one device."""
+        here = self.verdict == REFUTED and self.of != "source"
+        return "not on this device" if here else self.verdict
+
+    @property
     def compared(self) -> list[CellOf]:
         """The cells that a verdict rests on; none where there is no verdict."""
         named = [] if self.verdict == NO_DATA else filter(None, self.cells.split(";"))
@@ -143,8 +150,8 @@ class Line(NamedTuple):
         return next((cell for cell in self.cells if cell.status == "out_of_memory"), None)
 
 
-def varying_factors(cells: Sequence[CellOf]) -> list[str]:
-    """The factors in which cells differ."""
+def varying_factors(cells: Sequence[CellOf | Published]) -> list[str]:
+    """The factors in which cells or published numbers differ."""
     levels = [cell.levels for cell in cells]
     names = list(dict.fromkeys(itertools.chain(*levels)))
     return [name for name in names if len({level_text(cell.get(name, "")) for cell in levels}) > 1]

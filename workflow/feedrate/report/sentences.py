@@ -330,12 +330,14 @@ def published_claim(study: StudyResults) -> list[Statement]:
             facts=facts,
             differs=study.words(facts.differs),
             measured=row.measured,
-            verdict=row.verdict,
+            verdict=row.outcome,
             missing=missing,
         )
         statements.append(Statement(words, row.compared))
-    if found := audit.contradictions(study.plan):
-        words = sentence("contradictions", count=len(found), first=found[0].text)
+    against, changed = audit.contradictions(study.plan), audit.changes(study.plan)
+    if against or changed:
+        first = against[0] if against else ""
+        words = sentence("contradictions", count=len(against), first=first, changed=len(changed))
         statements.append(Statement(words))
     return statements
 

@@ -33,6 +33,7 @@ from feedrate.report.rows import (
 from feedrate.results import files
 from feedrate.results.answers import LIVE_MODEL
 from feedrate.results.comparability import WORKERS, computes_the_same
+from feedrate.results.expression import LARGEST
 from feedrate.results.files import read_csv
 from feedrate.results.record import Record, RecordError, read_records
 from feedrate.results.study_plan import StudyPlan, read_plan
@@ -331,11 +332,13 @@ class StudyResults:
     def words(self, levels: Mapping[str, Level]) -> str:
         """Levels in a sentence."""
         return ", ".join(
-            workers_text(level) if name == self.workers_factor else f"{name} {level_text(level)}"
+            workers_text(level)
+            if name == self.workers_factor and level != LARGEST
+            else f"{name} {level_text(level)}"
             for name, level in levels.items()
         )
 
 
 def workers_text(count: Level) -> str:
     """`no loader worker`, `1 loader worker`, `2 loader workers`."""
-    return text.counted(int(count), "loader worker") if count else "no loader worker"
+    return text.counted(int(count), "loader worker") if int(count) else "no loader worker"

@@ -85,6 +85,10 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
     if value is None:
         return DASH
     words = f"{TIMES}{_decimals(value)}"
+    if low is not None and high is None:
+        return f"{words} (at least {_decimals(low, math.floor)})"
+    if high is not None and low is None:
+        return f"{words} (at most {_decimals(high, math.ceil)})"
     if low is None or high is None or low == high:
         return words
     ends = f"{_decimals(low, math.floor)} to {_decimals(high, math.ceil)}"

@@ -75,14 +75,18 @@ class Group:
         cell, other = self._name[cell], self._name[other]
         if cell == other:
             return Estimate(1.0, 1.0, 1.0)
-        compared = cell in self.alike and other in self.alike
-        measure = self.measure if compared else WINDOW
-        others = len(self.alike) - 1 if compared else self._others
+        measure = self.measure_of(cell, other)
+        others = len(self.alike) - 1 if {cell, other} <= {*self.alike} else self._others
         noise = self._noises[measure]
         if assume and not noise:
             noise = self._assumed(measure, cell, other)
         values = self._values(cell, measure), self._values(other, measure)
         return statistics.ratio_interval(*values, self._level, noise, others)
+
+    def measure_of(self, cell: str, other: str) -> str:
+        """What two cells are compared by: the measure of the group if they are in `alike`."""
+        compared = {self._name[cell], self._name[other]} <= {*self.alike}
+        return self.measure if compared else WINDOW
 
     def faster(self, cell: str) -> list[Estimate]:
         """The ratios to a cell of the others that compute the same."""

@@ -1,5 +1,6 @@
 """Checks the claims of the studies against the published numbers and against ours."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -8,7 +9,7 @@ from statistics import median
 from feedrate.config.study import Claim, Published
 from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
-from feedrate.results.answers import group_key, groups_of
+from feedrate.results.answers import WINDOW, group_key, groups_of
 from feedrate.results.comparability import RATES, Kind, compare, in_the_way
 from feedrate.results.expression import ANY, LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.files import CLAIMS, RUNS, Row, read_csv, write_csv
@@ -18,7 +19,8 @@ from feedrate.results.study_plan import StudyPlan, read_plan
 HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
 COUNTED = ("batch_size", "model_size_gib")
-"""Metrics that are counted, not measured: every run of a cell has the same."""
+"""Metrics that are counted, not measured: every run of a cell has the same. The ratio of two
+largest levels is known as a range, because the next level that was tried does not fit."""
 
 
 def check_claims(plan: Path, results: Path) -> None:
@@ -58,31 +60,33 @@ def published_of(ref: CellRef, plan: StudyPlan, edition: str = "") -> list[Publi
     return sorted(rows, key=lambda row: not row.headline)
 
 
-def agrees(recomputed: float, printed: float) -> bool:
-    """Whether two values are the same to the printed one's precision (1.1 and 1.1028)."""
-    text = repr(float(printed))
+def agrees(claim: Claim, recomputed: float, smallest_effect: float) -> bool:
+    """Whether the source's own ratio is what the claim says: a printed value to its precision (1.1
+    and 1.1028), or within the claim's own tolerance ("about 10" and 10.9)."""
+    exact = Estimate(recomputed, recomputed, recomputed)
+    holds = judge(claim, exact, 0.0, smallest_effect) == HOLDS
+    if holds or claim.published is None:
+        return holds
+    text = repr(float(claim.published))
     digits = 0 if "e" in text else len(text.partition(".")[2])
-    return abs(recomputed - printed) <= 0.5 * 10**-digits * (1 + 1e-9)
+    return abs(recomputed - claim.published) <= 0.5 * 10**-digits * (1 + 1e-9)
 
 
-def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> str:
+def judge(claim: Claim, measured: Estimate, tolerance: float, smallest_effect: float) -> str:
     """The verdict on a ratio: the claim holds if the whole interval is where the claim puts the
-    ratio, and is refuted if none of it is. `tolerance` and `margin` are shares."""
-    least, most = claim.bounds(tolerance, margin)
-    if measured.low is None or measured.high is None:
-        return CANNOT_TELL
-    if least <= measured.low and measured.high <= most:
+    ratio, and is refuted if none of it is. A printed value in the range of a counted ratio holds.
+    An end that is None is unbounded. `tolerance` and `smallest_effect` are shares."""
+    least, most = claim.bounds(tolerance, smallest_effect)
+    low, high = measured.low or 0.0, measured.high or math.inf
+    if claim.metric in COUNTED:  # a level that does not fit is itself out of the range
+        low = math.nextafter(low, math.inf) if low < measured.value else low
+        high = math.nextafter(high, 0.0) if high > measured.value else high
+    if high < least or low > most:
+        return REFUTED
+    bounded = measured.low is not None and measured.high is not None
+    if claim.metric in COUNTED and claim.published is not None and bounded:
         return HOLDS
-    return REFUTED if measured.high < least or measured.low > most else CANNOT_TELL
-
-
-def margin(claim: Claim, measured: Estimate) -> float | None:
-    """By how much the ratio may miss what is claimed; None without an interval."""
-    if measured.low is None or measured.high is None:
-        return None
-    least, most = claim.bounds(0.0, 0.0)
-    below = 1 - measured.low / least if least > 0 else 0.0
-    return max(below, measured.high / most - 1, 0.0)
+    return HOLDS if least <= low and high <= most else CANNOT_TELL
 
 
 class _Claims:
@@ -126,18 +130,23 @@ class _Claims:
         measured = [each for each in ratios if all(self._runs(cell) for cell in each)]
         return measured or [ratio]
 
+    def _largest(self, ref: CellRef) -> tuple[CellRef, list[Row]]:
+        """The cell at the largest level that fits, in the place of LARGEST, and the runs above it:
+        none of these is ok. Without LARGEST, the cell itself."""
+        fits, above = ref, list[Row]()
+        factor = next((name for name, level in ref.levels if level == LARGEST), None)
+        for level in self._study.factors[factor].texts if factor else ():
+            cell = ref._replace(levels=tuple((dict(ref.levels) | {factor: level}).items()))
+            runs = self._runs(cell)
+            if any(run["status"] == "ok" for run in runs):
+                fits, above = cell, []
+            else:
+                above += runs
+        return fits, above
+
     def _levels(self, ref: CellRef) -> dict[str, str]:
-        """The levels of a cell; LARGEST stays until a level fits and the next one does not."""
-        levels = cell_levels(ref, self._study.factors, self._study.baseline)
-        for factor in [name for name, level in levels.items() if level == LARGEST]:
-            known = [level_text(level) for level in self._study.factors[factor].levels]
-            cells = [(ref.device, *(levels | {factor: level}).values()) for level in known]
-            ended = [{run["status"] for run in self._cells.get(cell, [])} for cell in cells]
-            fitting = [place for place, end in enumerate(ended) if "ok" in end]
-            larger = filter(None, ended[fitting[-1] + 1 :] if fitting else [])
-            if "out_of_memory" in next(larger, set()):
-                levels[factor] = known[fitting[-1]]
-        return levels
+        """The levels of a cell; LARGEST stays if no level fits."""
+        return cell_levels(self._largest(ref)[0], self._study.factors, self._study.baseline)
 
     def _runs(self, ref: CellRef) -> list[Row]:
         return self._cells.get((ref.device, *self._levels(ref).values()), [])
@@ -150,17 +159,18 @@ class _Claims:
             verdict, why = self._fits(claim.fits, ratio.numerator)
             row |= {"expression": str(ratio.numerator), "metric": ""}
         else:
-            measured, why = self._measure(claim, ratio)
+            measured, row["measure"], why = self._measure(claim, ratio)
             limits = self._study.thresholds.claim_tolerance, self._study.thresholds.smallest_effect
             verdict = judge(claim, measured, *limits) if measured else NO_DATA
-            row |= self._printed(claim, ratio)
+            recomputed = recompute(ratio, self._plan, claim.edition, claim.metric)
+            row["published_value"], row["recomputed_from_published"] = claim.published, recomputed
+            if recomputed is not None:
+                same = agrees(claim, recomputed, self._study.thresholds.smallest_effect)
+                row["published_verdict"] = "consistent" if same else "not"
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
-            if measured and verdict == CANNOT_TELL:
-                row["margin"] = margin(claim, measured)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
         if different:
             verdict, why = NOT_COMPARABLE, f"Not comparable: {'; '.join(different)}."
-            row.pop("margin", None)
         return row | {"verdict": verdict, "why": why}
 
     def _differences(self, claim: Claim, refs: Sequence[CellRef]) -> list[str]:
@@ -202,6 +212,8 @@ class _Claims:
         factors, runs, own = self._study.factors, self._runs(ref), self._levels(ref)
         needy = {name: level for name, level in own.items() if level in factors[name].requires}
         named = ref._replace(levels=tuple((dict(ref.levels) | needy).items()))
+        if any(run["status"] == "ok" and run[metric] for run in runs):
+            return f"{named}: the next level did not run out of memory."
         if any(run["status"] == "ok" for run in runs):
             return f"{named}: its runs have no {metric}."
         if runs:
@@ -214,43 +226,48 @@ class _Claims:
         left_out = (f"left out: {part.why}" for part in parts if part.covers(levels, able))
         return f"{named} was {next(left_out, 'not measured.')}"
 
-    def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
-        """Our ratio of medians over ok runs, or why there is none. That of two rates of one device
-        is the same as in cells.csv. For two devices, the noise of a rate is the larger, if both
-        are known; that of other metrics is the noise of these cells."""
+    def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str, str]:
+        """Our ratio of medians over ok runs, and the measure of rates, or why there is none. That
+        of two rates of one device is the same as in cells.csv. For two devices, the noise of a rate
+        is the larger, if both are known; that of other metrics is the noise of these cells."""
+        metric, confidence = claim.metric, self._study.thresholds.confidence
         above, below = (
-            [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
-            for runs in map(self._runs, ratio)
+            [run[metric] for run in self._runs(ref) if run["status"] == "ok" and run[metric]]
+            for ref in ratio
         )
-        lacking = [ref for ref, values in zip(ratio, (above, below), strict=True) if not values]
+        lacking = [
+            self._absent(ref, metric)
+            for ref, values in zip(ratio, (above, below), strict=True)
+            if not values or (metric not in COUNTED and not self._is_known(ref))
+        ]
         if lacking:
-            return None, " ".join(dict.fromkeys(self._absent(r, claim.metric) for r in lacking))
-        if claim.metric == RATE:
-            runs = [self._runs(ref)[0] for ref in ratio]
-            keys = {group_key(run, self._study) for run in runs}
-            if len(keys) == 1:
-                return self._groups[keys.pop()].ratio(*(run["cell"] for run in runs)), ""
-        if claim.metric in COUNTED:
-            value = above[0] / below[0]
-            return Estimate(value, value, value), ""
-        if claim.metric not in RATES:
-            return ratio_interval(above, below, self._study.thresholds.confidence), ""
+            return None, "", " ".join(dict.fromkeys(lacking))
+        if metric in COUNTED:
+            return self._range(metric, ratio, above[0], below[0]), "", ""
+        if metric not in RATES:
+            return ratio_interval(above, below, confidence), "", ""
+        runs = [self._runs(ref)[0] for ref in ratio]
+        keys = {group_key(run, self._study) for run in runs}
+        if metric == RATE and len(keys) == 1:
+            group, cells = self._groups[keys.pop()], [run["cell"] for run in runs]
+            return group.ratio(*cells), group.measure_of(*cells), ""
         known = [noise for noise in map(self._noises.get, ratio.devices) if noise]
         if len(known) < len(ratio.devices):  # repeats on one device say nothing about another
-            return Estimate(median(above) / median(below), None, None), ""
-        return ratio_interval(above, below, self._study.thresholds.confidence, max(known)), ""
+            return Estimate(median(above) / median(below), None, None), WINDOW, ""
+        return ratio_interval(above, below, confidence, max(known)), WINDOW, ""
 
-    def _printed(self, claim: Claim, ratio: Ratio) -> Row:
-        """The printed value of the source, and whether its own table agrees."""
-        recomputed = recompute(ratio, self._plan, claim.edition, claim.metric)
-        verdict = ""
-        if recomputed is not None:
-            exact = Estimate(recomputed, recomputed, recomputed)
-            holds = judge(claim, exact, 0.0, self._study.thresholds.smallest_effect) == HOLDS
-            printed = claim.published is not None and agrees(recomputed, claim.published)
-            verdict = "consistent" if holds or printed else "not"
-        return {
-            "published_value": claim.published,
-            "recomputed_from_published": recomputed,
-            "published_verdict": verdict,
-        }
+    def _is_known(self, ref: CellRef) -> bool:
+        """Whether the level is known: that above the largest that fits ran out of memory."""
+        above = [run["status"] for run in self._largest(ref)[1]]
+        return LARGEST not in dict(ref.levels).values() or above[:1] == ["out_of_memory"]
+
+    def _range(self, metric: str, ratio: Ratio, above: float, below: float) -> Estimate:
+        """The ratio of two counted values. At LARGEST, a value ends below that of the level that
+        failed, or nowhere."""
+        ends = list[float | None]()
+        for ref, value in zip(ratio, (above, below), strict=True):
+            full = [r[metric] for r in self._largest(ref)[1] if r["status"] == "out_of_memory"]
+            ends.append(next(iter(full), None) if LARGEST in dict(ref.levels).values() else value)
+        most_above, most_below = ends
+        low, high = most_below and above / most_below, most_above and most_above / below
+        return Estimate(above / below, low, high)

@@ -4,8 +4,8 @@
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
 `*` means each device that was measured; a factor that is not named is at the study's baseline. The
-level `largest` of a factor of the study's ladder is the largest that fits, once a larger one is
-known not to. The Snakefile imports this module, so it is light.
+level `largest` of a factor of the study's ladder is the largest that fits. The Snakefile imports
+this module, so it is light.
 """
 
 import re

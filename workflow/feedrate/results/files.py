@@ -140,15 +140,18 @@ CLAIMS = (
     _text("statement", "The claim in words."),
     _text("expression", "The claim as a ratio of cells."),
     _text("metric", "Column of results.csv that the ratio compares; empty: whether a cell fits."),
+    _text("measure", "How rates are compared: live/model or window, as in answers.csv."),
     _text("cells", "The cells of the expression, as `device/cell`, separated by `;`."),
     _number("published_value", "The ratio that the source prints."),
-    _number("recomputed_from_published", "The same ratio, computed from the source's own table."),
+    _number(
+        "recomputed_from_published",
+        "The same, from the source's own rows: of `edition`, else headline rows.",
+    ),
     _text("published_verdict", "Whether both agree as far as printed: consistent, or not."),
     _number("measured", "The ratio of our medians."),
-    _number("ci_low", "Lower end of its t-interval on the logarithm."),
-    _number("ci_high", "Upper end of the interval."),
+    _number("ci_low", "Lower end of its t-interval on the logarithm, or of its range."),
+    _number("ci_high", "Upper end of the interval or of the range."),
     _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
-    _number("margin", "If cannot tell: by how much the ratio may miss the claim, at 95%.", "share"),
     _text("why", "Why there is no verdict; of a cell that should fit, what its runs show."),
 )
 

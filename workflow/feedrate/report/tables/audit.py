@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.audit import RATE, contradictions, published_mfu
+from feedrate.report.audit import RATE, changes, contradictions, published_mfu
 from feedrate.report.rows import level_key
 from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, wide
@@ -20,9 +20,10 @@ class Number(NamedTuple):
 
 
 def rows(study: StudyResults) -> list[Any]:
-    """The contradictions, then a group of rows for each device and cell, oldest edition first."""
+    """The contradictions and changes, then a group for each device and cell, by edition."""
     plan, order = study.plan, study.study.source.editions
-    rows: list[Any] = [wide("Contradiction", one.text) for one in contradictions(plan)]
+    rows: list[Any] = [wide("Contradiction", words) for words in contradictions(plan)]
+    rows += [wide("Changed", words) for words in changes(plan)]
     groups = text.grouped(
         plan.published, lambda row: (row.device, row.count, level_key(row.levels), row.metric)
     )

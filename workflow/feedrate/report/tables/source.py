@@ -7,13 +7,16 @@ from msgspec.structs import asdict
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.rows import ClaimRow, RunRow
+from feedrate.report.audit import conditions
+from feedrate.report.rows import ClaimRow, RunRow, without
 from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, rate, wide
-from feedrate.results.claims import NO_DATA
+from feedrate.results.answers import LIVE_MODEL
+from feedrate.results.claims import HOLDS, NO_DATA, NOT_COMPARABLE, REFUTED
 from feedrate.results.comparability import Compared, compare, in_the_way
+from feedrate.results.expression import cell_levels, parse
 
-MARKS = {"holds": "✓ holds", "refuted": "✗ refuted"}
+MARKS = {HOLDS: "✓ ", REFUTED: "✗ "}
 AGREES = {"consistent": "agrees", "not": "does not agree"}
 HEADINGS = {"source": "Claims of the source", "advice": "Advice of the source"}
 
@@ -60,19 +63,54 @@ def _claims(study: StudyResults, of: str, heading: str) -> Iterator[Any]:
 
 def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
     devices = text.listed(map(study.label, claim.device.split(";")))
-    measured_on = devices if claim.measured is not None else ""
-    margin = claim.margin
-    why = f"it may miss the claim by {text.share(margin)}" if margin is not None else claim.why
+    device = devices if claim.measured is not None else ""
     agrees = AGREES.get(claim.published_verdict, "")
+    notes = [claim.why, _tolerance(study, claim), _basis(study, claim, devices)]
     return Statement(
-        Field(claim.statement, [f"{claim.metric} {claim.expression}".strip()]),
+        Field(claim.statement, [_compared(study, claim)]),
         text.ratio(claim.published_value),
         Field(text.ratio(claim.recomputed_from_published), [agrees]),
-        Field(
-            text.ratio(claim.measured, claim.ci_low, claim.ci_high), [measured_on], claim.compared
-        ),
-        Field(MARKS.get(claim.verdict, claim.verdict), [why], claim.compared),
+        Field(text.ratio(claim.measured, claim.ci_low, claim.ci_high), [device], claim.compared),
+        Field(f"{MARKS.get(claim.verdict, '')}{claim.outcome}", notes, claim.compared),
     )
+
+
+def _compared(study: StudyResults, claim: ClaimRow) -> str:
+    """What a claim compares: `samples per second at size tiny: strategy ddp over strategy fsdp`."""
+    ratio = parse(claim.expression, fits=not claim.metric)
+    names = dict.fromkeys(name for ref in ratio for name, _ in ref.levels)
+    above, below = (cell_levels(ref, names, study.study.baseline) for ref in ratio)
+    same = {name: above[name] for name in names if above[name] == below[name]}
+    sides = []
+    for ref, levels in zip(ratio, (above, below), strict=True):
+        device = study.label(ref.device) if len(ratio.devices) == 2 else ""
+        sides.append(", ".join(filter(None, [device, study.words(without(levels, *same))])))
+    words = claim.metric.removesuffix("_gib").replace("_per_s", " per second").replace("_", " ")
+    measure = "share of the model alone" if claim.measure == LIVE_MODEL else words or "fits"
+    measure = f"{measure} at {study.words(same)}" if same else measure
+    return ": ".join(filter(None, [measure, " over ".join(filter(None, sides))]))
+
+
+def _tolerance(study: StudyResults, claim: ClaimRow) -> str:
+    """The tolerance of a verdict, if it has one."""
+    said = next(each for each in study.study.claims if each.id == claim.claim)
+    limits = study.study.thresholds
+    share = limits.claim_tolerance if said.tolerance is None else said.tolerance
+    if claim.verdict in (NO_DATA, NOT_COMPARABLE) or (said.published or said.no_less_than) is None:
+        return ""
+    if said.published is None:
+        return f"up to {text.percent(limits.smallest_effect)}% less counts as no less"
+    return f"up to {text.percent(share)}% more or less counts as equal"
+
+
+def _basis(study: StudyResults, claim: ClaimRow, devices: str) -> str:
+    """On what a claim is refuted: `on CPU, 2 cores, 6 runs`."""
+    runs = [run for cell in claim.compared for run in study.runs_of(cell) if run.started_at]
+    if claim.verdict != REFUTED or not runs:
+        return ""
+    cores = min(run.cores_granted or 0 for run in runs)
+    words = [f"on {devices}", text.counted(cores, "core") if cores else ""]
+    return ", ".join(filter(None, [*words, text.counted(len(runs), "run")]))
 
 
 # Published rates
@@ -86,7 +124,7 @@ def _rates(study: StudyResults) -> Iterator[Any]:
     for device, published in groups.items():
         first = published[0]
         name = f"{study.label(device)}, {text.counted(first.count, 'device')}"
-        about = f"{first.edition}, {first.software}, batch {first.batch_size or 'not stated'}"
+        about = conditions(first)
         if device in study.devices:
             yield from (_rate(study, row, about) for row in published)
         else:
