@@ -50,8 +50,8 @@ def make(tmp_path, monkeypatch):
     return study
 
 
-def test_there_are_seven_figures_and_the_first_screen_has_what_a_study_asks():
-    assert list(FIGURES) == ["answer", "gain", "latency", "reach", "step_time", "loss", "steps"]
+def test_there_are_six_figures_and_the_first_screen_has_what_a_study_asks():
+    assert list(FIGURES) == ["answer", "gain", "latency", "reach", "loss", "steps"]
     assert [name for name, one in FIGURES.items() if one.part == "answer"] == list(FIGURES)[:4]
 
 
@@ -173,16 +173,6 @@ def test_several_settings_are_compared_by_their_first_score(make):
     shown = panel("gain", make(asks="learning"))
     assert [row.name for row in shown.rows] == ["0", "1", "2", "16"]
     assert shown.title == "Right caption of five"
-
-
-def test_a_step_is_divided_into_waiting_and_the_rest(make):
-    study = make()
-    shown = panel("step_time", study)
-    parts = series(shown)
-    step_ms = [8000 / RATES[workers] for workers in (0, 1, 2, 16)]
-    assert [mark[1] for mark in parts["the rest"]] == pytest.approx(step_ms)
-    assert parts["waiting for data"][0][1] == pytest.approx(0.24 * step_ms[0])
-    assert shown.rows[0].words == f"{text.seconds(step_ms[0] / 1000)}, 24%"
 
 
 def test_losses_are_drawn_where_they_depart_from_the_baseline_s(make):

@@ -296,7 +296,7 @@ def test_machines_list_what_differs_between_runs(made):
     ((label, facts),) = provenance.machines(study)
     assert label == "CPU"
     assert facts["Packages"] == "torch 2.12.0, torch 2.13.0"
-    assert facts["Parameters"] == "3,812,097"
+    assert facts["Model"] == "bridgetower-tiny, 3,812,097 parameters"
     assert any("torch" in statement.text for statement in remarks.remarks(study))
 
 

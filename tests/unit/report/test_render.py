@@ -17,7 +17,7 @@ from feedrate.report import chart, drawing
 from feedrate.report import figures as package
 from feedrate.report.chart import all_figures
 
-RUNS = {"step_time", "steps"}
+RUNS = {"steps"}
 DRAWN = {
     ("", "bridgetower-dataloading"): RUNS | {"answer"},
     ("", "bridgetower-learning"): RUNS,

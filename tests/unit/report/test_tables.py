@@ -10,7 +10,7 @@ from report_samples import EVIL, RATES, configured, golden, make_project, write_
 from feedrate.config.study import SourceProtocol
 from feedrate.core import plugins
 from feedrate.jobs.events import Step
-from feedrate.report import html, remarks, text
+from feedrate.report import html, remarks, sentences, text
 from feedrate.report.remarks import source_rate
 from feedrate.report.scores import scored
 from feedrate.report.sentences import tail
@@ -159,21 +159,30 @@ def test_the_largest_that_fits_is_the_last_with_a_rate(tmp_path, monkeypatch):
     assert texts(nothing, "largest", "host")["Largest data-loader workers that fits"] == text.DASH
 
 
+def test_a_ladder_names_the_largest_and_the_fastest_of_all_its_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("gaudi2",), asks="largest", ladder=["workers"])
+    full = {("gaudi2", 16): "out_of_memory"}
+    study = write_results(tmp_path, project, bad=full)
+    (answer,) = sentences.answers(study)
+    last, fastest = answer.cells
+    tried = [cell for cell in study.tried if cell.samples_per_s]
+    assert last.levels["workers"] == max(cell.levels["workers"] for cell in tried)
+    assert fastest.samples_per_s == max(cell.samples_per_s for cell in tried)
+    (use,) = (cell for cell in study.tried if study.is_choice(cell))
+    if use != fastest:
+        assert text.number(use.samples_per_s) in answer.text
+
+
 def test_scores_are_means_over_repeats_beside_chance(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = write_results(tmp_path, make_project(asks="learning", levels=(1,)))
     rows = TABLES["scores"].shown(study)
-    assert rows.heads == [
-        "Right answers",
-        "After training",
-        "Before",
-        "Gain",
-        "By chance",
-        "Answers",
-    ]
-    of_main = texts(study, "scores", "Right caption of five")
-    assert [*of_main.values()] == ["52%", "22%", "20 to 40 points more", "20%", "100"]
-    assert texts(study, "scores", "Word order, both")["By chance"] == "17%"
+    assert rows.heads == ["Right answers", "After training", "By guessing", "Answers"]
+    fields = lines(study, "scores")["Right caption of five"]
+    assert [field.text for field in fields.values()] == ["52%", "20%", "100"]
+    assert fields["After training"].notes == ["before 22%", "20 to 40 points more"]
+    assert texts(study, "scores", "Word order, both")["By guessing"] == "17%"
     assert TABLES["settings"].shown(study) is None
 
 
@@ -181,7 +190,7 @@ def test_scores_of_several_settings_have_a_column_each(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = write_results(tmp_path, make_project(asks="learning", levels=(0, 2)))
     row = lines(study, "scores")["Right caption of five"]
-    assert list(row) == ["By chance", "0", "2"]
+    assert list(row) == ["0", "2", "By guessing", "Answers"]
     assert (row["2"].text, *row["2"].notes) == ("52%", "before 22%", "20 to 40 points more")
 
 
@@ -297,7 +306,7 @@ def test_every_value_with_a_heading_in_the_schema_is_in_the_table_of_cells():
     assert row["Epoch of 1,281,167 samples"] == "6.53 h"
     assert row["Model alone (samples/s)"] == "57.4"
     assert row["Waiting for data"] == "3.6%"
-    assert row["Step"] == "73.6 ms"
+    assert row["Step, median"] == "73.6 ms"
     assert row["Peak memory (GiB)"] == "0.538"
     assert row["Good runs"] == "2 of 2"
 

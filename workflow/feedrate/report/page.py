@@ -29,6 +29,7 @@ PARTS: dict[Part, str] = {
 LISTED_FAILURES = 5
 """Failures that the first screen lists one by one."""
 _TAG = re.compile(r"<[^<>']*>")
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _CODES = str.maketrans({"%": "%25", "#": "%23", "&": "%26", '"': "%22", "\n": " "})
 """The signs of a picture that an address or an attribute cannot hold."""
 
@@ -143,13 +144,13 @@ def _figures(study: StudyResults) -> Iterator[tuple[Part, Item]]:
 
 
 def _in_address(picture: str) -> Markup:
-    """A picture as a part of an address, inside of double quotes."""
-    drawing = picture[picture.index("<svg") :]
+    """A picture as a part of an address, inside of double quotes; its title is beside it."""
+    drawing = _METADATA.sub("", picture[picture.index("<svg") :])
     return Markup(_TAG.sub(lambda tag: tag[0].replace('"', "'"), drawing).translate(_CODES))
 
 
 def _not_run(known: set[str]) -> Iterator[tuple[str, str]]:
-    """The studies of the project without results: names and titles."""
+    """The studies of the project without results: names and questions."""
     for name in study_names(Path()):
         if name not in known:
-            yield name, read_yaml(Path(f"config/studies/{name}.yaml")).get("title", name)
+            yield name, read_yaml(Path(f"config/studies/{name}.yaml")).get("question", name)

@@ -26,6 +26,10 @@ FIRST, LAST, WIDE = 8, 8, 600
 """Lines of a raw log that the page shows, from its start and its end, and their longest."""
 
 
+NOT_RUN = ("no result", "not supported", "not tried")
+"""States of runs that were not launched."""
+
+
 class RunLine(NamedTuple):
     """A row of the table of runs. `anchor` is the target of links to the run, `cell_anchor`, which
     only a cell's first run has, that of links to the cell; `address` leads to `anchor`."""
@@ -50,17 +54,18 @@ def headline(study: StudyResults) -> list[str]:
         good = [run for run in runs if run.samples_per_s] or runs
         cores = _usual(run.cores_granted for run in good)
         machine = _usual(run.device_model for run in good) or study.label(device)
-        batch = _usual(run.batch_size for run in good)
         days = sorted({run.started_at[:10] for run in runs if run.started_at})
-        launched = [run for run in runs if run.status not in ("missing", "unsupported")]
+        launched = [run for run in runs if text.state(run.status, run.cause) not in NOT_RUN]
+        devices = max((run.world_size or 1 for run in good), default=1)
         dataset = _usual(run.dataset for run in good)
         parts = [
             machine,
+            text.counted(devices, "device"),
             f"{cores} CPU cores" if cores else "",
             text.listed(dict.fromkeys(run.model for run in good if run.model)),
-            f"batch {batch}" if batch else "",
-            _usual(run.precision for run in good),
-            "drawn pictures" if study.is_drawn(dataset) else dataset,
+            f"batch {batch}" if (batch := _usual(run.batch_size for run in launched)) else "",
+            text.listed(dict.fromkeys(run.precision for run in good if run.precision)),
+            "generated pictures" if study.is_drawn(dataset) else dataset,
             " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
             text.counted(len(launched), "run"),
         ]
@@ -82,7 +87,6 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
         protocols = [record.spec.protocol for record in records if record.spec]
         repeats = max(run.repeat for run in runs)
         times = sorted(run.started_at[:16] for run in runs if run.started_at)
-        before = provenances[0].machine_before.items()
         facts = {
             "Device model": _distinct(run.device_model for run in runs),
             "Driver": _distinct(one.driver for one in provenances),
@@ -99,8 +103,12 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
                 for one in provenances
             ),
             "Memory limit": f"{limit_gib:g} GiB per process" if limit_gib else "",
-            "Model": _distinct(run.model for run in runs),
-            "Parameters": _distinct(text.integer(r.model_parameters) for r in records),
+            "Model": _distinct(
+                f"{r.spec.settings.model.name}-{r.spec.settings.model.size}, "
+                f"{text.integer(r.model_parameters)} parameters"
+                for r in records
+                if r.spec
+            ),
             "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
             "Steps": _distinct(
                 f"{p.steps}, the first {p.warmup_steps} left out" for p in protocols
@@ -112,9 +120,8 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
             "Environment variables": _every("=", (one.environment for one in provenances)),
             "Commit": _distinct(run.commit for run in runs),
             "Source digest": _distinct(run.source_digest[:12] for run in runs),
-            "Machine before the first run": ", ".join(f"{k} {v}" for k, v in before if v),
             "Measured": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
-            "Command of the first run": provenances[0].command,
+            "Command of the first valid run": provenances[0].command,
         }
         mask = Masker()
         yield study.label(device), {k: mask(hide_secrets(value)) for k, value in facts.items()}

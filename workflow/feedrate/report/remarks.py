@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from statistics import mean
 from typing import Any
 
 from msgspec.structs import asdict
@@ -58,16 +57,9 @@ def remarks(study: StudyResults) -> Iterator[Statement]:
     disturbed = text.grouped((c for c in study.tried if c.disturbed), lambda c: c.disturbed)
     for cause, cells in disturbed.items():
         yield Statement(sentence("disturbed", settings=[names(study, cells)], causes=cause), cells)
-    if short := [cell for cell in study.tried if cell.short_epochs]:
-        words = [f"{study.setting(c.levels)} ({c.steps_per_epoch})" for c in short]
-        yield Statement(sentence("short_epochs", settings=words), short)
     yield from _mixed_software(study)
     yield from _source_window(study)
     yield from _data(study)
-    evaluated = [run for run in study.runs if run.evaluation_s and not run.measured_as]
-    if evaluated:
-        mean_s = mean(run.evaluation_s for run in evaluated)
-        yield Statement(sentence("evaluation", mean_s=mean_s, runs=len(evaluated)), evaluated)
 
 
 def _data(study: StudyResults) -> Iterator[Statement]:

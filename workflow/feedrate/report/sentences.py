@@ -2,7 +2,7 @@
 The words are in report/templates/sentences.j2."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
@@ -158,23 +158,19 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
     def setting(cell: CellRow) -> str:
         return study.words({name: cell.levels[name] for name in dict.fromkeys(named)})
 
+    def ties(equals: list[CellRow], best: CellRow, value: Callable[[CellRow], str]) -> list[str]:
+        others = [cell for cell in equals if cell is not best]
+        return [f"{value(c)} with {study.setting_among(c, [c, best])}" for c in others]
+
     words = sentence(
         "latency",
         quick=setting(quick),
         quick_s=quick.step_time_median_s,
         tail=tail(study, quick),
-        as_quick=[
-            f"{study.setting_among(cell, [cell, quick])} ({text.seconds(cell.step_time_median_s)})"
-            for cell in as_quick
-            if cell is not quick
-        ],
+        as_quick=ties(as_quick, quick, lambda cell: text.seconds(cell.step_time_median_s)),
         busy=setting(busy),
         busy_rate=text.number(busy.samples_per_s),
-        as_busy=[
-            f"{study.setting_among(cell, [cell, busy])} ({text.number(cell.samples_per_s)})"
-            for cell in as_busy
-            if cell is not busy
-        ],
+        as_busy=ties(as_busy, busy, lambda cell: text.number(cell.samples_per_s)),
         same=quick is busy,
         others=[
             f"{study.words(changed)} {text.seconds(cell.step_time_median_s)}"

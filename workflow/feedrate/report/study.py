@@ -212,16 +212,6 @@ class StudyResults:
             and all(line.others.get(name, level) == level for name, level in fixed.items())
         ]
 
-    def common_levels(self, lines: Sequence[Line]) -> dict[str, Level]:
-        """The levels of factors in `within` that all lines of the first screen have, where the
-        study tries several."""
-        return {
-            name: level
-            for name, level in (lines[0].others if lines else {}).items()
-            if name in self.study.within and name in self._varied
-            if all(line.others[name] == level for line in lines)
-        }
-
     def on_first_screen(self, device: str) -> list[CellRow]:
         """The cells of a device on the first screen: those along `along` at the other levels of the
         answer; and those that the answer names, which are the cell to use, its baseline and the
@@ -296,9 +286,15 @@ class StudyResults:
         return next((name for name, factor in factors if factor.sets == WORKERS), None)
 
     @cached_property
-    def _varied(self) -> set[str]:
+    def varied(self) -> set[str]:
         """The factors in which the tried cells differ."""
         return {self.along, *varying_factors(self.tried)}
+
+    @property
+    def others_varied(self) -> list[str]:
+        """The factors besides `along` in which the tried cells differ; without any, all others."""
+        others = [name for name in self.study.factors if name != self.along]
+        return [name for name in others if name in self.varied] or others
 
     def setting(self, levels: Mapping[str, Level]) -> str:
         """A cell in a sentence, by what a reader must set: `2 loader workers, decode device`. These
@@ -309,7 +305,7 @@ class StudyResults:
             {
                 name: level
                 for name, level in levels.items()
-                if name in self._varied and (name in always or level != self.study.baseline[name])
+                if name in self.varied and (name in always or level != self.study.baseline[name])
             }
         )
 

@@ -149,17 +149,17 @@ def rate(cell: CellRow) -> Field:
     return Field(text.with_interval(cell.samples_per_s, cell.ci_low, cell.ci_high), of=[cell])
 
 
-def change(cell: CellRow) -> str:
-    """A cell against its baseline, with the interval."""
-    ratio = cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high
-    return "the baseline" if ratio == (1, 1, 1) else text.change(*ratio)
+def gain(study: StudyResults) -> Column:
+    """A cell against its baseline, with the interval. The head says whether the machine's drift,
+    which rates contain, is removed; where this differs by device, the page says it elsewhere."""
+    by_share = [study.by_share(device) for device in study.devices]
+    how = ", drift removed" if all(by_share) else "" if any(by_share) else " in samples/s"
 
+    def change(cell: CellRow) -> str:
+        ratio = cell.speedup, cell.speedup_ci_low, cell.speedup_ci_high
+        return "the baseline" if ratio == (1, 1, 1) else text.change(*ratio)
 
-def gain_head(study: StudyResults) -> str:
-    """The head of a column of `change`: what is compared. Rates contain the machine's drift."""
-    by_share = {study.by_share(device) for device in study.devices}
-    heads = {frozenset([True]): "Gain, drift removed", frozenset([False]): "Gain in samples/s"}
-    return heads.get(frozenset(by_share), "Gain")
+    return Column(f"Gain{how}", change, optional=True)
 
 
 RATE = Column("Samples/s", rate)

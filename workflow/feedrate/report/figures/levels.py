@@ -84,7 +84,7 @@ def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
     def place(cell: CellRow) -> int:
         return places.index(level_text(cell.levels[study.along]))
 
-    factors = [name for name in lines[0].others if name not in study.study.within]
+    factors = study.others_varied
     fits, fails, rows = [], [], []
     for number, line in enumerate(lines):
         largest = line.ok[-1]
@@ -99,7 +99,7 @@ def _reach(study: StudyResults, device: str, lines: list[Line]) -> Panel:
             Series(fits, chart.CHOSEN, "fits", bars=True),
             *([Series(fails, chart.CROSS, "out of memory")] if fails else []),
         ],
-        title=chart.title(study, device, *filter(None, [study.words(study.common_levels(lines))])),
+        title=chart.title(study, device),
         rows=rows,
         heads=(chart.wrapped(", ".join(map(study.factor_label, factors))), "samples/s · GiB"),
         x_label=study.factor_label(study.along),

@@ -1,53 +1,11 @@
-"""The steps of runs: where their time goes, and their losses."""
+"""The steps of runs, and their losses."""
 
 from collections.abc import Sequence
-from statistics import median
 
 from feedrate.report import chart, text
-from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Row, Series
+from feedrate.report.chart import Figure, Look, Mark, Panel, Picture, Series
 from feedrate.report.rows import CellRow, RunRow
 from feedrate.report.study import StudyResults, Trace
-
-
-def step_time(study: StudyResults) -> Picture | None:
-    """The mean time of a step, divided into waiting for data and the rest, and the 95th percentile:
-    a bar for each cell of the first screen."""
-    panels = []
-    for device in study.devices if study.study.task == "training" else ():
-        means_s = {}
-        for cell in study.on_first_screen(device):
-            runs = [run for run in study.runs_of(cell) if run.status == "ok" and run.wall_s]
-            if runs and cell.data_wait_share is not None:
-                means_s[cell.key] = cell, median(run.wall_s / run.steps for run in runs)
-        if means_s:
-            panels.append(_step_times(study, [*means_s.values()]))
-    return Picture(panels) if panels else None
-
-
-def _step_times(study: StudyResults, means_s: Sequence[tuple[CellRow, float]]) -> Panel:
-    cells = [cell for cell, _ in means_s]
-    heading, names = chart.names(study, cells)
-    scale, unit = (1000, "ms") if max(step_s for _, step_s in means_s) < 2 else (1, "s")
-    waits, rests, slow, rows = list[Mark](), list[Mark](), list[Mark](), list[Row]()
-    for place, (cell, step_s) in enumerate(means_s):
-        wait = scale * step_s * cell.data_wait_share
-        waits.append(Mark(place, wait))
-        rests.append(Mark(place, scale * step_s, start=wait))
-        slow.append(Mark(place, cell.step_time_p95_s and scale * cell.step_time_p95_s))
-        words = f"{text.seconds(step_s)}, {text.share(cell.data_wait_share)}"
-        rows.append(Row(names[place], words, strong=cell.use))
-    return Panel(
-        [
-            Series(waits, chart.WAITING, "waiting for data", bars=True),
-            Series(rests, chart.PLAIN, "the rest", bars=True),
-            Series(slow, chart.TICK, "95th percentile"),
-        ],
-        title=chart.title(study, cells[0].device),
-        rows=rows,
-        heads=(heading, "mean, waiting"),
-        x_label=f"time of a step ({unit})",
-        x_limits=(0, None),
-    )
 
 
 def loss(study: StudyResults) -> Picture | None:
@@ -117,7 +75,6 @@ def _steps(study: StudyResults, trace: Trace, runs: Sequence[RunRow], highest: f
 
 
 FIGURES = (
-    Figure("step_time", "Where the time of a step goes", "why", 60, step_time),
     Figure("loss", "Loss by step", "runs", 80, loss),
     Figure("steps", "Every step", "runs", 90, steps),
 )

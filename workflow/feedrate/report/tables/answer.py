@@ -8,21 +8,11 @@ from typing import Any, NamedTuple
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.html import sentence
-from feedrate.report.rows import CellOf, CellRow, Key, Line, varying_factors, without
+from feedrate.report.rows import CellOf, CellRow, Key, Line, without
 from feedrate.report.scores import NAMES, scored
 from feedrate.report.sentences import tail
 from feedrate.report.study import StudyResults
-from feedrate.report.table import (
-    RATE,
-    Column,
-    Field,
-    Table,
-    by_device,
-    change,
-    gain_head,
-    rate,
-    setting,
-)
+from feedrate.report.table import RATE, Column, Field, Table, by_device, gain, rate, setting
 from feedrate.results.record import Score
 
 # Speed
@@ -42,7 +32,7 @@ def _on_first_screen(study: StudyResults) -> list[CellRow]:
 def _settings_columns(study: StudyResults) -> list[Column]:
     cells = _on_first_screen(study)
     compared = [
-        Column(gain_head(study), change, optional=True),
+        gain(study),
         Column("Still to gain", _still_to_gain, optional=True),
     ]
     first = [setting(study, cells)]
@@ -63,7 +53,7 @@ def _limit(cells: Sequence[CellRow], cell: CellRow) -> Field:
     starts_s = [c.first_step_s for c in cells if c.first_step_s and c.device == cell.device]
     later_s = (cell.first_step_s or 0.0) - min(starts_s, default=0.0)
     note = f"starts {text.seconds(later_s)} later" if starts_s and later_s >= 1 else ""
-    waits = "" if cell.limit else f"waits for data {text.share(cell.data_wait_share)} of the time"
+    waits = "" if cell.limit else f"waits {text.share(cell.data_wait_share)} of the time"
     return Field(cell.limit or "not clear", [waits, note])
 
 
@@ -100,7 +90,7 @@ def _latency_columns(study: StudyResults) -> list[Column]:
         Column("Latency, median", "step_time_median_s", text.seconds),
         Column("Slow passes", partial(_slow, study), optional=True),
         RATE,
-        Column(gain_head(study), change, optional=True),
+        gain(study),
     ]
 
 
@@ -113,10 +103,8 @@ def _slow(study: StudyResults, cell: CellRow) -> Field:
 
 
 def reaches(study: StudyResults) -> list[Any]:
-    """The lines of each device along the first screen, below the levels that all of them have."""
-    rows = _reaches(study) if study.asks == "largest" else []
-    same = study.words(study.common_levels(rows))
-    return [*([same] if same else []), *by_device(study, rows)]
+    """The lines of each device along the first screen."""
+    return by_device(study, _reaches(study) if study.asks == "largest" else [])
 
 
 def _reaches(study: StudyResults) -> list[Line]:
@@ -125,9 +113,7 @@ def _reaches(study: StudyResults) -> list[Line]:
 
 def _reach_columns(study: StudyResults) -> list[Column]:
     label = study.factor_label(study.along)
-    cells = [line.cells[0] for line in _reaches(study)]
-    varied = [name for name in varying_factors(cells) if name != study.along]
-    others = varied or [name for name in cells[0].levels if name != study.along]
+    others = study.others_varied
 
     def level(cell: CellRow | None) -> Field:
         return Field(level_text(cell.levels[study.along]), of=[cell]) if cell else Field(text.DASH)
@@ -182,31 +168,22 @@ def scores(study: StudyResults) -> list[ScoreLine]:
 
 
 def _score_columns(study: StudyResults) -> list[Column]:
-    """Of one cell, what is known of each score; of several, a column for each."""
     cells = [each.cell for each in scored(study)]
-    first = Column("Right answers", lambda line: NAMES[line.metric])
-    chance = Column("By chance", "any.chance", text.share, optional=True)
-    if len(cells) > 1:
-        columns = [
-            Column(study.name_among(cell, cells), partial(_score, study, cell)) for cell in cells
-        ]
-        return [first, chance, *columns]
+    columns = [
+        Column(study.name_among(cell, cells), partial(_score, study, cell)) for cell in cells
+    ]
+    if len(cells) == 1:
+        columns = [columns[0]._replace(head="After training")]
     return [
-        first,
-        Column("After training", partial(_after, study, cells[0])),
-        Column("Before", "any.before", text.share, optional=True),
-        Column("Gain", "any", _gain, optional=True),
-        chance,
+        Column("Right answers", lambda line: NAMES[line.metric]),
+        *columns,
+        Column("By guessing", "any.chance", text.share, optional=True),
         Column("Answers", "any.n", text.integer),
     ]
 
 
-def _after(study: StudyResults, cell: CellOf, line: ScoreLine) -> Field:
-    return Field(text.share(line.any.after), of=study.runs_of(cell))
-
-
 def _score(study: StudyResults, cell: CellOf, line: ScoreLine) -> Field:
-    """A score of one cell among several; below it the one before, and the interval of the gain."""
+    """A score of a cell; below it the one before, and the interval of the gain."""
     score = line.scores.get(cell.key)
     if score is None:
         return Field(text.DASH)

@@ -9,17 +9,7 @@ from feedrate.core.paths import TRACE_NAME
 from feedrate.report import text
 from feedrate.report.rows import CellRow, level_key
 from feedrate.report.study import StudyResults
-from feedrate.report.table import (
-    RATE,
-    Column,
-    Field,
-    Table,
-    by_device,
-    change,
-    gain_head,
-    setting,
-    wide,
-)
+from feedrate.report.table import RATE, Column, Field, Table, by_device, gain, setting, wide
 from feedrate.results.schema import VALUES
 
 # All cells
@@ -73,16 +63,16 @@ def _columns(study: StudyResults) -> list[Column]:
     return [
         setting(study, study.tried),
         RATE,
-        Column(gain_head(study), change),
+        gain(study),
         *epoch,
         Column("Model alone (samples/s)", partial(_alone, "model"), optional=True),
         Column("Loader alone (samples/s)", partial(_alone, "loader"), optional=True),
         Column("All-reduce alone (samples/s)", partial(_alone, "exchange"), optional=True),
-        Column("Step", _step),
+        Column("Step, median", "step_time_median_s", text.seconds),
         *extra,
         Column("USD per million samples", "usd_per_million_samples", text.number, optional=True),
         Column("Loss at the end", _loss, optional=True),
-        Column("Good runs", _good_runs),
+        Column("Good runs", lambda cell: f"{cell.ok_runs} of {cell.runs}"),
         Column("Trace", partial(_trace, study), optional=True),
     ]
 
@@ -93,13 +83,6 @@ def _epoch(samples: int, cell: CellRow) -> str:
         return text.DASH
     hours = samples / cell.samples_per_s / 3600
     return f"{text.number(hours)} h" if hours < 48 else f"{hours / 24:.1f} days"
-
-
-def _step(cell: CellRow) -> Field:
-    """The median time of a step; below it the percentiles that are known."""
-    tails = {"95%": cell.step_time_p95_s, "99%": cell.step_time_p99_s}
-    notes = [f"{share} in {text.seconds(tail)}" for share, tail in tails.items() if tail]
-    return Field(text.seconds(cell.step_time_median_s), notes)
 
 
 def _alone(part: str, cell: CellRow) -> Field:
@@ -119,10 +102,6 @@ def _loss(cell: CellRow) -> Field:
         )
         note = f"{shift} against the baseline; seeds differ by {seeds}"
     return Field(text.number(cell.loss_end), [note])
-
-
-def _good_runs(cell: CellRow) -> Field:
-    return Field(f"{cell.ok_runs} of {cell.runs}", [cell.disturbed])
 
 
 def _trace(study: StudyResults, cell: CellRow) -> Field:
@@ -156,12 +135,9 @@ def _stage_columns(study: StudyResults) -> list[Column]:
     ]
 
 
-def _stage(stage: str, cell: CellRow) -> Field:
-    """The time of a stage in a step."""
-    seconds = getattr(cell, f"stage_{stage}_s")
-    if seconds is None:
-        return Field("not split" if stage in cell.stage_not_split.split(";") else text.DASH)
-    return Field(text.seconds(seconds))
+def _stage(stage: str, cell: CellRow) -> str:
+    split = stage not in cell.stage_not_split.split(";")
+    return text.seconds(getattr(cell, f"stage_{stage}_s")) if split else "not split"
 
 
 # Scaling
