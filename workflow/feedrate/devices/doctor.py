@@ -180,12 +180,7 @@ CHECKS = {
             "install --type pytorch`); see hl-smi and dmesg; a container needs --runtime=habana",
         ),
         Check("optimum", "version('optimum-habana')", GAUDI, needs=OPTIMUM),
-        Check(
-            "pip",
-            "import pip",
-            "optimum-habana runs it; install it: `PYTHON -m ensurepip`",
-            needs=OPTIMUM,
-        ),
+        Check("pip", "import pip", "optimum-habana runs it: `PYTHON -m ensurepip`", needs=OPTIMUM),
         Check(
             "media",
             "import habana_frameworks.mediapipe",

@@ -78,9 +78,7 @@ class Operations(TorchDispatchMode):
             result = func(*args, **kwargs)
             results = result if isinstance(result, tuple) else (result,)
             if all(map(whole, results)) and not shares(results, args):
-                self._forms[key] = [
-                    form_of(value) if value is not None else None for value in results
-                ]
+                self._forms[key] = [v if v is None else form_of(v) for v in results]
             return result
 
 
