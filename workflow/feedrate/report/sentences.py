@@ -299,10 +299,10 @@ def not_tested(study: StudyResults) -> str:
             if level in planned and need not in able:
                 levels.setdefault((name, need), []).append(level)
     groups = []
-    for (name, need), of_need in levels.items():
-        owner = next((device.label for device in devices.values() if need in device.able), "")
-        need = "" if need in of_need else need.replace("_", " ")
-        groups.append((f"{name} {text.listed(of_need)}", need, owner))
+    for (name, lacking), of_need in levels.items():
+        owner = next((device.label for device in devices.values() if lacking in device.able), "")
+        words = "" if lacking in of_need else lacking.replace("_", " ")
+        groups.append((f"{name} {text.listed(of_need)}", words, owner))
     labels = [study.label(name) for name in study.devices]
     return sentence("not_tested", devices=labels, groups=groups) if groups else ""
 
