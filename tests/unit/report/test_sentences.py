@@ -3,9 +3,12 @@
 import re
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
 
 from feedrate.report.audit import ClaimFacts
 from feedrate.report.html import sentence
+from feedrate.report.rows import ClaimRow
 from feedrate.results.record import Score
 
 SPEED = {
@@ -128,37 +131,40 @@ def test_the_largest_level_says_how_the_limit_is_known():
     assert numbers(both) == ["64", "310", "70", "32", "350"]
 
 
-FACTS = ClaimFacts(
-    printed=1.41,
-    recomputed=1.408,
-    agrees=True,
-    equal=1.277,
-    differs={},
-    mfu=[("A", 0.37), ("B", 0.11)],
-    warmup_inside=["B"],
+FACTS = ClaimFacts(equal=1.277, differs={}, mfu=[("A", 0.37), ("B", 0.11)], warmup_inside=["B"])
+ROW = convert(
+    {
+        "study": "s",
+        "claim": "c",
+        "statement": "A against B",
+        "published_value": 1.41,
+        "recomputed_from_published": 1.408,
+        "published_verdict": "consistent",
+        "verdict": "no data here",
+    },
+    ClaimRow,
 )
-CLAIM = {
-    "statement": "A against B",
-    "facts": FACTS,
-    "differs": "decode device",
-    "measured": None,
-    "verdict": "no data here",
-    "missing": ["A", "B"],
-}
+
+
+def claim_words(facts=FACTS, **changes):
+    row = replace(ROW, **changes)
+    missing = ["A", "B"]
+    return sentence("claim", row=row, facts=facts, differs="decode device", missing=missing)
 
 
 def test_the_verdict_on_a_claim_has_its_facts():
-    words = sentence("claim", **CLAIM)
+    words = claim_words()
     for fact in ("1.41", "1.28", "decode device", "37%", "11%", "A and B"):
         assert fact in words
     assert not re.search(r"[.;][A-Z]", words)
-    wrong = sentence("claim", **CLAIM | {"facts": FACTS._replace(agrees=False, recomputed=1.3)})
-    assert "1.30" in wrong
-    assert "1.28" not in sentence("claim", **CLAIM | {"facts": FACTS._replace(equal=None)})
-    assert "cannot" not in sentence("claim", **CLAIM | {"facts": FACTS._replace(printed=None)})
-    measured = sentence("claim", **CLAIM | {"measured": 1.2, "verdict": "refuted"})
-    assert "1.20, refuted" in measured
+    assert "1.30" in claim_words(published_verdict="not", recomputed_from_published=1.3)
+    assert "1.28" not in claim_words(FACTS._replace(equal=None))
+    assert "cannot" not in claim_words(published_value=None)
+    measured = claim_words(measured=1.2, ci_low=1.1, ci_high=1.3, verdict="refuted")
+    assert "1.20 (1.10 to 1.30), refuted" in measured
     assert "A and B" not in measured
+    advice = claim_words(measured=1.2, verdict="refuted", of="advice")
+    assert "1.20, not on this device" in advice
 
 
 def test_a_cell_without_a_number_and_one_that_lost_runs():

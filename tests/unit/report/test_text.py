@@ -59,6 +59,8 @@ def test_shares_times_and_ratios():
     ratios = {1.2766: "1.28", 12.66: "12.7", 1248: "1,248", 0.2: "0.20", 0.0032: "0.0032"}
     assert {value: text.ratio(value)[1:] for value in ratios} == ratios
     assert text.ratio(0.003, 0.002, 0.004) == f"{text.TIMES}0.0030 (0.0020 to 0.0040)"
+    assert text.ratio(4.0, 3.218, None) == f"{text.TIMES}4.00 (at least 3.21)"
+    assert text.ratio(4.0, None, 5.001) == f"{text.TIMES}4.00 (at most 5.01)"
     assert text.ratio(1.0, 0.946, 1.054) == f"{text.TIMES}1.00 (0.94 to 1.06)"
     assert [text.exact(v) for v in (601.5, 768, 6636.0)] == ["601.5", "768", "6,636"]
 

@@ -9,7 +9,7 @@ from record_builder import (
 
 from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
-from feedrate.config.study import Claim, Exclude
+from feedrate.config.study import Claim, Exclude, Thresholds
 from feedrate.config.values import cell_name
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
@@ -47,15 +47,17 @@ def rows_of(records, *claims, **changes):
     ],
 )
 def test_agreement_is_as_far_as_printed(recomputed, printed, same):
-    assert agrees(claim("cpu / cpu", published=printed), recomputed, 0.03) is same
+    assert agrees(claim("cpu / cpu", published=printed), recomputed, Thresholds()) is same
 
 
 def test_about_ten_is_no_other_number_than_10_9():
     about_ten = claim("cpu / cpu", published=10, tolerance=0.1)
-    assert agrees(about_ten, 10.9, 0.03)
-    assert not agrees(about_ten, 11.1, 0.03)
-    assert judge(about_ten, Estimate(10.9, 10.8, 10.95), 0.05, 0.03) == "holds"
-    assert judge(about_ten, Estimate(11.5, 11.2, 11.8), 0.2, 0.03) == "refuted"
+    assert agrees(about_ten, 10.9, Thresholds())
+    assert not agrees(about_ten, 11.1, Thresholds())
+    assert judge(about_ten, Estimate(10.9, 10.8, 10.95), Thresholds()) == "holds"
+    assert (
+        judge(about_ten, Estimate(11.5, 11.2, 11.8), Thresholds(claim_tolerance=0.2)) == "refuted"
+    )
 
 
 def test_an_edition_is_taken_where_a_claim_names_it():
@@ -130,7 +132,7 @@ def test_a_claim_about_a_cell_that_shares_a_run_is_checked():
 )
 def test_four_outcomes_follow_from_the_interval(said, value, low, high, verdict):
     made = claim("cpu / cpu", **({"published": None} | said))
-    assert judge(made, Estimate(value, low, high), 0.05, 0.03) == verdict
+    assert judge(made, Estimate(value, low, high), Thresholds()) == verdict
 
 
 def test_a_ratio_to_the_baseline_is_that_of_its_cell():

@@ -106,17 +106,19 @@ class Claim(Strict, kw_only=True):
     ] = "samples_per_s"  # fmt: skip
     """The column of the results whose ratio it is."""
 
-    def bounds(self, tolerance: float, smallest_effect: float) -> tuple[float, float]:
-        """The least and the largest ratio with which the claim holds. A printed value may be missed
-        by the claim's own tolerance, else by `tolerance`; `no_less_than` by `smallest_effect`."""
+    def margin(self, thresholds: "Thresholds") -> float:
+        """The share by which the ratio may miss `published`, or be below `no_less_than`."""
+        if self.published is None:
+            return thresholds.smallest_effect if self.more_than is None else 0.0
+        return thresholds.claim_tolerance if self.tolerance is None else self.tolerance
+
+    def bounds(self, thresholds: "Thresholds") -> tuple[float, float]:
+        """The least and the largest ratio with which the claim holds."""
+        share = self.margin(thresholds)
         if self.published is not None:
-            share = tolerance if self.tolerance is None else self.tolerance
             return self.published * (1 - share), self.published * (1 + share)
-        if self.more_than is not None:
-            return math.nextafter(self.more_than, math.inf), math.inf
-        return math.nextafter(
-            (self.no_less_than or 0.0) * (1 - smallest_effect), math.inf
-        ), math.inf
+        least = (self.no_less_than or 0.0) if self.more_than is None else self.more_than
+        return math.nextafter(least * (1 - share), math.inf), math.inf
 
 
 class Thresholds(Strict, kw_only=True):

@@ -1,6 +1,7 @@
 """Contradictions within a study's source, and the facts behind one of its claims."""
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from feedrate.config.plan import published_settings
@@ -21,11 +22,11 @@ def contradictions(plan: StudyPlan) -> list[str]:
     that the model does not have, ratios that its own table contradicts, items of its sheets, and
     cells that differ between editions with the same batch and software. Parameters and cells differ
     by more than claims are judged by."""
-    words, smallest_effect = list[str](), plan.study.thresholds.smallest_effect
+    words: list[str] = []
     groups = text.grouped(_rates(plan), lambda r: (r.device, r.count, r.edition, r.value))
     for group in groups.values():
-        same = {name for name in group[0].levels if name not in varying_factors(group)}
-        cells = {_cell(row): text.levels_text(without(row.levels, *same)) for row in group}
+        shared = {*group[0].levels} - {*varying_factors(group)}
+        cells = {_cell(row): text.levels_text(without(row.levels, *shared)) for row in group}
         if len(cells) > 1:
             label, row = plan.project.devices[group[0].device].label, group[0]
             number = f"{text.exact(row.value)} samples/s for {text.listed(cells.values())}"
@@ -37,17 +38,16 @@ def contradictions(plan: StudyPlan) -> list[str]:
     for claim in plan.study.claims:
         ratio = parse(claim.expression, fits=claim.fits is not None)
         known = recompute(ratio, plan, claim.edition, claim.metric)
-        if known and claim.published and not agrees(claim, known, smallest_effect):
+        if known and claim.published and not agrees(claim, known, plan.study.thresholds):
             printed = f"{text.ratio(claim.published)}, but its own numbers give {text.ratio(known)}"
             words.append(f"{claim.text}: {printed}")
     used = {plan.study.source.sheet, *(row.sheet for row in plan.published)}
     sheets = [sheet for name, sheet in plan.project.sheets.items() if name in used]
-    facts = [(item, fact) for sheet in sheets for item, fact in sheet.facts.items()]
-    items = [
-        f"{Compared(i, (), None).label}: {fact.where}" for i, fact in facts if fact.contradicted
-    ]
+    for item, fact in chain.from_iterable(sheet.facts.items() for sheet in sheets):
+        if fact.contradicted:
+            words.append(f"{Compared(item, (), None).label}: {fact.where}")
     same = text.grouped(filter(_conditions, _rates(plan)), lambda r: (_cell(r), _conditions(r)))
-    return [*words, *dict.fromkeys(items), *_between_editions(plan, same.values())]
+    return list(dict.fromkeys([*words, *_between_editions(plan, same.values())]))
 
 
 def changes(plan: StudyPlan) -> list[str]:
@@ -106,11 +106,8 @@ def published_mfu(plan: StudyPlan, row: Published) -> float | None:
 
 
 class ClaimFacts(NamedTuple):
-    """What is known of a claimed ratio."""
+    """What the source's sheets and its own numbers say about a claimed ratio."""
 
-    printed: float | None
-    recomputed: float | None  # from the source's own numbers
-    agrees: bool
     equal: float | None  # with the denominator's levels on both sides; None: they are equal anyhow
     differs: dict[str, str]  # the numerator's levels that the denominator does not have
     mfu: list[tuple[str, float]]  # of two devices, the shares of their peaks
@@ -128,7 +125,6 @@ def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
     differs = {name: level for name, level in above.items() if below[name] != level}
     equal = Ratio(CellRef(ratio.numerator.device, ratio.denominator.levels), ratio.denominator)
     alike = differs and len(ratio.devices) == 2
-    recomputed, printed = row.recomputed_from_published, claim.published
     shares, steps = list[tuple[str, float]](), dict[str, int]()
     for ref in ratio:
         rows = [r for r in published_of(ref, plan, claim.edition) if r.metric == claim.metric]
@@ -138,9 +134,6 @@ def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
             fact = stated(number, plan).get("warmup_steps")
             steps[study.label(ref.device)] = sum(map(int, fact.values)) if fact else 0
     return ClaimFacts(
-        printed=printed,
-        recomputed=recomputed,
-        agrees=row.published_verdict == "consistent",
         equal=recompute(equal, plan, claim.edition, claim.metric) if alike else None,
         differs=differs,
         mfu=shares,

@@ -322,11 +322,9 @@ def published_claim(study: StudyResults) -> list[Statement]:
         missing = [study.label(d) for d in row.device.split(";") if d not in study.devices]
         words = sentence(
             "claim",
-            statement=row.statement,
+            row=row,
             facts=facts,
             differs=study.words(facts.differs),
-            measured=row.measured,
-            verdict=row.outcome,
             missing=missing,
         )
         statements.append(Statement(words, row.compared))

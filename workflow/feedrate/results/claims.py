@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
-from feedrate.config.study import Claim, Published
+from feedrate.config.study import Claim, Published, Thresholds
 from feedrate.config.values import cell_name, level_text, parse_level
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.answers import WINDOW, group_key, groups_of
@@ -60,31 +60,30 @@ def published_of(ref: CellRef, plan: StudyPlan, edition: str = "") -> list[Publi
     return sorted(rows, key=lambda row: not row.headline)
 
 
-def agrees(claim: Claim, recomputed: float, smallest_effect: float) -> bool:
+def agrees(claim: Claim, recomputed: float, thresholds: Thresholds) -> bool:
     """Whether the source's own ratio is what the claim says: a printed value to its precision (1.1
     and 1.1028), or within the claim's own tolerance ("about 10" and 10.9)."""
-    exact = Estimate(recomputed, recomputed, recomputed)
-    holds = judge(claim, exact, 0.0, smallest_effect) == HOLDS
-    if holds or claim.published is None:
-        return holds
+    if claim.published is None or claim.tolerance is not None:
+        exact = Estimate(recomputed, recomputed, recomputed)
+        return judge(claim, exact, thresholds) == HOLDS
     text = repr(float(claim.published))
     digits = 0 if "e" in text else len(text.partition(".")[2])
     return abs(recomputed - claim.published) <= 0.5 * 10**-digits * (1 + 1e-9)
 
 
-def judge(claim: Claim, measured: Estimate, tolerance: float, smallest_effect: float) -> str:
+def judge(claim: Claim, measured: Estimate, thresholds: Thresholds) -> str:
     """The verdict on a ratio: the claim holds if the whole interval is where the claim puts the
     ratio, and is refuted if none of it is. A printed value in the range of a counted ratio holds.
-    An end that is None is unbounded. `tolerance` and `smallest_effect` are shares."""
-    least, most = claim.bounds(tolerance, smallest_effect)
+    An end that is None is unbounded."""
+    least, most = claim.bounds(thresholds)
     low, high = measured.low or 0.0, measured.high or math.inf
     if claim.metric in COUNTED:  # a level that does not fit is itself out of the range
         low = math.nextafter(low, math.inf) if low < measured.value else low
         high = math.nextafter(high, 0.0) if high > measured.value else high
     if high < least or low > most:
         return REFUTED
-    bounded = measured.low is not None and measured.high is not None
-    if claim.metric in COUNTED and claim.published is not None and bounded:
+    is_range = claim.metric in COUNTED and claim.published is not None
+    if is_range and measured.low is not None and measured.high is not None:
         return HOLDS
     return HOLDS if least <= low and high <= most else CANNOT_TELL
 
@@ -135,7 +134,9 @@ class _Claims:
         none of these is ok. Without LARGEST, the cell itself."""
         fits, above = ref, list[Row]()
         factor = next((name for name, level in ref.levels if level == LARGEST), None)
-        for level in self._study.factors[factor].texts if factor else ():
+        if factor is None:
+            return ref, []
+        for level in self._study.factors[factor].texts:
             cell = ref._replace(levels=tuple((dict(ref.levels) | {factor: level}).items()))
             runs = self._runs(cell)
             if any(run["status"] == "ok" for run in runs):
@@ -160,12 +161,12 @@ class _Claims:
             row |= {"expression": str(ratio.numerator), "metric": ""}
         else:
             measured, row["measure"], why = self._measure(claim, ratio)
-            limits = self._study.thresholds.claim_tolerance, self._study.thresholds.smallest_effect
-            verdict = judge(claim, measured, *limits) if measured else NO_DATA
+            thresholds = self._study.thresholds
+            verdict = judge(claim, measured, thresholds) if measured else NO_DATA
             recomputed = recompute(ratio, self._plan, claim.edition, claim.metric)
             row["published_value"], row["recomputed_from_published"] = claim.published, recomputed
             if recomputed is not None:
-                same = agrees(claim, recomputed, self._study.thresholds.smallest_effect)
+                same = agrees(claim, recomputed, thresholds)
                 row["published_verdict"] = "consistent" if same else "not"
             row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
         different = self._differences(claim, refs) if verdict != NO_DATA else []
@@ -231,17 +232,10 @@ class _Claims:
         of two rates of one device is the same as in cells.csv. For two devices, the noise of a rate
         is the larger, if both are known; that of other metrics is the noise of these cells."""
         metric, confidence = claim.metric, self._study.thresholds.confidence
-        above, below = (
-            [run[metric] for run in self._runs(ref) if run["status"] == "ok" and run[metric]]
-            for ref in ratio
-        )
-        lacking = [
-            self._absent(ref, metric)
-            for ref, values in zip(ratio, (above, below), strict=True)
-            if not values or (metric not in COUNTED and not self._is_known(ref))
-        ]
+        above, below = (self._values(ref, metric) for ref in ratio)
+        lacking = [ref for ref, values in zip(ratio, (above, below), strict=True) if not values]
         if lacking:
-            return None, "", " ".join(dict.fromkeys(lacking))
+            return None, "", " ".join(dict.fromkeys(self._absent(ref, metric) for ref in lacking))
         if metric in COUNTED:
             return self._range(metric, ratio, above[0], below[0]), "", ""
         if metric not in RATES:
@@ -256,10 +250,13 @@ class _Claims:
             return Estimate(median(above) / median(below), None, None), WINDOW, ""
         return ratio_interval(above, below, confidence, max(known)), WINDOW, ""
 
-    def _is_known(self, ref: CellRef) -> bool:
-        """Whether the level is known: that above the largest that fits ran out of memory."""
+    def _values(self, ref: CellRef, metric: str) -> list[float]:
+        """The values of ok runs. At LARGEST, only what is counted is known of a level unless the
+        next one ran out of memory."""
         above = [run["status"] for run in self._largest(ref)[1]]
-        return LARGEST not in dict(ref.levels).values() or above[:1] == ["out_of_memory"]
+        if LARGEST in dict(ref.levels).values() and above[:1] != ["out_of_memory"]:
+            metric = metric if metric in COUNTED else ""
+        return [run[metric] for run in self._runs(ref) if run["status"] == "ok" and run.get(metric)]
 
     def _range(self, metric: str, ratio: Ratio, above: float, below: float) -> Estimate:
         """The ratio of two counted values. At LARGEST, a value ends below that of the level that

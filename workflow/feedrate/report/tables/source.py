@@ -65,7 +65,11 @@ def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
     devices = text.listed(map(study.label, claim.device.split(";")))
     device = devices if claim.measured is not None else ""
     agrees = AGREES.get(claim.published_verdict, "")
-    notes = [claim.why, _tolerance(study, claim), _basis(study, claim, devices)]
+    said = next(each for each in study.study.claims if each.id == claim.claim)
+    margin = said.margin(study.study.thresholds)
+    is_judged = claim.measured is not None and claim.verdict != NOT_COMPARABLE
+    tolerance = f"tolerance: {text.percent(margin)}%" if is_judged and margin else ""
+    notes = [claim.why, tolerance, _basis(study, claim, devices)]
     return Statement(
         Field(claim.statement, [_compared(study, claim)]),
         text.ratio(claim.published_value),
@@ -89,18 +93,6 @@ def _compared(study: StudyResults, claim: ClaimRow) -> str:
     measure = "share of the model alone" if claim.measure == LIVE_MODEL else words or "fits"
     measure = f"{measure} at {study.words(same)}" if same else measure
     return ": ".join(filter(None, [measure, " over ".join(filter(None, sides))]))
-
-
-def _tolerance(study: StudyResults, claim: ClaimRow) -> str:
-    """The tolerance of a verdict, if it has one."""
-    said = next(each for each in study.study.claims if each.id == claim.claim)
-    limits = study.study.thresholds
-    share = limits.claim_tolerance if said.tolerance is None else said.tolerance
-    if claim.verdict in (NO_DATA, NOT_COMPARABLE) or (said.published or said.no_less_than) is None:
-        return ""
-    if said.published is None:
-        return f"up to {text.percent(limits.smallest_effect)}% less counts as no less"
-    return f"up to {text.percent(share)}% more or less counts as equal"
 
 
 def _basis(study: StudyResults, claim: ClaimRow, devices: str) -> str:
