@@ -44,7 +44,6 @@ TOGETHER = (
     "unit/cli/test_commands.py",
     "unit/cli/test_archive.py",
     "unit/report/test_page_browser.py",
-    "unit/results/test_golden.py",
     "unit/project/test_goldens.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every

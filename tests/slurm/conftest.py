@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster import Cluster, NoSlurmHere, install
-from fault_workflow import (
-    FIRST_TRIES,
-    HANG,
-    PART_OF_A_NODE,
-    PROFILE,
-    SHORT,
-    TRAIN,
-    Workflow,
-)
+from fault_workflow import HANG, PART_OF_A_NODE, PROFILE, SHORT, TRAIN, Workflow
 from mini_project import DATA, MINI, Project, interpreter, know_code, make_project
 
 
@@ -105,7 +97,7 @@ def hanging(make_workflow) -> Workflow:
     """A job that never ends by itself; its limit is 1 min, then 2. It runs beside all tests."""
     rule = PART_OF_A_NODE | {"runtime": "min(attempt, 2)"}
     device = {"a100": {"rule": rule, "start": HANG}}
-    workflow = make_workflow("hanging", device, FIRST_TRIES.format("a100"))
+    workflow = make_workflow("hanging", device)
     workflow.start()
     return workflow
 

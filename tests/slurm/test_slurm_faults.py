@@ -35,10 +35,7 @@ HUNGRY = (
 )
 """A process that takes 600 MiB of its own. Slurm counts shared pages proportionally (PSS), so
 libraries may stay below any limit while other tests have loaded them too."""
-MORE_THAN_THERE_IS = {
-    "train": {"batch_size": 24, "memory_gib": 1.0},
-    "loader": {"max_tokens": 500},
-}
+MORE_THAN_THERE_IS = {"train": {"batch_size": 24, "memory_gib": 1.0}, "loader": {"max_tokens": 500}}
 
 
 @pytest.fixture(scope="module")

@@ -166,11 +166,7 @@ def make_plan(
     )
     levels = {"workers": 1, "decode": "device"}
     lacking = Unsupported(
-        study="loading",
-        device="cpu",
-        cell=cell_name(levels),
-        levels=levels,
-        lacks="decode_device",
+        study="loading", device="cpu", cell=cell_name(levels), levels=levels, lacks="decode_device"
     )
     return StudyPlan(
         project=project,

@@ -1,10 +1,6 @@
 """`feedrate selftest`: a target that only those get who ask for it."""
 
 
-def test_nobody_else_gets_it(project):
-    assert not [rule for rule in project.planned() if rule.startswith("selftest")]
-
-
 def test_a_selftest_needs_drawn_data_and_no_study_whatever_the_configuration_trains_on(project):
     done = project.call("feedrate", "selftest", "--dry-run", "--dataset", "hub")
     assert done.returncode == 0, done.stdout

@@ -47,14 +47,6 @@ def test_what_is_done_is_not_planned_and_tells_how_long_the_rest_takes(edited):
     assert 1 < int(found[1]) < 99
 
 
-def test_runs_on_a_cluster(project):
-    project.device("gaudi2", price_usd_per_hour=10)
-    text = plan(project, "--profile", "gaudi", "--device", "gaudi2")
-    row = rows(text, RUNS)["gaudi2"]
-    # Decoding on the device ignores the workers: two of the four cells share a run.
-    assert row == ["gaudi2", "3", "0", "0", "3", "unknown", "12", "h", "unknown", "120.00"]
-
-
 CARD = "NVIDIA H100 80GB HBM3, GPU-6e0d2c1a-8b0f-4c39, 00000000:1B:00.0, Disabled"
 """What the driver's tool says of a card."""
 

@@ -17,17 +17,6 @@ def test_every_device_has_a_rule_of_its_own(project):
     assert trained == {f"train_{device.replace('-', '_')}" for device in devices}
 
 
-def test_wrong_configuration_is_one_clear_error(project):
-    project.edit("config/studies/mini.yaml", "steps: 6", "steps: six")
-    done = project.run()
-    assert done.returncode != 0
-    for word in ("mini.yaml", "steps", "six"):
-        assert word in done.stdout
-    assert "Traceback" not in done.stdout
-    assert len(done.stdout.splitlines()) < 12, done.stdout
-    assert not (project.root / "runs").exists()
-
-
 def test_a_checkpoint_is_fetched_once_and_by_a_rule_of_its_own(project, monkeypatch):
     cached = project.root / "home/.cache/huggingface/hub/models--someone--bridge"
     for name in ("config.json", "model.safetensors"):

@@ -156,23 +156,6 @@ def test_a_run_beside_another_one_starts_nothing(root, snakemake, capsys):
     assert snakemake == []
 
 
-def test_cancel_ends_this_projects_jobs_alone(root, capsys):
-    queue(
-        root,
-        ("7", "RUNNING", "n1", RUN, "rule_train_h100_wildcards_workers=0", str(root)),
-        ("8", "PENDING", "", RUN, "rule_train_h100_wildcards_workers=1", str(root)),
-        ("9", "RUNNING", "n2", RUN, "rule_train_h100", "/elsewhere"),
-        ("10", "RUNNING", "n2", "bash", "", str(root)),
-    )
-    assert entry.main(["cancel", "--dry-run"]) == 0
-    assert not (root / "cancelled").exists()
-    assert entry.main(["cancel"]) == 0
-    text = capsys.readouterr().out
-    assert "7  running  rule_train_h100_wildcards_workers=0  n1" in text
-    assert text.splitlines()[-1] == "Cancelled 2 jobs."
-    assert (root / "cancelled").read_text().split() == ["7", "8"]
-
-
 def test_cancel_says_why_it_could_not(root, capsys):
     queue(root, ("7", "RUNNING", "n1", RUN, "rule_x", str(root)))
     program(root, "scancel", "echo 'scancel: error: Access denied' >&2; exit 1")

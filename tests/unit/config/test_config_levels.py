@@ -3,7 +3,6 @@
 import pytest
 
 from feedrate.config.plan import make_plan
-from feedrate.config.values import level_text
 from feedrate.data.manifest import store_spec
 
 
@@ -40,17 +39,6 @@ def test_a_smaller_last_batch_is_for_one_device(ladder):
     """On several, accelerate fills it, and nothing would be left to compare."""
     assert "last-batch-kept" not in ladder("h100")
     assert "last-batch-kept" in ladder("h100", count=1)
-
-
-def test_every_level_is_run_or_unsupported_on_every_kind(copy):
-    for device in ("cpu", "gaudi2", "h100"):
-        project = copy.load(studies=["gaudi-accelerations"], devices=[device])
-        lacking = {u.levels["technique"] for u in make_plan(project).unsupported}
-        levels = {
-            level_text(v) for v in next(iter(project.studies.values())).factors["technique"].levels
-        }
-        assert set(cells(project, device)) | lacking == levels
-        assert not set(cells(project, device)) & lacking
 
 
 def planned_cells(copy, device):

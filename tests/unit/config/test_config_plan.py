@@ -249,14 +249,6 @@ def test_a_study_adapts_to_the_kind_and_then_to_the_device(small):
     assert cpu.settings.loader == LoaderSettings(workers=0), "a level goes over what is adapted"
 
 
-def test_devices_are_launched_as_the_registry_says(small):
-    assert [first(small, d).launcher for d in ("gpu", "cpu", "hpu")] == [
-        "torchrun",
-        "single",
-        "mpirun",
-    ]
-
-
 def test_sharding_in_one_process_is_told_its_rank(small):
     """FSDP needs a process group, and `single` makes none."""
     train = msgspec.structs.replace(TrainSettings(), strategy="fsdp", cpu_offload=True)

@@ -56,13 +56,6 @@ def test_another_device_or_study_in_the_plan_changes_no_run(copy):
     assert {key: both[key] for key in alone} == alone
 
 
-def test_the_cells_of_a_study_share_their_data(copy):
-    """Their losses are compared, and what one lacked memory for prunes others."""
-    for study in (VIT, SEARCH):
-        plan = make_plan(copy.load(studies=[study], devices=["h100"]))
-        assert len({spec.dataset for spec in plan.runs.values()}) == 1
-
-
 def test_a_given_number_of_rows_is_taken_as_it_is(copy):
     mine = {"mine": {"source": "generated", "train": 500}}
     project = copy.load(studies=[LOADING], devices=["h100"], dataset="mine", datasets=mine)

@@ -58,12 +58,6 @@ def test_claims_stand_on_what_is_there(study):
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_no_run_on_a_cpu_asks_its_device_to_decode(study):
-    runs = [spec for spec in runs_of(study) if spec.device == "cpu"]
-    assert not [spec.cell for spec in runs if spec.settings.loader.decode == "device"]
-
-
-@pytest.mark.parametrize("study", STUDIES)
 def test_the_small_form_is_small(study):
     """Minutes on two cores: few cells, few steps, the tiny model."""
     ours = [spec for spec in runs_of(study) if not library_of(spec.settings.loader)]

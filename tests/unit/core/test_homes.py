@@ -68,12 +68,6 @@ def test_data_of_the_hub_stays_where_it_is_if_its_home_is_full(project, monkeypa
     assert os.environ["HF_HOME"] == str(hub)
 
 
-def test_braces_in_the_path_are_told_with_what_to_do(project):
-    (project / "{a}").mkdir()
-    with pytest.raises(ExpectedError, match=r"braces in .*/\{a\} for wildcards: rename it"):
-        check_project(project / "{a}")
-
-
 def test_a_folder_that_takes_no_files_is_told_with_what_to_do(project):
     (project / ".snakemake").touch()
     with pytest.raises(ExpectedError, match=r"^/.*: file exists: clone the project to where user"):

@@ -104,12 +104,7 @@ def test_a_job_that_the_controller_forgot_is_in_the_accounting(command):
     command("squeue", error="slurm_load_jobs error: Invalid job id specified", code=1)
     command("sacct", "CANCELLED by 1000|gaudi2-2|00:30:00|00:00:09|64G\n")
     assert find("7") == Job(
-        id="7",
-        state="CANCELLED",
-        nodes="gaudi2-2",
-        limit_min=30.0,
-        ran_min=0.15,
-        memory="64G",
+        id="7", state="CANCELLED", nodes="gaudi2-2", limit_min=30.0, ran_min=0.15, memory="64G"
     )
 
 

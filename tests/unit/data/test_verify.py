@@ -13,13 +13,7 @@ from PIL import Image, JpegImagePlugin
 from feedrate.core.files import digest_file
 from feedrate.data.isolate import Lost
 from feedrate.data.manifest import RawFile
-from feedrate.data.verify import (
-    Stored,
-    Unusable,
-    read_picture,
-    read_regular,
-    verify_images,
-)
+from feedrate.data.verify import Stored, Unusable, read_picture, read_regular, verify_images
 from feedrate.loading.decoders.host import decode_levels
 
 
@@ -142,10 +136,7 @@ ODD = {
     "WebP": (animation("WEBP"), "first frame of several"),
     "TIFF": (encoded(drawing(), "TIFF"), "TIFF to JPEG"),
     "BMP": (encoded(drawing(), "BMP"), "BMP to JPEG"),
-    "MPO": (
-        encoded(drawing(), "MPO", save_all=True, append_images=[drawing()]),
-        "MPO to JPEG",
-    ),
+    "MPO": (encoded(drawing(), "MPO", save_all=True, append_images=[drawing()]), "MPO to JPEG"),
 }
 
 

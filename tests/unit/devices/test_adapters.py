@@ -1,6 +1,5 @@
 """Adapters: cpu as it is, cuda and hpu as far as a machine without them can tell."""
 
-import json
 import sys
 from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
@@ -216,20 +215,6 @@ def gaudi(monkeypatch):
     monkeypatch.setattr(_habana, "importable", lambda _module: True)
     monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
     return calls
-
-
-def test_hpu_arguments_leave_out_the_same_steps(gaudi, tmp_path):
-    device = adapter("hpu", 0, 8)
-    common = {"output_dir": str(tmp_path), "max_steps": 9}
-    asked = settings(precision="bf16", strategy="fast_ddp")
-    arguments = device.training_arguments(common, asked, 3)
-    assert (arguments.use_habana, arguments.use_lazy_mode, arguments.bf16) == (True, True, True)
-    assert arguments.distribution_strategy == "fast_ddp"
-    assert arguments.throughput_warmup_steps == 3
-    config = json.loads((tmp_path / "gaudi_config.json").read_text())
-    assert config["use_torch_autocast"]
-    device.training_arguments(common, FP32, 3)
-    assert not json.loads((tmp_path / "gaudi_config.json").read_text())["use_torch_autocast"]
 
 
 @pytest.mark.parametrize(("model", "has_fp8"), [("GAUDI", False), ("GAUDI2", True)])

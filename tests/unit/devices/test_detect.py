@@ -125,8 +125,7 @@ def test_a_tool_that_hangs_holds_nobody_up(bare, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "count"),
-    [("0,1", 2), ("3", 1), ("GPU-2abc", 1), ("0, 1,9,2", 2), ("0,-1,1", 1)],
+    ("wanted", "count"), [("0,1", 2), ("3", 1), ("GPU-2abc", 1), ("0, 1,9,2", 2), ("0,-1,1", 1)]
 )
 def test_what_cuda_is_told_to_see_is_what_counts(bare, wanted, count):
     gpus(bare, 4)

@@ -34,11 +34,7 @@ def write(path: Path, text: str) -> None:
     [
         (None, {}, 64),
         ("0::/slice/job", {"slice/job/cpu.max": "400000 100000"}, 4),
-        (
-            "0::/slice/job",
-            {"slice/job/cpu.max": "max 100000", "slice/cpu.max": "250000 100000"},
-            2,
-        ),
+        ("0::/slice/job", {"slice/job/cpu.max": "max 100000", "slice/cpu.max": "250000 100000"}, 2),
         ("0::/host/path/not/mounted", {"cpu.max": "800000 100000"}, 8),
         ("0::/", {"cpu.max": "50000 100000"}, 1),
         (

@@ -189,8 +189,7 @@ def test_a_missing_interpreter_or_image_is_an_error(root, text, message):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["python: python2.0, modules: [python]", "python: x/python, container: docker://x/y"],
+    "text", ["python: python2.0, modules: [python]", "python: x/python, container: docker://x/y"]
 )
 def test_what_a_module_or_a_container_brings_is_known_to_the_job_alone(root, text):
     software(text)

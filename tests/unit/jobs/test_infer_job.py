@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from record_builder import a_device
-from training_jobs import (
-    FIRST_PASSES,
-    PASSES,
-    inference_spec,
-    named,
-    one,
-    read_events,
-    write_spec,
-)
+from training_jobs import FIRST_PASSES, PASSES, inference_spec, named, one, read_events, write_spec
 
 from feedrate.config.errors import ConfigError
 from feedrate.devices.base import UnsupportedError, adapter

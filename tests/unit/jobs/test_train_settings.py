@@ -1,5 +1,6 @@
 """Settings of training, each through a real Trainer: what they do, and that they change no loss."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ def spec_with(model=None, loader=None, kind="cpu", **train):
 
 @pytest.fixture(scope="module")
 def trained(tiny_prepared, tmp_path_factory):
-    """Train with settings; the Trainer, and the losses of its steps."""
+    """Train with settings, once with the same; the Trainer, and the losses of its steps."""
 
+    @functools.cache
     def trained(**options):
         folder = tmp_path_factory.mktemp("trained")
         _, _, trainer = make_rank(spec_with(**options), tiny_prepared, folder)
@@ -30,12 +32,6 @@ def trained(tiny_prepared, tmp_path_factory):
     return trained
 
 
-@pytest.fixture(scope="module")
-def plain(trained):
-    """The losses without other settings."""
-    return trained()[1]
-
-
 @pytest.mark.parametrize(
     ("optimizer", "options"),
     [
@@ -44,11 +40,11 @@ def plain(trained):
         ("adamw_torch_fused", {"fused": True}),
     ],
 )
-def test_optimizers_step_alike_and_are_what_was_asked_for(trained, plain, optimizer, options):
+def test_optimizers_step_alike_and_are_what_was_asked_for(trained, optimizer, options):
     trainer, losses = trained(optimizer=optimizer)
     group = trainer.optimizer.optimizer.param_groups[0]
     assert {name: group[name] for name in options} == options
-    assert losses == pytest.approx(plain, rel=1e-4)
+    assert losses == pytest.approx(trained()[1], rel=1e-4)
     decays = {group["weight_decay"] for group in trainer.optimizer.optimizer.param_groups}
     assert decays == {0.0}
 
@@ -96,7 +92,4 @@ def test_arguments_of_settings():
     graphs = further_arguments(spec_with(kind="cuda", execution="cuda_graphs", precision="fp16"))
     assert graphs == {"fp16": True, "torch_compile": True, "torch_compile_mode": "reduce-overhead"}
     others = further_arguments(spec_with(loader={"non_blocking": True}, ddp_bucket_mb=50))
-    assert others == {
-        "accelerator_config": {"non_blocking": True},
-        "ddp_bucket_cap_mb": 50,
-    }
+    assert others == {"accelerator_config": {"non_blocking": True}, "ddp_bucket_cap_mb": 50}

@@ -96,18 +96,6 @@ def test_a_variable_that_libraries_read_at_import_needs_a_new_interpreter(variab
     assert ours.stdout == f"here {is_warm}\n"
 
 
-def test_a_program_reaches_the_hub_that_its_environment_names(tmp_path):
-    code = (
-        "import sys; from huggingface_hub import HfApi, constants, hf_api; print("
-        "constants.ENDPOINT, HfApi().endpoint, hf_api.api.endpoint, constants.HF_HUB_CACHE, "
-        "'torch' in sys.modules)"
-    )
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    cold, ours = both("-c", code, env={**os.environ, **hub, "HOME": str(tmp_path)})
-    assert ours.stdout == cold.stdout.replace("False", "True")
-    assert str(tmp_path) in ours.stdout or "HF_HOME" in os.environ
-
-
 SLEEPS = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))

@@ -165,9 +165,3 @@ def test_the_verdict_on_a_claim_has_its_facts():
     assert "A and B" not in measured
     advice = claim_words(measured=1.2, verdict="refuted", of="advice")
     assert "1.20, not on this device" in advice
-
-
-def test_a_cell_without_a_number_and_one_that_lost_runs():
-    facts = {"name": "CPU, batch = 8", "words": "failed", "cause": "The disk is full.", "runs": 3}
-    assert "failed" in sentence("failed", **facts, lost=0)
-    assert "2 of 3 runs" in sentence("failed", **facts, lost=2)

@@ -121,14 +121,6 @@ def test_several_devices_have_a_heading_each_and_at_most_eight_settings(tmp_path
     assert [group.split()[-8:] for group in groups] == [["0", *map(str, range(5, 12))]] * 2
 
 
-def test_latencies_are_those_of_the_baseline_and_of_the_fastest_setting_at_each_batch():
-    study = golden("bridgetower-inference")
-    shown = TABLES["latency"].shown(study)
-    assert shown.heads[0] == "batch size, precision"
-    assert [line.heading.text for line in shown.lines] == ["1, fp32", "8, fp32", "8, bf16"]
-    assert shown.lines[2].fields[0].text == "160 ms"
-
-
 def test_few_passes_show_the_slowest_and_no_99th_percentile(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
@@ -245,18 +237,6 @@ def test_a_claim_about_two_devices_names_both(tmp_path, monkeypatch):
     assert lines(study, "source")[own.statement]["Measured here"].notes == ["CPU and Gaudi2"]
 
 
-def test_the_x141_study_folds_its_claims_and_names_what_they_need():
-    study = golden("bridgetower-dataloading", ".")
-    rows = lines(study, "source")
-    assert rows["Gaudi2 at its best against H100 with 2 workers"]["Printed"].text.endswith("1.41")
-    assert rows["15 more"]["Printed"].text.endswith("Gaudi2, H100 and A100 80GB")
-    assert "15 printed ratios" in rows["15 more"]["Printed"].notes[0]
-    assert "336.5 (workers = 0), 580.1 (workers = 1)" in rows["H100, 8 devices"]["Printed"].text
-    words = rows["CPU"]["Printed"].text
-    for item in ("device", "model", "data", "precision", "batch size"):
-        assert item in words
-
-
 def test_printed_ratios_without_numbers_of_the_source_agree_with_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = write_results(tmp_path, replace(make_project(), published={"loading": []}))
@@ -298,17 +278,6 @@ def test_the_audit_has_contradictions_and_changes_first_and_each_number_by_editi
 
 
 # All cells
-
-
-def test_every_value_with_a_heading_in_the_schema_is_in_the_table_of_cells():
-    row = texts(golden("vit-speedups"), "cells", "amp-bf16")
-    assert row["Samples/s"] == "54.5 ±6.6"
-    assert row["Epoch of 1,281,167 samples"] == "6.53 h"
-    assert row["Model alone (samples/s)"] == "57.4"
-    assert row["Waiting for data"] == "3.6%"
-    assert row["Step, median"] == "73.6 ms"
-    assert row["Peak memory (GiB)"] == "0.538"
-    assert row["Good runs"] == "2 of 2"
 
 
 def test_unsupported_and_shared_settings_are_one_row_for_each_cause(tmp_path, monkeypatch):

@@ -197,11 +197,7 @@ def test_failed_cells_are_never_used():
 
 
 def test_of_equal_ways_the_smallest_change_is_used():
-    ways = [
-        ("host", 0, [10.0, 10.01]),
-        ("host", 2, [20.0, 20.03]),
-        ("device", 0, [20.1, 20.14]),
-    ]
+    ways = [("host", 0, [10.0, 10.01]), ("host", 2, [20.0, 20.03]), ("device", 0, [20.1, 20.14])]
     records = [
         make_record(rate, spec=make_spec(workers, decode, repeat=repeat))
         for decode, workers, rates in ways

@@ -3,20 +3,9 @@ import pytest
 from msgspec.structs import replace
 from record_builder import a_device, make_measurement, make_spec
 
-from feedrate.jobs.events import (
-    Data,
-    Machine,
-    Model,
-    RankEvents,
-    Start,
-    Step,
-    Strategy,
-    Window,
-)
+from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
 from feedrate.results.checks import CHECKS, ONLY_OF, check_run
-from feedrate.results.conformity import (
-    Evidence,
-)
+from feedrate.results.conformity import Evidence
 from feedrate.results.record import Outcome
 
 GOOD = {

@@ -1,11 +1,5 @@
 import pytest
-from record_builder import (
-    claim_plan,
-    make_plan,
-    make_record,
-    make_spec,
-    runs_of,
-)
+from record_builder import claim_plan, make_plan, make_record, make_spec, runs_of
 
 from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared

@@ -17,10 +17,7 @@ PEAKS = [
 def ranks(tmp_path):
     spec = make_spec()
     return read_run_events(
-        write_run(
-            tmp_path,
-            ranks={0: rank_events(spec, 0), 1: rank_events(spec, 1, wall_s=8.0)},
-        )
+        write_run(tmp_path, ranks={0: rank_events(spec, 0), 1: rank_events(spec, 1, wall_s=8.0)})
     )
 
 
