@@ -133,12 +133,6 @@ def test_datasets_have_their_identity_in_their_paths(copy):
         assert graph.data.raw_index(name).startswith(f"resources/datasets/{name}/raw-")
 
 
-def test_a_self_test_draws_its_data(copy):
-    graph = copy.graph(studies=[LOADING], dataset="hub")
-    assert graph.data.manifest("hub") != graph.data.drawn()
-    assert graph.data.drawn() == graph.data.manifest("generated")
-
-
 def test_repeat_1_of_all_cells_comes_before_repeat_2(copy):
     graph = copy.graph(studies=[LOADING])
     by_repeat = {}

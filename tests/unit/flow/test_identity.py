@@ -101,15 +101,6 @@ def test_an_edit_of_what_a_run_is_made_from_makes_another_run(copy, edits, studi
     assert not kept
 
 
-def test_a_touched_or_a_new_checkout_keeps_every_run(copy):
-    before = identities(copy)
-    for file in copy.root.rglob("*"):
-        os.utime(file)
-    assert identities(copy) == before
-    (copy.root / ".snakemake/feedrate/digests.json").unlink()
-    assert identities(copy) == before
-
-
 def test_integrations_and_another_study_or_device_keep_every_run(copy):
     both = identities(copy)
     assert identities(copy, report_to=["mlflow"], push_to_hub="me/models") == both

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from model_batches import batch
 from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
@@ -17,16 +18,6 @@ LOADER = LoaderSettings(max_tokens=16)
 def tiny(tiny_prepared):
     torch.manual_seed(1)
     return build(TINY, LOADER, tiny_prepared)
-
-
-def batch(built, rows=4):
-    side = built.image_px
-    return {
-        "pixel_values": torch.randn(rows, 3, side, side),
-        "input_ids": torch.randint(4, 16, (rows, 16)),
-        "attention_mask": torch.ones(rows, 16, dtype=torch.long),
-        "return_loss": True,
-    }
 
 
 def count(size):
@@ -113,11 +104,6 @@ def test_pickles_are_never_read(checkpoint, tiny_prepared):
     (checkpoint / "pytorch_model.bin").write_bytes(b"a pickle")
     with pytest.raises(ModelError, match=r"only pytorch_model\.bin, which is a pickle"):
         load(checkpoint, tiny_prepared)
-
-
-def test_a_missing_folder_is_told(tmp_path, tiny_prepared):
-    with pytest.raises(ModelError, match="no such folder"):
-        load(tmp_path / "none", tiny_prepared)
 
 
 def test_a_checkpoint_without_tokenizer_or_configuration_is_told(checkpoint, tiny_prepared):

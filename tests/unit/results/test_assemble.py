@@ -91,20 +91,6 @@ def test_a_check_that_fails_makes_the_run_invalid(tmp_path, kind, changes, check
     assert record.measurement is not None
 
 
-def test_a_missing_rank_makes_the_run_invalid(tmp_path):
-    record = build_record(write_run(tmp_path, ranks={0: rank_events(make_spec(), 0)}), DEVICE)
-    assert record.status == "invalid"
-    assert "rank 1" in record.cause
-
-
-@pytest.mark.parametrize("jobs", [1, [4242]])
-def test_another_training_job_makes_the_run_invalid(tmp_path, jobs):
-    outcome = make_outcome(machine_before={"other_training_jobs": jobs})
-    record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)
-    assert record.status == "invalid"
-    assert "Other processes of feedrate ran" in record.cause
-
-
 def test_a_silent_fallback_makes_a_run_invalid(tmp_path):
     spec = make_spec()
     loader = type(spec.settings.loader)(workers=1, decode="device")
@@ -199,10 +185,3 @@ def test_what_disturbs_makes_a_run_invalid_and_what_may_is_kept(tmp_path, readin
     record = build_record(write_run(tmp_path, ranks=ranks), OTHER)
     assert (record.status, record.disturbances) == (status, kept)
     assert ("heat" in record.cause) is (status == "invalid")
-
-
-def test_a_run_without_a_window_is_invalid(tmp_path):
-    ranks = {0: [e for e in rank_events(make_spec(), 0) if e["event"] != "window"]}
-    record = build_record(write_run(tmp_path, ranks=ranks), DEVICE)
-    assert record.status == "invalid"
-    assert "timed window" in record.cause

@@ -1,7 +1,6 @@
 import pytest
 from record_builder import claim_plan, make_plan, make_record, make_spec, runs_of
 
-from feedrate.cli.jobs import run
 from feedrate.config.plan import Shared
 from feedrate.config.study import Claim, Exclude, Thresholds
 from feedrate.config.values import cell_name
@@ -9,9 +8,7 @@ from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.claims import agrees, claim_rows, judge, recompute
 from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.expression import parse
-from feedrate.results.files import CLAIMS, RUNS, for_studies, read_csv, write_csv
 from feedrate.results.statistics import Estimate
-from feedrate.results.study_plan import write_plan
 
 
 def claim(expression, **changes):
@@ -224,17 +221,6 @@ def test_the_star_gives_a_row_for_each_measured_device():
     assert rows[1]["recomputed_from_published"] == pytest.approx(580.1 / 336.5)
     assert rows[1]["published_verdict"] == "consistent"
     assert rows[0]["expression"] == "cpu[workers=1] / cpu[]"
-
-
-def test_the_job_reads_results_and_writes_claims(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    plan = claim_plan(claim("cpu[workers=2] / cpu"))
-    runs = run_table([*runs_of(0, [10.0, 10.0]), *runs_of(2, [20.0, 20.0])], plan)
-    write_csv(tmp_path / "results.csv", for_studies(RUNS, plan.project.studies), runs)
-    assert run("check_claims", ["--plan", str(write_plan(plan)), "--results", "."]) == 0
-    (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)
-    assert (row["verdict"], row["measured"]) == ("holds", 2.0)
-    assert list(row) == [column.name for column in CLAIMS]
 
 
 @pytest.mark.parametrize(

@@ -1,39 +1,7 @@
-import pyarrow.parquet as pq
+"""Results are confirmed: what failed is listed, and what was disturbed is made again."""
 
 from feedrate.cli.jobs import run
-from feedrate.results.collect import merge_results
-from feedrate.results.files import FILES, RUNS, read_csv, with_factors, write_csv
-
-OF_A_STUDY = ("results.csv", "cells.csv", "answers.csv", "claims.csv")
-
-
-def write_study(folder, study, factors, **levels):
-    row = {"study": study, "device": "cpu", "cell": "x", "repeat": 1, "status": "ok", "cause": ""}
-    for name in OF_A_STUDY:
-        columns = with_factors(FILES[name], factors)
-        write_csv(folder / study / name, columns, [row | levels])
-
-
-def test_studies_with_other_factors_stand_in_one_table(tmp_path):
-    write_study(tmp_path, "a", {"workers": [1]}, workers=2)
-    write_study(
-        tmp_path, "b", {"size": ["large"], "workers": ["many"]}, size="large", workers="many"
-    )
-    merge_results([tmp_path / "a", tmp_path / "b"], tmp_path)
-    rows = read_csv(tmp_path / "results.csv", RUNS)
-    assert [(r["study"], r["workers"], r["size"]) for r in rows] == [
-        ("a", 2, None),
-        ("b", "many", "large"),
-    ]
-    table = pq.read_table(tmp_path / "results.parquet")
-    assert table.column("workers").to_pylist() == ["2", "many"]
-    assert {p.name for p in tmp_path.glob("*.csv")} == {*OF_A_STUDY}
-
-
-def test_one_study_alone_is_its_own_table(tmp_path):
-    write_study(tmp_path, "a", {"workers": [1]}, workers=2)
-    merge_results([tmp_path / "a"], tmp_path)
-    assert (tmp_path / "cells.csv").read_text() == (tmp_path / "a/cells.csv").read_text()
+from feedrate.results.files import RUNS, with_factors, write_csv
 
 
 def results(folder, *statuses):
