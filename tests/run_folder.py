@@ -109,7 +109,7 @@ def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> lis
                 "event": "trainer",
                 "library": "transformers 5.23.0",
                 "metrics": {"train_runtime": 20.0, "train_samples_per_second": 30.5},
-            },
+            }
         ]
     return [{**event, "rank": rank} for event in events]
 

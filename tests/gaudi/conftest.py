@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from gaudi_software import FULL, PYTHON, WITH_MEDIA, Job, make_prepared, make_spec
 
+from feedrate.config.workflow import GeneratedExamples
+from feedrate.data.winoground import fetch_winoground
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -26,9 +29,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def full_job(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """A full job that decodes on the host."""
+    """A full job that decodes on the host, and that is scored on Winoground."""
+    examples = tmp_path_factory.mktemp("winoground") / "examples.json"
+    fetch_winoground("generated", GeneratedExamples(examples=2), examples)
     spec = make_spec(**FULL, loader={"workers": 1})
-    return Job(spec, prepared, tmp_path_factory.mktemp("full") / "rep1")
+    out = tmp_path_factory.mktemp("full") / "rep1"
+    return Job(spec, prepared, out, "--winoground", str(examples))
 
 
 @pytest.fixture(scope="session")

@@ -24,12 +24,7 @@ def train(spec, prepared, folder):
     module = ["same_weights", "--run", str(folder), "--data", str(prepared)]
     made = launch.prepare(spec, module, [folder, prepared], os.environ)
     answer = subprocess.run(
-        made.command,
-        env=made.environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+        made.command, env=made.environment, capture_output=True, text=True, timeout=200, check=False
     )
     assert answer.returncode == 0, answer.stdout[-2000:] + answer.stderr[-3000:]
     ranks = [folder / f"weights.{rank}.json" for rank in range(spec.count)]

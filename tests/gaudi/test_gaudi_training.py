@@ -64,6 +64,19 @@ def test_evaluation_and_prediction_have_figures(full_job):
     assert not [key for key in evaluation if key.endswith("_end_time")]
 
 
+def test_a_model_is_scored_before_and_after_training_also_on_winoground(full_job):
+    before, after = full_job.events("evaluation")
+    assert (before["moment"], after["moment"]) == ("before", "after")
+    scores = {(one.on, one.metric): one for one in full_job.record().scores}
+    assert {on for on, _ in scores} == {"validation", "test", "winoground"}
+    for one in scores.values():
+        assert 0 <= one.before <= 1
+        assert 0 <= one.after <= 1
+    assert scores["winoground", "group_score"].n == 2
+    assert full_job.record().winoground == "generated"
+    assert not [note for note in full_job.events("note") if "evaluation" in note["about"]]
+
+
 def test_training_goes_on_after_an_evaluation_with_graphs(full_job):
     """Such graphs replace the model's forward pass: the ceilings after it would not train."""
     kinds = {event["kind"] for event in full_job.events("ceiling")}
@@ -149,21 +162,18 @@ def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_p
     assert ran["name"] == "ddp"
 
 
-@pytest.mark.parametrize(
-    ("last_batch", "samples"), [("keep", [7, 7, 7, 3]), ("fill", [7, 7, 7, 7])]
-)
-def test_the_last_batch_is_smaller_or_filled(prepared, tmp_path, last_batch, samples):
-    """GaudiTrainer's own order of 24 rows would fill it in both cases: the order is ours."""
-    protocol = {} if last_batch == "keep" else {"profile_steps": 1, "ceiling_s": 0.05}
-    spec = make_spec(loader={"last_batch": last_batch}, train={"batch_size": 7}, **protocol)
+def test_the_last_batch_is_filled_and_a_run_is_traced(prepared, tmp_path):
+    """The stand-in has no profiler, as a torch that is not Intel's."""
+    spec = make_spec(
+        loader={"last_batch": "fill"}, train={"batch_size": 7}, profile_steps=1, ceiling_s=0.05
+    )
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0, job.stderr
     record = job.record()
-    assert [step["samples"] for step in job.events("step")] == samples
-    assert record.measurement.samples == sum(samples[1:])
-    assert (job.out / "trace.json.gz").exists() == bool(protocol)
-    if protocol:  # the stand-in has no profiler, as a torch that is not Intel's
-        assert record.provenance.trace.startswith("trace.json.gz; no events of HPU")
+    assert [step["samples"] for step in job.events("step")] == [7, 7, 7, 7]
+    assert record.measurement.samples == 21
+    assert (job.out / "trace.json.gz").exists()
+    assert record.provenance.trace.startswith("trace.json.gz; no events of HPU")
 
 
 LAZY = {
@@ -201,7 +211,8 @@ def test_other_settings_train_too_and_learn_the_same(prepared, tmp_path, hpu, ac
 
 
 def test_a_pass_that_missed_the_graphs_invalidates_the_run(prepared, tmp_path):
-    """The last batch is smaller, and all graphs are taken."""
+    """The last batch is smaller, and all graphs are taken. GaudiTrainer's own order of 24 rows
+    would fill it: the order is ours."""
     loader, train = {"last_batch": "keep"}, {"batch_size": 7}
     environment = {"FEEDRATE_STANDIN_GRAPHS": "1"}
     hpu = {"hpu_graphs_for_training": True}
@@ -211,3 +222,5 @@ def test_a_pass_that_missed_the_graphs_invalidates_the_run(prepared, tmp_path):
     (ran,) = job.events("computation")
     assert (ran["replayed_passes"], ran["missed_passes"]) == (3, 1)
     assert "computation" in failed_checks(job.record())
+    assert [step["samples"] for step in job.events("step")] == [7, 7, 7, 3]
+    assert job.record().measurement.samples == 17

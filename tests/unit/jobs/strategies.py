@@ -1,7 +1,7 @@
 """Run by torchrun from test_strategies.py: trains a tiny FLAVA by strategies, and saves it.
 
 `strategies.py <prepared> <runs>`: the last is JSON, a list of objects with a folder `out`, settings
-of `model` and `train`, and a `protocol`. The runs are made in turn, each for four steps without
+of `model` and `train`, and a `protocol`. The runs are made in turn, without
 dropout. Each rank leaves its events; rank 0 leaves the weights, in the folder `model`.
 """
 

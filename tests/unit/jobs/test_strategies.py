@@ -42,7 +42,8 @@ def runs(labelled, tmp_path_factory):
 
     def wanted(name, *, checkpointing=False, checkpoint=None, **train):
         model = {"checkpointing": checkpointing, "checkpoint": checkpoint}
-        protocol = {"steps": 4, "save_checkpoints": name == SAVED}
+        steps = 2 if checkpoint else 4
+        protocol = {"steps": steps, "save_checkpoints": name == SAVED}
         return {"out": str(folder / name), "model": model, "train": train, "protocol": protocol}
 
     runs = {way: wanted(way, **choice) for way, choice in WAYS.items()}

@@ -13,15 +13,9 @@ from habana_frameworks.torch.hpu import random as random
 from habana_frameworks.torch.hpu.graphs import HPUGraph as HPUGraph
 from habana_frameworks.torch.hpu.graphs import Stream as Stream
 from habana_frameworks.torch.hpu.graphs import stream as stream
-from habana_frameworks.torch.hpu.random import (
-    get_rng_state as get_rng_state,
-)
-from habana_frameworks.torch.hpu.random import (
-    manual_seed_all as manual_seed_all,
-)
-from habana_frameworks.torch.hpu.random import (
-    set_rng_state as set_rng_state,
-)
+from habana_frameworks.torch.hpu.random import get_rng_state as get_rng_state
+from habana_frameworks.torch.hpu.random import manual_seed_all as manual_seed_all
+from habana_frameworks.torch.hpu.random import set_rng_state as set_rng_state
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
