@@ -4,7 +4,7 @@ import sys
 
 import msgspec
 import pytest
-from gaudi_software import ROOT, WITH_MEDIA, in_warm_processes, make_spec
+from gaudi_software import ROOT, in_warm_processes, make_spec
 
 import warm
 from feedrate.cli import selftest
@@ -14,8 +14,9 @@ from feedrate.config.values import load
 from selftest_parts import QUICK, run_selftest, some_parts
 
 ENTRY = load(ROOT / "config/devices.yaml", Devices, "devices")["gaudi2"]
-PARTS = ("baseline", "decode-device", "bf16", "flash")
-"""Compilation and the fused optimizer are in test_gaudi_training.py."""
+PARTS = ("baseline", "bf16", "flash")
+"""Compilation and the fused optimizer are in test_gaudi_training.py, decoding on the device in
+test_gaudi_decoding.py."""
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def found(prepared, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "executable", warm.python())
     monkeypatch.setattr(selftest, "examine", lambda *_: [])  # it would find no card
-    spec = in_warm_processes(make_spec(environment={"PYTHONPATH": WITH_MEDIA}))
+    spec = in_warm_processes(make_spec())
     entry = msgspec.structs.replace(
         ENTRY,
         count=1,
@@ -45,8 +46,6 @@ def test_parts_run_and_what_is_no_gaudi_is_found(found):
     assert outcomes == {
         "one card: baseline": "passed",
         "one card: baseline: pixels": "passed",
-        "one card: decode-device": "passed",
-        "one card: decode-device: pixels": "passed",
         "one card: bf16": "passed",
         "flash": "not claimed",
         "all cards": "not claimed",

@@ -17,10 +17,7 @@ def read(path):
 
 def test_every_run_leaves_its_files(finished):
     runs = sorted((finished.root / "runs/mini/cpu").glob("*/rep*/"))
-    assert [r.parent.name for r in runs] == [
-        "workers=0~decode=host",
-        "workers=1~decode=host",
-    ]
+    assert [r.parent.name for r in runs] == ["workers=0~decode=host", "workers=1~decode=host"]
     for run in runs:
         assert {file.name for file in run.iterdir()} == RUN_FILES
         assert re.fullmatch(r"rep1-[0-9a-f]{8}", run.name)

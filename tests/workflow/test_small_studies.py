@@ -30,14 +30,6 @@ class Cut:
 
 
 STUDIES = {
-    "gaudi-accelerations": Cut(
-        kept={"network": ("bridgetower",), "technique": ("baseline", "eager")},
-        cells={
-            "network=bridgetower~technique=baseline": "ok",
-            "network=bridgetower~technique=eager": "unsupported",
-        },
-        shown=("tables/settings.html", "tables/cells.html"),
-    ),
     "vit-profile": Cut(
         kept={"precision": ("fp32", "fp16")},
         cells={"precision=fp32": "ok", "precision=fp16": "unsupported"},
@@ -152,7 +144,3 @@ def test_what_ran_was_what_was_asked_for(studies):
     assert told["layers"] > 0
     for what in ("sharded", "offloaded", "checkpointed"):
         assert told[f"{what}_layers"] == told["layers"]
-
-
-def test_then_there_is_nothing_to_do(studies):
-    assert studies.planned("--config", f"studies=[{','.join(STUDIES)}]") == {}

@@ -12,7 +12,7 @@ from mini_project import ROOT, Project, make_project
 
 MOUNTS = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 """What is mounted after this is seen by nobody else."""
-DRY = [["feedrate", "run", "-n"], ["snakemake", "--profile", "local", "-n"]]
+RUN, SNAKEMAKE = ["feedrate", "run", "-n"], ["snakemake", "--profile", "local", "-n"]
 
 
 @pytest.fixture(scope="module")
@@ -43,33 +43,33 @@ HOMES = {
 }
 
 
-@pytest.mark.parametrize("home", HOMES)
-@pytest.mark.parametrize("command", DRY, ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("command", "home"), [*((RUN, home) for home in HOMES), (SNAKEMAKE, "read-only")]
+)
 def test_a_home_that_takes_no_caches_stops_nothing(project, command, home):
-    if (command[0], home) == ("snakemake", "none"):
-        pytest.skip("Snakemake looks for a home before it imports anything of ours")
+    """A dry-run starts Snakemake too, which looks for a home before it imports anything of ours."""
     done = call(project.root, command, HOMES[home])
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
 
 
-PLACES = {
-    "full": (FULL.format(".snakemake"), "the disk is full at "),
-    "read-only": ("mount -t tmpfs -o ro tmpfs .snakemake", "read-only file system"),
-    "read-only, no home": (
-        "mount -t tmpfs -o ro tmpfs .snakemake && export HOME=/proc/none",
-        "read-only file system",
-    ),
-}
+DISK_FULL = FULL.format(".snakemake")
+READ_ONLY = "mount -t tmpfs -o ro tmpfs .snakemake"
+NO_HOME = f"{READ_ONLY} && export HOME=/proc/none"
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
-    "command", [*DRY, ["feedrate", "run"], ["feedrate", "selftest"]], ids=lambda c: " ".join(c[:2])
+    ("command", "before", "words"),
+    [
+        (RUN, DISK_FULL, "the disk is full at "),
+        (SNAKEMAKE, DISK_FULL, "the disk is full at "),
+        (SNAKEMAKE, NO_HOME, "read-only file system"),
+        (["feedrate", "run"], NO_HOME, "read-only file system"),
+        (["feedrate", "selftest"], READ_ONLY, "read-only file system"),
+    ],
 )
-def test_a_project_that_takes_no_files_is_one_sentence(project, command, place):
+def test_a_project_that_takes_no_files_is_one_sentence(project, command, before, words):
     (project.root / ".snakemake").mkdir(exist_ok=True)
-    before, words = PLACES[place]
     done = call(project.root, command, before)
     assert done.returncode == 1
     assert words in done.stderr
@@ -78,7 +78,7 @@ def test_a_project_that_takes_no_files_is_one_sentence(project, command, place):
 
 def test_braces_in_the_path_are_one_sentence(tmp_path):
     project = make_project(tmp_path / "a {clone}")
-    for command in DRY:
+    for command in (RUN, SNAKEMAKE):
         done = project.call(*command)
         assert done.returncode == 1
         assert "a {clone} for wildcards: rename it" in done.stdout

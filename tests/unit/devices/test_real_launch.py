@@ -70,12 +70,6 @@ def run_job(job: RunSpec, folder, *options: str, **environment: str) -> tuple[Pa
     return run, ended.returncode
 
 
-def test_two_ranks_under_torchrun(folder):
-    run, code = run_job(make_job("torchrun", 2, python=warm.python()), folder)
-    assert code == 0
-    check_two_ranks(run, 2)
-
-
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed here")
 def test_two_ranks_under_mpirun_as_inside_a_slurm_job(folder):
     """Slurm's variables of a step with one task, under which Open MPI alone finds one slot."""

@@ -99,11 +99,11 @@ def test_winogrounds_chance_is_the_share_of_the_orders_of_four_scores():
 
 @pytest.fixture
 def job(labelled, tmp_path):
-    """Run one rank in this process; its folder and events."""
+    """Run two steps of one rank in this process; its folder and events."""
 
     def _run(name="run", model="bridgetower", options=None, **protocol):
         run = tmp_path / name
-        spec = make_spec(model={"name": model}, **protocol)
+        spec = make_spec(model={"name": model}, steps=2, **protocol)
         return run, train_here(labelled, run, spec, options)
 
     return _run
@@ -120,7 +120,7 @@ def test_a_model_is_scored_before_and_after_training(job, examples, monkeypatch)
     monkeypatch.setattr(evaluation, "read_choices", with_choices)
     released = []
     monkeypatch.setattr(DeviceAdapter, "release", lambda _: released.append(1))
-    run, events = job(options=Options(winoground=str(examples)), evaluate=True, steps=4)
+    run, events = job(options=Options(winoground=str(examples)), evaluate=True)
     before, after = named(events, "evaluation")
     order = [event["event"] for event in events]
     assert order.index("evaluation") < order.index("step") < order.index("window")

@@ -12,13 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from training_jobs import (
-    make_spec,
-    named,
-    processes_below,
-    read_events,
-    survivors,
-)
+from training_jobs import make_spec, named, processes_below, read_events, survivors
 
 from faults import fault
 from feedrate.cli import jobs
@@ -26,6 +20,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.variables import DriverCall
+from feedrate.devices.host import parse_list
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
 TOKEN = "hf_not_to_be_seen"
@@ -182,11 +177,14 @@ def test_two_ranks_under_torchrun_and_a_driver_on_another_host_is_not_looked_for
     exit_code, stderr = job.wait(200)
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "ok", outcome(job)["cause"]
-    blocks = []
+    blocks, cores, losses = [], [], []
     for rank, name in enumerate(("events.jsonl", "events.rank1.jsonl")):
         events = read_events(job.out / name)
         assert {event["rank"] for event in events} == {rank}
-        assert named(events, "start")[0]["world_size"] == 2
+        (started,) = named(events, "start")
+        assert started["world_size"] == 2
+        cores.append(set(parse_list(started["cores"])))
+        losses.append(named(events, "step")[-1]["loss"])
         assert named(events, "window")[0]["samples"] == 2 * 4
         blocks.append([(e["round"], e["kind"], e["samples"]) for e in named(events, "ceiling")])
         assert all(e["samples"] % 4 == 0 < e["wall_s"] for e in named(events, "ceiling"))
@@ -201,6 +199,8 @@ def test_two_ranks_under_torchrun_and_a_driver_on_another_host_is_not_looked_for
     assert not named(read_events(job.out / "events.rank1.jsonl"), "trainer")
     # Both ranks make the same blocks of the same length, in the same order.
     assert blocks[0] == blocks[1]
+    assert cores[0].isdisjoint(cores[1]) or len(os.sched_getaffinity(0)) == 1
+    assert losses[0] != losses[1], "each has rows of its own"
     assert {kind for _, kind, _ in blocks[0]} == {"live", "loader", "model", "exchange"}
 
 
