@@ -173,7 +173,7 @@ def test_scores_are_means_over_repeats_beside_chance(tmp_path, monkeypatch):
     assert rows.heads == ["Right answers", "After training", "By guessing", "Answers"]
     fields = lines(study, "scores")["Right caption of five"]
     assert [field.text for field in fields.values()] == ["52%", "20%", "100"]
-    assert fields["After training"].notes == ["before 22%", "20 to 40 points more"]
+    assert fields["After training"].notes == ["before 22%", "20 to 40 points"]
     assert texts(study, "scores", "Word order, both")["By guessing"] == "17%"
     assert TABLES["settings"].shown(study) is None
 
@@ -183,7 +183,7 @@ def test_scores_of_several_settings_have_a_column_each(tmp_path, monkeypatch):
     study = write_results(tmp_path, make_project(asks="learning", levels=(0, 2)))
     row = lines(study, "scores")["Right caption of five"]
     assert list(row) == ["0", "2", "By guessing", "Answers"]
-    assert (row["2"].text, *row["2"].notes) == ("52%", "before 22%", "20 to 40 points more")
+    assert (row["2"].text, *row["2"].notes) == ("52%", "before 22%", "20 to 40 points")
 
 
 def test_runs_that_a_check_rejects_have_no_score_but_disturbed_ones_do(tmp_path, monkeypatch):

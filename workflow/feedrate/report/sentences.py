@@ -301,8 +301,10 @@ def not_tested(study: StudyResults) -> str:
     groups = []
     for (name, lacking), of_need in levels.items():
         owner = next((device.label for device in devices.values() if lacking in device.able), "")
-        words = "" if lacking in of_need else lacking.replace("_", " ")
-        groups.append((f"{name} {text.listed(of_need)}", words, owner))
+        what, words = f"{name} {text.listed(of_need)}", lacking.replace("_", " ")
+        needs = "" if words in what else f'needs "{words}"'
+        notes = [needs, f"{owner} can" if owner else ""]
+        groups.append((what, ", ".join(filter(None, notes))))
     labels = [study.label(name) for name in study.devices]
     return sentence("not_tested", devices=labels, groups=groups) if groups else ""
 

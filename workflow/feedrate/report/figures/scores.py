@@ -43,7 +43,7 @@ def _scores(title: str, named: Sequence[tuple[str, Score]]) -> Panel:
         rows.append(Row(chart.wrapped(name), text.share(value)))
     return Panel(
         [
-            Series(chance, chart.TICK, "by chance"),
+            Series(chance, chart.TICK, "by guessing"),
             Series(before, chart.BEFORE, "before training"),
             Series(after, chart.AFTER, "after training"),
         ],

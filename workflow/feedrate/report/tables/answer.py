@@ -195,7 +195,7 @@ def _gain(score: Score) -> str:
     if score.gain_low is None or score.gain_high is None:
         return ""
     low = text.fixed(100 * score.gain_low, 0, math.floor)
-    return f"{low} to {text.fixed(100 * score.gain_high, 0, math.ceil)} points more"
+    return f"{low} to {text.fixed(100 * score.gain_high, 0, math.ceil)} points"
 
 
 def _note(study: StudyResults) -> str:

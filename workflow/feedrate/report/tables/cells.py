@@ -89,8 +89,7 @@ def _alone(part: str, cell: CellRow) -> Field:
     """The rate of a part alone; below it, against training in the same rounds."""
     value, low, high = (getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high"))
     times = text.ratio(value) if value and value >= 2 else text.change(value, low, high)
-    note = f"{times} in the same rounds" if value else ""
-    return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [note])
+    return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [times if value else ""])
 
 
 def _loss(cell: CellRow) -> Field:
@@ -170,7 +169,7 @@ def _scaling_columns(_: StudyResults) -> list[Column]:
 
 
 OVERLAP = "Times are per step; the loader's stages overlap the others."
-ROUNDS = "Training and its parts alone ran in turns: these compare by rounds, and not by samples/s."
+ROUNDS = "Below a part alone: against training in the same rounds, not by the samples/s beside it."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns, ROUNDS),
     Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),
