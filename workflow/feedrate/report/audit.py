@@ -7,7 +7,7 @@ from typing import NamedTuple
 from feedrate.config.plan import published_settings
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.rows import ClaimRow, level_key, varying_factors, without
+from feedrate.report.rows import ClaimRow, level_key
 from feedrate.report.study import StudyResults
 from feedrate.results.claims import agrees, published_of, recompute
 from feedrate.results.comparability import Compared, stated
@@ -25,8 +25,9 @@ def contradictions(plan: StudyPlan) -> list[str]:
     words: list[str] = []
     groups = text.grouped(_rates(plan), lambda r: (r.device, r.count, r.edition, r.value))
     for group in groups.values():
-        shared = {*group[0].levels} - {*varying_factors(group)}
-        cells = {_cell(row): text.levels_text(without(row.levels, *shared)) for row in group}
+        shared = set.intersection(*({*row.levels.items()} for row in group))
+        own = ({k: v for k, v in row.levels.items() if (k, v) not in shared} for row in group)
+        cells = dict(zip(map(_cell, group), map(text.levels_text, own), strict=True))
         if len(cells) > 1:
             label, row = plan.project.devices[group[0].device].label, group[0]
             number = f"{text.exact(row.value)} samples/s for {text.listed(cells.values())}"
@@ -46,8 +47,9 @@ def contradictions(plan: StudyPlan) -> list[str]:
     for item, fact in chain.from_iterable(sheet.facts.items() for sheet in sheets):
         if fact.contradicted:
             words.append(f"{Compared(item, (), None).label}: {fact.where}")
-    same = text.grouped(filter(_conditions, _rates(plan)), lambda r: (_cell(r), _conditions(r)))
-    return list(dict.fromkeys([*words, *_between_editions(plan, same.values())]))
+    same = text.grouped(_rates(plan), lambda row: (_cell(row), conditions(row)))
+    alike = [rows for (_, under), rows in same.items() if "not stated" not in under]
+    return list(dict.fromkeys([*words, *_between_editions(plan, alike)]))
 
 
 def changes(plan: StudyPlan) -> list[str]:
@@ -68,22 +70,15 @@ def _between_editions(plan: StudyPlan, groups: Iterable[list[Published]]) -> lis
         low, high = (end(group, key=lambda row: row.value) for end in (min, max))
         if low.edition != high.edition and _apart(plan, low.value, high.value):
             cell = f"{plan.project.devices[low.device].label}, {text.levels_text(low.levels)}"
-            ends = " and ".join(f"{text.exact(r.value)} ({conditions(r)})" for r in (low, high))
-            apart = text.percent(high.value / low.value - 1)
-            words.append(f"{cell}: {apart}% apart between editions, {ends}")
+            ends = [f"{text.exact(r.value)} ({r.edition}, {conditions(r)})" for r in (low, high)]
+            apart = f"{text.percent(high.value / low.value - 1)}% apart between editions"
+            words.append(f"{cell}: {apart}, {' and '.join(ends)}")
     return words
 
 
 def conditions(row: Published) -> str:
-    """The edition of a number, and under which software and batch it was measured."""
-    return f"{row.edition}, {row.software}, batch {row.batch_size or 'not stated'}"
-
-
-def _conditions(row: Published) -> tuple[int, str] | None:
-    """The batch and the software of a number; None if it does not state both."""
-    if not row.batch_size or not row.software or "not stated" in row.software:
-        return None
-    return row.batch_size, row.software
+    """The software and the batch with which a number was measured."""
+    return f"{row.software or 'not stated'}, batch {row.batch_size or 'not stated'}"
 
 
 def _cell(row: Published) -> tuple[str, int, str]:

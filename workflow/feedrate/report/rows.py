@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from feedrate.config.study import Published
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.results import files
 from feedrate.results.claims import NO_DATA, REFUTED
@@ -150,8 +149,8 @@ class Line(NamedTuple):
         return next((cell for cell in self.cells if cell.status == "out_of_memory"), None)
 
 
-def varying_factors(cells: Sequence[CellOf | Published]) -> list[str]:
-    """The factors in which cells or published numbers differ."""
+def varying_factors(cells: Sequence[CellOf]) -> list[str]:
+    """The factors in which cells differ."""
     levels = [cell.levels for cell in cells]
     names = list(dict.fromkeys(itertools.chain(*levels)))
     return [name for name in names if len({level_text(cell.get(name, "")) for cell in levels}) > 1]

@@ -136,17 +136,16 @@ CLAIMS = (
     _text("of", "Whose statement it is: source, advice (the source's, to everybody) or ours."),
     _text("device", "Device or devices that the expression compares, separated by `;`."),
     _text("source", "Title of the source."),
-    _text("edition", "Edition of the source that the published numbers are from."),
+    _text(
+        "edition", "Edition whose published numbers are used; by default those of headline rows."
+    ),
     _text("statement", "The claim in words."),
     _text("expression", "The claim as a ratio of cells."),
     _text("metric", "Column of results.csv that the ratio compares; empty: whether a cell fits."),
     _text("measure", "How rates are compared: live/model or window, as in answers.csv."),
     _text("cells", "The cells of the expression, as `device/cell`, separated by `;`."),
     _number("published_value", "The ratio that the source prints."),
-    _number(
-        "recomputed_from_published",
-        "The same, from the source's own rows: of `edition`, else headline rows.",
-    ),
+    _number("recomputed_from_published", "The same, from the source's rows of `edition`."),
     _text("published_verdict", "Whether both agree as far as printed: consistent, or not."),
     _number("measured", "The ratio of our medians."),
     _number("ci_low", "Lower end of its t-interval on the logarithm, or of its range."),

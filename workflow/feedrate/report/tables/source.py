@@ -116,7 +116,7 @@ def _rates(study: StudyResults) -> Iterator[Any]:
     for device, published in groups.items():
         first = published[0]
         name = f"{study.label(device)}, {text.counted(first.count, 'device')}"
-        about = conditions(first)
+        about = f"{first.edition}, {conditions(first)}"
         if device in study.devices:
             yield from (_rate(study, row, about) for row in published)
         else:
