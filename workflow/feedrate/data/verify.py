@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,14 +13,7 @@ from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageErr
 
 from feedrate.core.files import atomic_path
 from feedrate.data.isolate import Lost, run_isolated
-from feedrate.data.manifest import (
-    IMAGES,
-    MAX_FILE_BYTES,
-    RawFile,
-    Unusable,
-    check_regular,
-    reading_file,
-)
+from feedrate.data.manifest import IMAGES, RawFile, Unusable, check_regular, reading_file
 
 TIMEOUT_S = 60.0
 """Time limit for one image; the largest image allowed takes about a second."""
@@ -82,11 +74,10 @@ def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
 
 
 def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file of at most MAX_FILE_BYTES. Raises Unusable for anything else."""
+    """The bytes of a regular file that is not too large. Raises Unusable for anything else."""
     with reading_file():
         check_regular(path)
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            return stream.read(MAX_FILE_BYTES)
+        return path.read_bytes()
 
 
 def read_picture(data: bytes) -> Picture:
