@@ -12,9 +12,8 @@ from feedrate.report.study import StudyResults
 from feedrate.results.claims import agrees, published_of, recompute
 from feedrate.results.comparability import Compared, stated
 from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
+from feedrate.results.statistics import RATE
 from feedrate.results.study_plan import StudyPlan
-
-RATE = "samples_per_s"
 
 
 def contradictions(plan: StudyPlan) -> list[str]:

@@ -82,10 +82,9 @@ def judge(claim: Claim, measured: Estimate, thresholds: Thresholds) -> str:
         high = math.nextafter(high, 0.0) if high > measured.value else high
     if high < least or low > most:
         return REFUTED
-    is_range = claim.metric in COUNTED and claim.published is not None
-    if is_range and measured.low is not None and measured.high is not None:
-        return HOLDS
-    return HOLDS if least <= low and high <= most else CANNOT_TELL
+    is_bounded = measured.low is not None and measured.high is not None
+    in_range = is_bounded and claim.metric in COUNTED and claim.published is not None
+    return HOLDS if in_range or (least <= low and high <= most) else CANNOT_TELL
 
 
 class _Claims:
@@ -261,10 +260,11 @@ class _Claims:
     def _range(self, metric: str, ratio: Ratio, above: float, below: float) -> Estimate:
         """The ratio of two counted values. At LARGEST, a value ends below that of the level that
         failed, or nowhere."""
-        ends = list[float | None]()
-        for ref, value in zip(ratio, (above, below), strict=True):
-            full = [r[metric] for r in self._largest(ref)[1] if r["status"] == "out_of_memory"]
-            ends.append(next(iter(full), None) if LARGEST in dict(ref.levels).values() else value)
-        most_above, most_below = ends
-        low, high = most_below and above / most_below, most_above and most_above / below
-        return Estimate(above / below, low, high)
+
+        def most(ref: CellRef, value: float) -> float | None:
+            full = [run for run in self._largest(ref)[1] if run["status"] == "out_of_memory"]
+            is_largest = LARGEST in dict(ref.levels).values()
+            return (full[0][metric] if full else None) if is_largest else value
+
+        low, high = most(ratio.denominator, below), most(ratio.numerator, above)
+        return Estimate(above / below, low and above / low, high and high / below)

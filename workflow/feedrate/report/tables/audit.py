@@ -4,10 +4,11 @@ from typing import Any, NamedTuple
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.audit import RATE, changes, contradictions, published_mfu
+from feedrate.report.audit import changes, contradictions, published_mfu
 from feedrate.report.rows import level_key
 from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, wide
+from feedrate.results.statistics import RATE
 
 
 class Number(NamedTuple):

@@ -85,10 +85,9 @@ def _compared(study: StudyResults, claim: ClaimRow) -> str:
     names = dict.fromkeys(name for ref in ratio for name, _ in ref.levels)
     above, below = (cell_levels(ref, names, study.study.baseline) for ref in ratio)
     same = {name: above[name] for name in names if above[name] == below[name]}
-    sides = []
-    for ref, levels in zip(ratio, (above, below), strict=True):
-        device = study.label(ref.device) if len(ratio.devices) == 2 else ""
-        sides.append(", ".join(filter(None, [device, study.words(without(levels, *same))])))
+    labels = [study.label(ref.device) for ref in ratio] if len(ratio.devices) == 2 else ["", ""]
+    differ = [study.words(without(levels, *same)) for levels in (above, below)]
+    sides = [", ".join(filter(None, side)) for side in zip(labels, differ, strict=True)]
     words = claim.metric.removesuffix("_gib").replace("_per_s", " per second").replace("_", " ")
     measure = "share of the model alone" if claim.measure == LIVE_MODEL else words or "fits"
     measure = f"{measure} at {study.words(same)}" if same else measure
