@@ -173,7 +173,7 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
         as_busy=ties(as_busy, busy, lambda cell: text.number(cell.samples_per_s)),
         same=quick is busy,
         others=[
-            f"{study.words(changed)} {text.seconds(cell.step_time_median_s)}"
+            f"{text.seconds(cell.step_time_median_s)} with {study.words(changed)}"
             for cell in others
             if len(changed := dict(cell.levels.items() - quick.levels.items())) == 1
         ][:FEW],

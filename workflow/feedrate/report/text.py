@@ -55,8 +55,10 @@ def fixed(value: float, decimals: int, to: Rounding = round) -> str:
     """`value` with so many decimals. The ends of all intervals are rounded outwards: `to` is
     math.floor for a lower bound and math.ceil for an upper one."""
     scale: float = 10**decimals
-    nudge = {math.floor: 1e-9, math.ceil: -1e-9}.get(to)  # 0.29 * 100 is below 29
-    return f"{value if nudge is None else to(scale * value + nudge) / scale:,.{decimals}f}"
+    if to is not round:
+        nudge = 1e-9 if to is math.floor else -1e-9  # 0.29 * 100 is below 29
+        value = to(scale * value + nudge) / scale
+    return f"{value:,.{decimals}f}"
 
 
 def integer(value: int | None) -> str:
