@@ -140,28 +140,6 @@ def test_transformers_own_trainer_gets_the_settings_that_it_has(parsed):
     assert arguments["bf16"]
 
 
-def test_precision_and_attention_are_told_as_on_other_devices(parsed):
-    plain, other = parsed[None, 0]["arguments"], parsed["fp8"]["arguments"]
-    assert (plain["fp8"], plain["attn_implementation"]) == (False, "eager")
-    assert (other["fp8"], other["bf16"], other["attn_implementation"]) == (True, True, "sdpa")
-
-
-def test_the_default_is_the_published_command_without_what_costs_memory(parsed):
-    """Lazy mode, graphs in evaluation, fused Adam and clipping, autocast by the config file."""
-    answer = parsed[None, 0]
-    arguments = answer["arguments"]
-    assert (arguments["use_lazy_mode"], answer["lazy"]) == (True, "1")
-    assert arguments["use_hpu_graphs_for_inference"]
-    assert not arguments["use_hpu_graphs_for_training"]
-    assert not arguments["torch_compile"]
-    assert (arguments["adam_epsilon"], arguments["ddp_bucket_cap_mb"]) == (1e-6, 230)
-    config = answer["config"]
-    assert config["use_fused_adam"]
-    assert config["use_fused_clip_norm"]
-    assert not config["use_dynamic_shapes"]
-    assert answer["lists"] == {}
-
-
 @pytest.mark.parametrize(("i", "mode"), [(0, "eager"), (1, "compile")])
 def test_modes_other_than_lazy_are_told_to_library_and_software_alike(parsed, i, mode):
     answer = parsed["mode", i]

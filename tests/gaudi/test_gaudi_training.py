@@ -88,16 +88,6 @@ def test_the_graphs_of_an_evaluation_leave_the_device():
     assert run_inside("graphs_left.py") == {"attributes": [], "answer": False}
 
 
-def test_the_gaudi_config_of_the_run_is_kept(full_job):
-    config = full_job.metrics("gaudi_config.json")
-    assert config == {
-        "use_fused_adam": True,
-        "use_fused_clip_norm": True,
-        "use_torch_autocast": False,
-        "use_dynamic_shapes": False,
-    }
-
-
 def test_weights_are_saved_as_safetensors(full_job):
     model = full_job.out / "trainer/checkpoint-4"
     assert (model / "model.safetensors").stat().st_size > 10**6

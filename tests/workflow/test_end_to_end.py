@@ -65,16 +65,6 @@ def test_record_agrees_with_its_events(finished):
     assert record["provenance"]["cores_granted"] >= 1
 
 
-def test_one_training_job_at_a_time(finished):
-    spans = []
-    for outcome in (finished.root / "runs/mini/cpu").glob("*/rep*/outcome.json"):
-        told = json.loads(outcome.read_text())
-        spans.append((told["started_at"], told["ended_at"]))
-    assert len(spans) == 2
-    (_, first_ended), (second_started, _) = sorted(spans)
-    assert first_ended <= second_started
-
-
 def test_report_opens_with_the_answer_and_needs_no_network(finished):
     report = (finished.root / "report.html").read_text()
     assert "A small study" in report

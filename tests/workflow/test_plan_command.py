@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from mini_project import MINI
 
 RUNS = "Runs of mini"
@@ -60,12 +59,3 @@ def test_a_plan_is_for_what_a_server_has(project):
     project.env = lambda: environment() | {"PATH": f"{tool.parent}:{environment()['PATH']}"}
     (row,) = rows(plan(project, "--profile", "gpu-node"), RUNS).values()
     assert row[0] == "h100-x1"
-
-
-@pytest.mark.parametrize("arguments", [("--device", "detected"), ("--profile", "gpu-node")])
-def test_where_nothing_is_detected_it_is_one_sentence(project, arguments):
-    done = project.call("feedrate", "plan", *arguments)
-    assert done.returncode != 0
-    assert "'detected' is not possible" in done.stdout
-    assert "name entries of config/devices.yaml: cpu, gaudi2" in done.stdout
-    assert len(done.stdout.splitlines()) == 1, done.stdout

@@ -121,16 +121,6 @@ def line_of(subject: str, capsys) -> str:
     return line
 
 
-def test_slurm_is_asked_for_the_partition_and_gres_of_the_profile(examined, cluster, capsys):
-    asked = cluster()
-    assert entry.main(["doctor", "--profile", "gaudi"]) == 0
-    assert line_of("Slurm", capsys).startswith("fine")
-    (request,) = asked.read_text().splitlines()
-    assert {"--partition=gaudi2", "--exclusive"} <= set(request.split())
-    calls, _ = examined
-    assert calls[0][2] is False, "the nodes are elsewhere"
-
-
 def test_a_controller_that_does_not_answer_is_unknown(examined, cluster, capsys):
     cluster(sinfo="sinfo: error: Unable to contact slurm controller")
     assert entry.main(["doctor", "--profile", "gaudi"]) == 0

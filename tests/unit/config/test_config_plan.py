@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan, timeouts_min
 from feedrate.config.project import Project, check_study
-from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.spec import StudyProtocol, ignored_settings
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.values import cell_name, level_text
@@ -247,31 +247,6 @@ def test_a_study_adapts_to_the_kind_and_then_to_the_device(small):
     assert (hpu.settings.model.size, hpu.settings.train.batch_size) == ("large", 48)
     assert cpu.settings.model == ModelSettings(name="bridgetower", size="tiny")
     assert cpu.settings.loader == LoaderSettings(workers=0), "a level goes over what is adapted"
-
-
-def test_sharding_in_one_process_is_told_its_rank(small):
-    """FSDP needs a process group, and `single` makes none."""
-    train = msgspec.structs.replace(TrainSettings(), strategy="fsdp", cpu_offload=True)
-    study = msgspec.structs.replace(
-        small.studies["s"],
-        factors={
-            "way": Factor(
-                bundles={
-                    "ddp": {},
-                    "offload": {"train.strategy": "fsdp", "train.cpu_offload": True},
-                },
-                levels=["ddp", "offload"],
-            )
-        },
-        baseline={"way": "ddp"},
-    )
-    plan = make_plan(msgspec.structs.replace(small, studies={"s": study}))
-    on_cpu = {s.levels["way"]: s for s in plan.runs.values() if s.device == "cpu"}
-    assert on_cpu["offload"].settings.train == train
-    assert {way: s.launcher for way, s in on_cpu.items()} == {
-        "ddp": "single",
-        "offload": "torchrun",
-    }
 
 
 def test_repeats_and_checkpoint_of_the_workflow_go_over_those_of_the_study(small):

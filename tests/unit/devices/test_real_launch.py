@@ -135,13 +135,3 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
         for node in nodes:
             node.kill()
     check_two_ranks(run, 1)
-
-
-def test_a_job_on_another_model_than_registered_is_a_fault_of_the_machine(folder):
-    pattern = '--options={"model_pattern": "no such processor"}'
-    run, code = run_job(make_job(python=warm.python()), folder, pattern)
-    assert code == 1
-    error = events(run, 0)["error"]
-    assert error["infrastructure"]
-    assert "asked for cpu (model_pattern 'no such processor') and got" in error["message"]
-    assert "step" not in events(run, 0)

@@ -2,15 +2,9 @@
 
 import json
 import tempfile
-from pathlib import Path
 
-import msgspec
-import pytest
 from training_jobs import make_spec, named, read_events
 
-from feedrate.cli import jobs
-from feedrate.core import scheduler, variables
-from feedrate.core.variables import DriverCall
 from feedrate.jobs.workplace import leftovers
 
 
@@ -61,27 +55,3 @@ def test_on_one_host_the_second_waits_and_takes_the_firsts_result(start, tmp_pat
     assert f"{first.out} is complete already" in stderr
     assert pids(first.out) == trained
     assert leftovers(first.out) == []
-
-
-@pytest.mark.parametrize(
-    ("state", "status"), [("OUT_OF_MEMORY", "out_of_memory"), ("NODE_FAIL", None)]
-)
-def test_a_try_that_slurm_killed_for_memory_is_the_result_and_after_a_lost_node_the_job_trains(
-    tiny_prepared, tmp_path, monkeypatch, state, status
-):
-    monkeypatch.chdir(tmp_path)
-    call = DriverCall(pid=1, host="elsewhere", since="17.5", retries=2)
-    monkeypatch.setenv(variables.DRIVER, msgspec.json.encode(call).decode())
-    monkeypatch.setenv("SLURM_JOB_ID", "13")
-    monkeypatch.setattr(scheduler, "find", lambda job: scheduler.Job(id=job, state=state))
-    trained = []
-    monkeypatch.setattr("feedrate.jobs.supervisor.Job.measure", lambda *_: trained.append(1))
-    out = Path("runs/rep1-0123abcd")
-    (out.parent / f".{out.name}.17.5.job-12").mkdir(parents=True)
-    words = ["--spec", msgspec.json.encode(make_spec()).decode(), "--out", str(out), "--try", "2"]
-    assert jobs.run("train", [*words, "--data", str(tiny_prepared / "manifest.json")]) == 0
-    assert trained == ([] if status else [1])
-    if status:
-        outcome = json.loads((out / "outcome.json").read_text())
-        assert (outcome["status"], outcome["infrastructure"]) == (status, False)
-        assert leftovers(out) == []

@@ -277,16 +277,6 @@ def test_blocks_of_training_are_whole_bursts_of_batches_if_it_waits_for_its_work
     assert steps["loader"] % 2 == 0
 
 
-def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
-    def fail(_self):
-        raise RuntimeError("no")
-
-    monkeypatch.setattr(rounds.Session, "_live", fail)
-    events = job()
-    assert {e["kind"] for e in named(events, "ceiling")} == {"loader", "model"}
-    assert [e["about"] for e in named(events, "note")] == ["ceiling live"]
-
-
 def cut_off(kind, monkeypatch):
     """The rounds of one of two ranks, on which a live block fails."""
 

@@ -96,15 +96,6 @@ def test_sizes(own, load, level, sizes):
     assert_near(load(level), load("reference"), level)
 
 
-@each_level
-@pytest.mark.parametrize("mode", ["L", "RGB"])
-def test_modes_of_prepared_files(own, load, level, mode):
-    lay(own, [picture(90, 70, mode, seed) for seed in range(3)], quality=95)
-    pixels = load(level)
-    assert_near(pixels, load("reference"), level)
-    assert torch.equal(pixels[:, 0], pixels[:, 1]) == (mode == "L")
-
-
 @pytest.mark.parametrize("level", [level for level in LEVELS if level != "device"])
 @pytest.mark.parametrize(
     ("format", "mode"), [("JPEG", "CMYK"), ("PNG", "P"), ("PNG", "RGBA"), ("PNG", "LA")]
