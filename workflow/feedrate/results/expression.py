@@ -103,6 +103,9 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
                     if factor in study.ladder:
                         allowed.append(LARGEST)
                     problems.check_known(key, level, allowed, f"levels of {factor}")
+        if claim.tolerance is not None and claim.published is None:
+            message = f"{claim.tolerance}: only a claim with published has a tolerance"
+            problems.add(f"claims.{claim.id}.tolerance", message)
         given = [key for key in CLAIMED if getattr(claim, key) is not None]
         if len(given) != 1:
             has = f"; it has {' and '.join(given)}" if given else ""

@@ -181,19 +181,17 @@ def _differences(items: Sequence[Compared]) -> str:
 
 
 def _benchmarks(study: StudyResults) -> Iterator[Any]:
-    """The published scores of other models, in a row for each source."""
-    project = study.plan.project
-    scores = text.grouped(project.scores.get(study.name, []), lambda score: score.source)
-    for source, group in scores.items():
-        models = []
-        for row in group:
-            name = f"{row.model} {row.head}".strip()
-            models.append(f"{name} {row.text_score:g}, {row.image_score:g}, {row.group_score:g}%")
-        yield wide("Winoground: text, image, group", "; ".join(models), source)
-    others = text.grouped(project.accuracies.get(study.name, []), lambda row: row.benchmark)
-    for benchmark, results in others.items():
-        words = "; ".join(f"{row.model} {row.accuracy:g}%" for row in results)
-        yield wide(f"Accuracy on {benchmark}", words, results[0].source)
+    """The published scores of other models, in a row for each benchmark and source."""
+    project, models = study.plan.project, dict[tuple[str, str], list[str]]()
+    for row in project.scores.get(study.name, []):
+        name = f"{row.model} {row.head}".strip()
+        words = f"{name} {row.text_score:g}, {row.image_score:g}, {row.group_score:g}%"
+        models.setdefault(("Winoground: text, image, group", row.source), []).append(words)
+    for result in project.accuracies.get(study.name, []):
+        words = f"{result.model} {result.accuracy:g}%"
+        models.setdefault((f"Accuracy on {result.benchmark}", result.source), []).append(words)
+    for (heading, source), of_source in models.items():
+        yield wide(heading, "; ".join(of_source), source)
 
 
 def _columns(_: StudyResults) -> list[Column]:
