@@ -160,11 +160,12 @@ def test_every_kind_of_file_becomes_a_sample_or_is_listed(workplace):
     assert (report["rows_read"], report["images_read"]) == (len(rows) + 1, len(rows))
     assert report["images_left_out"] == len(BROKEN) + 1
     assert report["converted"] == {
-        "16-bit grey, stretched": 1,
+        "16-bit to RGB": 1,
         "CMYK to RGB": 1,
         "GIF to JPEG": 1,
         "PNG to JPEG": 3,
         "first frame of several": 1,
+        "narrow range stretched": 1,
         "palette to RGB": 2,
         "transparency on white": 1,
     }

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +25,12 @@ MIN_SIDE_PX = 16
 MAX_ASPECT = 20.0
 """A longer strip would become huge once its shorter side is scaled to the model's size."""
 JPEG_QUALITY = 95
+WIDE, NARROW = 2**16 - 1, 2**14
+"""The largest level of 16 bits; a smaller range of levels is stretched."""
 
+_WIDE_COLOURS = re.compile(r"(?<!BGR);16|'RGB', [0-9]{4}")
+"""In Pillow's plan of decoding, 16 bits a colour of PNG and TIFF, and the largest level of PPM;
+`BGR;16`, of BMP, is 16 bits a pixel."""
 _MODES = {"P": "palette", "1": "black and white"}
 
 
@@ -118,6 +124,7 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
         "first frame of several": getattr(image, "is_animated", False),
         "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
     }
+    is_wide = mode[0] == "I" or _WIDE_COLOURS.search(str(getattr(image, "tile", "")))
     if mode == "F":
         raise Unusable("its pixels have more than 16 bits")
     image.load()
@@ -130,15 +137,15 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
     changes = [change for change, is_so in differs.items() if is_so]
     if mode in ("L", "RGB") and not changes:
         return Picture(data, *image.size, mode, kind, ())
-    if mode[0] == "I":
-        turned = _eight_bits(turned)
-        changes.append("16-bit grey, stretched")
+    if is_wide:
+        turned, is_stretched = _eight_bits(turned)
+        changes += ["16-bit to RGB", *(["narrow range stretched"] if is_stretched else [])]
     if turned.has_transparency_data:
         changes.append("transparency on white")
         layer = turned.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         turned = Image.alpha_composite(white, layer)
-    elif mode[0] != "I" and mode not in ("L", "RGB"):
+    elif mode not in ("L", "RGB") and not is_wide:
         changes.append(f"{_MODES.get(mode, mode)} to RGB")
     rgb = turned.convert("RGB")
     # A JPEG file of colours with few chroma samples has no more of them to keep.
@@ -148,11 +155,20 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
     return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Grey levels of 16 or 32 bits in 8 bits: the range that they have becomes the whole one, since
-    those of cameras and scanners, which use a part of it, would be nearly black."""
+def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
+    """A picture with 16 bits a channel in 8 bits, and whether its range was stretched: grey levels
+    of at most 14 bits, as cameras and scanners have, would be nearly black. Raises Unusable."""
+    if image.mode[0] != "I":  # Pillow has already cut the colours' lower 8 bits off
+        bands: Any = image.convert("RGB").getextrema()
+        if max(high for _, high in bands) < NARROW // 257:
+            raise Unusable("its 16-bit colours are nearly black, and cannot be stretched")
+        return image, False
     levels = image.convert("I")
     ends: Any = levels.getextrema()
     low, high = ends
-    scale = 255 / max(1, high - low)
-    return levels.point(lambda level: level * scale + (0.5 - low * scale)).convert("L")
+    if high - min(low, 0) > WIDE:
+        raise Unusable("its pixels have more than 16 bits")
+    is_narrow = 0 < high - low < NARROW
+    zero, size = (low, high - low) if is_narrow else (min(low, 0), WIDE)
+    scale = 255 / size
+    return levels.point(lambda level: level * scale + (0.5 - zero * scale)).convert("L"), is_narrow
