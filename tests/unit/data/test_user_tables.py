@@ -77,6 +77,7 @@ def test_a_byte_order_mark_and_text_like_null_and_na_are_no_trouble(tmp_path):
             "line 1: ',' expected after '\"' (the key separator is ','",
         ),
         ("a.csv", b"a,b, a\n1,2,3\n", "several columns have the name 'a'"),
+        ("a.jsonl", b'{"a": 1, "a": 2}\n', "line 1: not a JSON object with distinct keys"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: not a JSON object"),
         ("a.jsonl", b"{", "line 1"),
         ("a.jsonl", b"\n", "empty"),

@@ -105,12 +105,18 @@ def _lines(path: Path, only_columns: bool) -> Table:
                 continue
             row = None
             with suppress(ValueError, RecursionError):
-                row = json.loads(line)
+                row = json.loads(line, object_pairs_hook=_distinct)
             if not isinstance(row, dict):
-                raise DataError(f"{path}, line {number}: not a JSON object")
+                raise DataError(f"{path}, line {number}: not a JSON object with distinct keys")
             rows.append(row)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     return Table(columns, [] if only_columns else rows)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any] | None:
+    """A JSON object; None if a key occurs twice."""
+    row = dict(pairs)
+    return row if len(row) == len(pairs) else None
 
 
 def _parquet(path: Path, only_columns: bool) -> Table:
