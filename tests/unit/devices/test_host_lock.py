@@ -51,13 +51,8 @@ def waits(first):
     ]
 
 
-def test_a_second_job_waits_and_says_so_once():
-    with hold(1.2) as first:
-        assert waits(first)
-
-
 def test_a_job_with_its_own_folder_for_temporary_files_waits_too(tmp_path, monkeypatch):
-    """Many clusters give each job one."""
+    """Many clusters give each job one. It says once that it waits."""
     with hold(1.2) as first:
         monkeypatch.setenv("TMPDIR", str(tmp_path))
         monkeypatch.setattr(tempfile, "tempdir", None)

@@ -299,13 +299,6 @@ def test_fetched_weights_that_were_changed_are_no_outcome(refusal, tiny_prepared
     assert f"{weights} does not match its recorded checksum: delete the folder" in line
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("no mapping", "not JSON"), ('{"study": "x"}', "--spec")]
-)
-def test_a_wrong_spec_is_refused_in_a_sentence(refusal, text, message, tmp_path):
-    assert message in refusal(text, tmp_path)
-
-
 def test_the_supervisor_needs_no_heavy_library():
     code = (
         "import sys, feedrate.jobs.supervisor; "
