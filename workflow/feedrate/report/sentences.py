@@ -113,6 +113,10 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
     def reach(line: Line) -> int:
         return order.index(level(line.ok[-1]))
 
+    def setting(cell: CellRow) -> str:
+        names = study.varied.difference(study.study.within)
+        return study.words({n: level for n, level in cell.levels.items() if n in names})
+
     line = max(lines, key=lambda line: (reach(line), line.ok[-1].samples_per_s))
     last, beyond = line.ok[-1], line.cells[line.cells.index(line.ok[-1]) + 1 :]
     equals = [one.ok[-1] for one in lines if reach(one) == reach(line) and one is not line]
@@ -128,9 +132,9 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
         equals=names(study, equals) if equals else "",
         rate=text.with_interval(last.samples_per_s, last.ci_low, last.ci_high),
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
-        fastest="" if fastest is last else study.setting_among(fastest, [fastest, last]),
+        fastest="" if fastest is last else setting(fastest),
         fast_rate=text.number(fastest.samples_per_s),
-        use="" if use in (None, fastest) else study.setting_among(use, [use, fastest]),
+        use="" if use in (None, fastest) else setting(use),
         use_rate=text.number(use.samples_per_s if use else None),
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),
