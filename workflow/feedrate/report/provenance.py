@@ -26,10 +26,6 @@ FIRST, LAST, WIDE = 8, 8, 600
 """Lines of a raw log that the page shows, from its start and its end, and their longest."""
 
 
-NOT_RUN = ("no result", "not supported", "not tried")
-"""States of runs that were not launched."""
-
-
 class RunLine(NamedTuple):
     """A row of the table of runs. `anchor` is the target of links to the run, `cell_anchor`, which
     only a cell's first run has, that of links to the cell; `address` leads to `anchor`."""
@@ -55,7 +51,8 @@ def headline(study: StudyResults) -> list[str]:
         cores = _usual(run.cores_granted for run in good)
         machine = _usual(run.device_model for run in good) or study.label(device)
         days = sorted({run.started_at[:10] for run in runs if run.started_at})
-        launched = [run for run in runs if text.state(run.status, run.cause) not in NOT_RUN]
+        not_run = ("no result", "not supported", "not tried")
+        launched = [run for run in runs if text.state(run.status, run.cause) not in not_run]
         devices = max((run.world_size or 1 for run in good), default=1)
         dataset = _usual(run.dataset for run in good)
         parts = [

@@ -122,7 +122,6 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
     equals = [one.ok[-1] for one in lines if reach(one) == reach(line) and one is not line]
     fastest = max((c for one in lines for c in one.ok), key=lambda cell: cell.samples_per_s)
     use = study.cell(answer.device, answer.levels) if answer else None
-    full = next((cell for cell in beyond if cell.status == "out_of_memory"), None)
     unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
     words = sentence(
         "largest",
@@ -139,7 +138,7 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),
         beyond_missing=any(cell.status == "missing" for cell in beyond),
-        out_of_memory=level(full) if full else "",
+        out_of_memory=level(line.too_large) if line.too_large else "",
         beyond_unsupported=any(order.index(level(c)) > reach(line) for c in unsupported),
     )
     return Statement(words, [last, fastest])
