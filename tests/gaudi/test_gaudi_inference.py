@@ -32,7 +32,7 @@ def test_a_job_ends_in_a_valid_record(prepared, tmp_path, name):
     assert failed_checks(record) == {}, job.log
     assert record.status == ("ok" if all(c.passed for c in record.checks) else "invalid")
     assert (record.measurement.steps, record.measurement.samples) == (3, 6)
-    assert record.measurement.step_time_p99_s >= record.measurement.step_time_median_s
+    assert record.measurement.step_time_p95_s >= record.measurement.step_time_median_s
     assert record.provenance.packages["transformers"].startswith("4.55.")
     assert record.provenance.device_model == "GAUDI2"
 
