@@ -101,6 +101,7 @@ def test_a_score_says_how_it_changed(verdict):
 
 
 LARGEST = {
+    "where": "",
     "level": "64",
     "label": "batch",
     "others": "",

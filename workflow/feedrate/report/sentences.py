@@ -123,11 +123,13 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
     fastest = max((c for one in lines for c in one.ok), key=lambda cell: cell.samples_per_s)
     use = study.cell(answer.device, answer.levels) if answer else None
     unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
+    apart = study.varied.intersection(study.study.within) - {factor}
     words = sentence(
         "largest",
+        where=study.words({name: last.levels[name] for name in sorted(apart)}),
         level=level(last),
         label=study.factor_label(factor),
-        others=study.words(line.others),
+        others=study.words({n: level for n, level in line.others.items() if n not in apart}),
         equals=names(study, equals) if equals else "",
         rate=text.with_interval(last.samples_per_s, last.ci_low, last.ci_high),
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",

@@ -82,9 +82,12 @@ def judge(claim: Claim, measured: Estimate, thresholds: Thresholds) -> str:
         high = math.nextafter(high, 0.0) if high > measured.value else high
     if high < least or low > most:
         return REFUTED
-    is_bounded = measured.low is not None and measured.high is not None
-    in_range = is_bounded and claim.metric in COUNTED and claim.published is not None
-    return HOLDS if in_range or (least <= low and high <= most) else CANNOT_TELL
+    if least <= low and high <= most:
+        return HOLDS
+    printed = claim.published if claim.metric in COUNTED else None
+    if printed is None or measured.low is None or measured.high is None:
+        return CANNOT_TELL
+    return HOLDS if measured.low <= printed <= measured.high else CANNOT_TELL
 
 
 class _Claims:
