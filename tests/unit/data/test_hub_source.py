@@ -146,7 +146,7 @@ def test_a_table_reads_no_file_outside_its_dataset(fetch_here, tmp_path):
 
 def cached_dataset(hub):
     """A copy in the hub's cache with the client's own links: a file goes to the blobs that all
-    repositories share, and lists of captions stand in a table."""
+    repositories share. Its table has lists of captions."""
     repository = hub / "datasets--someone--cartoons"
     snapshot = repository / "snapshots" / COMMIT
     lines = [{"file_name": f"{n}.png", "words": [f"a {n}", f"b {n}"]} for n in range(3)]

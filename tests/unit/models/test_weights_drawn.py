@@ -29,7 +29,7 @@ def test_drawn_on_the_cpu_a_model_is_what_it_always_was(labelled, name):
 
 @pytest.mark.parametrize("name", plugins.names(BUILDERS))
 def test_every_tensor_is_made_on_the_device_that_is_named(labelled, name):
-    """Meta stands in for a card. A constructor that reads a value would fail here."""
+    """The meta device replaces a card: a constructor that reads a value would fail here."""
     settings = ModelSettings(name=name, size="tiny")
     model = build(settings, LOADER, labelled, on="meta").model
     tensors = [*model.parameters(), *model.buffers()]

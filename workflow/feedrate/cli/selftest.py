@@ -116,18 +116,18 @@ def selftest_device(
     shutil.rmtree(runs, ignore_errors=True)
     out.unlink(missing_ok=True)
     project = plan_project(device, entry, parts)
-    plan, known = make_plan(project), project.studies[NAME].factors["part"].levels
-    wanted = only or known
-    specs = [s for s in plan.runs.values() if is_shown(s) and s.levels["part"] in wanted]
-    specs.sort(key=lambda spec: known.index(spec.levels["part"]))
+    plan, all_parts = make_plan(project), project.studies[NAME].factors["part"].levels
+    chosen_parts = only or all_parts
+    specs = [s for s in plan.runs.values() if is_shown(s) and s.levels["part"] in chosen_parts]
+    specs.sort(key=lambda spec: all_parts.index(spec.levels["part"]))
     findings = examine(project, [spec for spec in specs if spec.device == device])
     if bound := [str(f) for f in findings if f.outlook == FAILS and not f.studies]:
         raise DeviceError("nothing was started: " + "; ".join(bound))
     lines = {subject(spec): Line("unknown", subject(spec), late) for spec in specs}
     lacking = {str(cell.levels["part"]): cell.lacks for cell in plan.unsupported}
-    shown = {spec.levels["part"] for spec in specs}
+    planned_parts = {spec.levels["part"] for spec in specs}
     for part, lacks in lacking.items():
-        if part in wanted and part not in shown:
+        if part in chosen_parts and part not in planned_parts:
             lines[part] = Line("not claimed", part, f"the registry does not claim {lacks}")
     if entry.count == 1:
         lines["all cards"] = Line("not claimed", "all cards", "the entry has one card")

@@ -37,9 +37,11 @@ def contradictions(plan: StudyPlan) -> list[str]:
             words.append(f"{row.edition}: {counts}")
     for claim in plan.study.claims:
         ratio = parse(claim.expression, fits=claim.fits is not None)
-        known = recompute(ratio, plan, claim.edition, claim.metric)
-        if known and claim.published and not agrees(claim, known, plan.study.thresholds):
-            printed = f"{text.ratio(claim.published)}, but its own numbers give {text.ratio(known)}"
+        recomputed = recompute(ratio, plan, claim.edition, claim.metric)
+        if recomputed and claim.published and not agrees(claim, recomputed, plan.study.thresholds):
+            printed = (
+                f"{text.ratio(claim.published)}, but its own numbers give {text.ratio(recomputed)}"
+            )
             words.append(f"{claim.text}: {printed}")
     used = {plan.study.source.sheet, *(row.sheet for row in plan.published)}
     sheets = [sheet for name, sheet in plan.project.sheets.items() if name in used]

@@ -187,8 +187,8 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
 
 
 def tail(study: StudyResults, cell: CellRow) -> tuple[float | None, str]:
-    """The latency of slow passes, s, and of which ones: the 99th percentile or, where these are too
-    few for that, the slowest."""
+    """The latency of slow passes, s, and its name: the 99th percentile, or the slowest pass if
+    there are too few passes for a percentile."""
     if cell.step_time_p99_s:
         return cell.step_time_p99_s, "one pass in a hundred"
     runs = [run for run in study.runs_of(cell) if run.status == "ok"]

@@ -65,8 +65,8 @@ def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
     devices = text.listed(map(study.label, claim.device.split(";")))
     device = devices if claim.measured is not None else ""
     agrees = AGREES.get(claim.published_verdict, "")
-    said = next(each for each in study.study.claims if each.id == claim.claim)
-    margin = said.margin(study.study.thresholds)
+    statement = next(each for each in study.study.claims if each.id == claim.claim)
+    margin = statement.margin(study.study.thresholds)
     is_judged = claim.measured is not None and claim.verdict != NOT_COMPARABLE
     tolerance = f"tolerance: {text.percent(margin)}%" if is_judged and margin else ""
     notes = [claim.why, tolerance, _basis(study, claim, devices)]
