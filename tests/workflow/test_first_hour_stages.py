@@ -47,5 +47,5 @@ def test_what_did_not_fit_is_listed_with_its_command(ready):
     assert told["facts"][0] == "ok"
     outcome, text = told["doctor, data, mini:workers=1, selftest"]
     assert outcome == "no time"
-    assert text.startswith("later: feedrate run --cell mini:workers=1 --profile profiles/local ")
+    assert text.startswith("later: python -m feedrate run --cell mini:workers=1 --profile ")
     assert not (ready.root / "runs").exists()

@@ -195,7 +195,7 @@ def test_the_data_of_a_site_are_those_that_its_runs_read(tmp_path):
         ("report a/b=. . --out x", 2, "'a/b' is not allowed as a site's name"),
         ("report . . --out config", 2, "--out config: not allowed; it exists"),
         ("report .", 1, "there is no run of a known study in runs/"),
-        ("archive --out x.zip", 1, "there is no study in results/: `feedrate report` makes it"),
+        ("archive --out x.zip", 1, "results/ has no study; first call `python -m feedrate report`"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path, monkeypatch, capsys, command, code, message):

@@ -16,7 +16,9 @@ from feedrate.core.scheduler import Job
 from feedrate.core.variables import DriverCall, driver_call
 from feedrate.flow import driver
 
-HERE = SimpleNamespace(is_local=True, retries=0, quiet=None, choices=[], targets=[])
+HERE = SimpleNamespace(
+    is_local=True, retries=0, quiet=None, choices=[], targets=[], until=[], omit_from=[]
+)
 GRAPH = SimpleNamespace(root=Path("/p"), project=None, runs_to_do=list)
 """Nothing is to do, so nothing is checked."""
 HOLD = """
@@ -196,6 +198,11 @@ def test_runs_without_a_result_are_counted_with_the_command_of_a_report(start, f
     assert said.strip().endswith(
         "python -m feedrate report --profile profiles/slurm --config 'studies=[a b]'"
     )
+    driver._lock.close()
+    start(until=frozenset({"fetch_dataset"}))
+    (folder / "made").touch()
+    driver.end(graph)
+    assert "the same command without --until measures them" in capsys.readouterr().err
     del runs[1:]
     driver.end(graph)
     assert capsys.readouterr().err == ""

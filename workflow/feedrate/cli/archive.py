@@ -12,6 +12,7 @@ from feedrate.config.values import size_text
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, Masker, UsageError, hide_secrets
 from feedrate.core.files import atomic_path, digest_file
+from feedrate.core.processes import command_text
 from feedrate.report.text import counted
 from feedrate.results.record import RECORDS_NAME, read_records
 from feedrate.results.study_plan import StudyPlan, read_plan
@@ -33,7 +34,7 @@ def archive(options: argparse.Namespace) -> int:
     studies = (file.parent.name for file in Path(paths.RESULTS).glob("*/results.csv"))
     plans = [read_plan(Path(paths.STUDY_PLAN.format(study=study))) for study in studies]
     if not plans:
-        raise ExpectedError(f"there is no study in {paths.RESULTS}/: `feedrate report` makes it")
+        raise ExpectedError(f"{paths.RESULTS}/ has no study; first call `{command_text('report')}`")
     mask = Masker()
     sums: dict[Path, str] = {}
     left_out = []

@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import platform
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.core.files import write_text
-from feedrate.core.processes import die_with_parent
+from feedrate.core.processes import command_text, die_with_parent
 from feedrate.devices import host
 from feedrate.flow import driver
 from feedrate.flow.graph import Graph
@@ -82,7 +81,7 @@ def first_hour(options: argparse.Namespace) -> int:
     if hour.no_time:
         cells = [word for stage in hour.no_time if runs.get(stage) for word in ("--cell", stage)]
         words = ["run", *cells] if cells else [SELFTEST]
-        command = shlex.join(["feedrate", *words, *snakemake_arguments(options)])
+        command = command_text(*words, *snakemake_arguments(options))
         hour.show("no time", ", ".join(hour.no_time), f"later: {command}")
     for reason, stages in left_out.items():
         hour.show("left out", ", ".join(stages), reason)

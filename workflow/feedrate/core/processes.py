@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -23,6 +24,11 @@ BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 thread starts, such as loader workers, would inherit that."""
 
 _libc = ctypes.CDLL(None, use_errno=True)  # here, since nothing may be loaded after a fork
+
+
+def command_text(*words: str) -> str:
+    """A command of feedrate as messages show it, such as `python -m feedrate doctor`."""
+    return shlex.join(["python", "-m", "feedrate", *words])
 
 
 def keep_cores() -> None:

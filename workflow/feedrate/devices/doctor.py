@@ -21,6 +21,7 @@ from feedrate.config.workflow import Hub
 from feedrate.core import paths, plugins, processes, scheduler
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import CACHES, check_project
+from feedrate.core.processes import command_text
 from feedrate.devices import host, launch, load
 from feedrate.devices.base import DeviceError
 
@@ -220,7 +221,7 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
     if here and runs:
         findings += _host(runs)
     for device, group in groupby(runs, key=attrgetter("device")):
-        remedy = f"run there: {scheduler.INSIDE} python -m feedrate doctor --device {device}"
+        remedy = f"run there: {scheduler.INSIDE} {command_text('doctor', '--device', device)}"
         own = [Finding(UNKNOWN, "node", "its nodes cannot be seen from here", remedy)]
         if here:
             own = list(_of_device(project.devices[device], list(group)))

@@ -4,7 +4,6 @@ of its jobs, what a killed driver left, and the checks before the first job."""
 import contextlib
 import fcntl
 import os
-import shlex
 import socket
 import sys
 import time
@@ -20,6 +19,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import scheduler, variables
 from feedrate.core.errors import ExpectedError, print_error, tell
 from feedrate.core.files import check_project
+from feedrate.core.processes import command_text
 from feedrate.core.variables import DriverCall
 from feedrate.devices.doctor import FAILS, SLOW, examine
 from feedrate.flow import configuration, resources
@@ -89,13 +89,16 @@ def end(graph: Graph) -> None:
     were lost, so that Snakemake could not make it."""
     if _lock is not None:
         _lock.truncate(0)
-    runs = graph.runs_to_do(configuration.call().targets)
+    call = configuration.call()
+    runs = graph.runs_to_do(call.targets)
     lost = [spec for spec in runs if not Path(graph.outcome(spec)).is_file()]
     if lost and STARTED.is_file():
-        command = shlex.join(["python", "-m", "feedrate", "report", *configuration.call().choices])
+        # These options leave rules out, and with them runs.
+        limits = [option for option in ("until", "omit_from") if getattr(call, option)]
+        without = "".join(f" without --{option.replace('_', '-')}" for option in limits)
         print_error(
-            f"{counted(len(lost), 'run')} without a result; the same command measures them. For a "
-            f"report of what there is: {command}"
+            f"{counted(len(lost), 'run')} without a result; the same command{without} measures "
+            f"them. For a report of what there is: {command_text('report', *call.choices)}"
         )
 
 
@@ -182,6 +185,6 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
         bound += resources.problems(call, project, dict.fromkeys(spec.device for spec in specs))
     if bound:
         raise ExpectedError(
-            "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "
-            "checks):\n" + "\n".join(f"  {problem}" for problem in bound)
+            f"Nothing was started, because this is bound to fail (`{command_text('doctor')}` shows "
+            "all checks):\n" + "\n".join(f"  {problem}" for problem in bound)
         )

@@ -145,7 +145,10 @@ def classify(error: BaseException, rank: int = 0) -> Error:
         text = "a loader worker was killed while it sent a batch"
     if no_backend := text.startswith(NO_BACKEND):
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
-        text = f"this torch cannot load its device's software ({reason}); run `feedrate doctor`"
+        text = (
+            f"this torch cannot load its device's software ({reason}); run "
+            "`python -m feedrate doctor`"
+        )
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     shared_full = bool(SHARED_MEMORY_FULL.search(text))
     disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))

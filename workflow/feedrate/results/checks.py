@@ -1,7 +1,6 @@
 """The checks that a run's numbers must pass before they count, and whether all runs ended well."""
 
 import math
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from feedrate.config.settings import Task
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_text
 from feedrate.core.paths import OUTCOME_NAME
+from feedrate.core.processes import command_text
 from feedrate.core.variables import UNSET, driver_call
 from feedrate.devices.host import parse_list
 from feedrate.devices.placement import cpus_text
@@ -207,8 +207,8 @@ def confirm_results(results: list[Path], out: Path) -> None:
         head = f"{len(problems)} of {tried} runs did not end well; the report shows them:"
         more = [f"… and {len(problems) - LISTED} more"] if len(problems) > LISTED else []
         call = driver_call()
-        words = ["python", "-m", "feedrate", "run", *forced, *(call.choices if call else ())]
+        command = command_text("run", *forced, *(call.choices if call else ()))
         quiet = f" (disturbed {MOST_ATTEMPTS} times: stop other work first)" if forced else ""
-        again = f"To measure them again{quiet}: {shlex.join(words)}"
+        again = f"To measure them again{quiet}: {command}"
         raise ExpectedError("\n  ".join([head, *problems[:LISTED], *more]) + f"\n{again}")
     write_text(out, f"{tried} runs, none failed\n")
