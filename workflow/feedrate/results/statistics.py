@@ -1,5 +1,5 @@
 """Medians and their ratios with t-intervals on the logarithm, from noise pooled over the cells of a
-study on a device. docs/measurement-intervals.md shows by simulation how often they cover."""
+study on a device. docs/measurement.md shows by simulation how often they cover."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
