@@ -119,7 +119,7 @@ PREPARED = {"decode", "resize", "collate"}
 )
 def test_a_library_tells_its_stages(library, form, told, pairs, monkeypatch, opened):
     path = opened(library, form)
-    monkeypatch.setattr(stages, "_here", None)
+    monkeypatch.setattr(stages, "_process", None)
     pairs.recorder = stages.Recorder(2)
     pairs.recorder.attach(0)
     with pairs.recorder.recording():
@@ -129,7 +129,7 @@ def test_a_library_tells_its_stages(library, form, told, pairs, monkeypatch, ope
 
 def test_dali_tells_no_stage_but_reading(pairs, monkeypatch, opened):
     path = opened("dali", "best")
-    monkeypatch.setattr(stages, "_here", None)
+    monkeypatch.setattr(stages, "_process", None)
     recorder = stages.Recorder(0)
     recorder.attach(0)
     with recorder.recording():
@@ -282,7 +282,7 @@ def test_hand_over_is_from_a_complete_batch_to_the_one_who_asks(workers, pairs, 
             yield made
             yield made._replace(numbers=next(work.order), complete_s=time.perf_counter() - 5)
 
-    monkeypatch.setattr(stages, "_here", None)
+    monkeypatch.setattr(stages, "_process", None)
     recorder, path = stages.Recorder(0), fake(monkeypatch, batches, workers=workers)
     recorder.attach(0)
     with recorder.recording():

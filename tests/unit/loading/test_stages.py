@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 
 from feedrate.loading import stages
-from feedrate.loading.stages import Recorder, Span
+from feedrate.loading.stages import Recorder
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """No test leaves its recorder in this process: batches would bear its stamp."""
-    monkeypatch.setattr(stages, "_here", None)
+    monkeypatch.setattr(stages, "_process", None)
 
 
 def test_seconds_are_by_step_for_the_trainer_and_by_sample_for_workers():
@@ -133,7 +133,7 @@ def test_cpu_time_that_is_unknown_is_not_told():
     trainer, worker = (recorder.attach(number) for number in range(2))
     trainer.cpu_clock = partial(float, "nan")
     with recorder.recording():
-        with Span(trainer, "copy", 1), Span(trainer, "decode", 1):
+        with trainer.span("copy", 1), trainer.span("decode", 1):
             pass
         worker.add("decode", 0.2, cpu_s=0.1)
         found = recorder.spans(1, 2)
@@ -145,7 +145,7 @@ def record(recorder):
     recorder.attach(1)
     with stages.span("decode", 3):
         pass
-    stages._here.add("read", 1.0)
+    stages._process.add("read", 1.0)
 
 
 def test_processes_write_to_the_same_memory():

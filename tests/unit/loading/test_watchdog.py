@@ -11,7 +11,7 @@ import pytest
 from feedrate.config.settings import LoaderSettings
 from feedrate.jobs.worker import classify
 from feedrate.loading.path import open_path
-from feedrate.loading.workers import HungError, end_process_on_hang, watched
+from feedrate.loading.workers import HangError, end_process_on_hang, raise_on_hang
 
 TOLD = (
     "loader.decode: device: the decoder on the device hangs: it made no batch within 0.2 s "
@@ -41,12 +41,12 @@ def watches():
 
 
 def test_what_comes_in_time_passes_through(raised):
-    assert list(watched(iter(range(50)), 5, "it")) == list(range(50))
+    assert list(raise_on_hang(iter(range(50)), 5, "it")) == list(range(50))
     assert raised[0] == []
 
 
 def test_the_time_in_which_nobody_asks_does_not_count(raised):
-    items = watched(iter(range(3)), 0.5, "it")
+    items = raise_on_hang(iter(range(3)), 0.5, "it")
     assert next(items) == 0
     time.sleep(0.8)
     assert list(items) == [1, 2]
@@ -59,11 +59,11 @@ def test_errors_pass_through_and_the_watch_ends_with_its_items():
         raise ValueError("bad")
 
     before = len(watches())
-    items = watched(broken(), 0.2, "it")
+    items = raise_on_hang(broken(), 0.2, "it")
     assert next(items) == 1
     with pytest.raises(ValueError, match="bad"):
         next(items)
-    left_early = watched(iter([1, 2]), 0.2, "it")
+    left_early = raise_on_hang(iter([1, 2]), 0.2, "it")
     next(left_early)
     left_early.close()
     for thread in watches()[before:]:
@@ -87,7 +87,7 @@ def test_nvjpeg_that_hangs_is_told(cuda, decode_with, make_pairs, raised):
     with pytest.raises(Exception, match="given up"):
         next(path.batches(make_pairs(decode="device"), Rows([[0, 1, 2, 3]])))
     (error,) = raised[0]
-    assert isinstance(error, HungError)
+    assert isinstance(error, HangError)
     assert classify(error).message == TOLD
 
 
@@ -101,7 +101,7 @@ def test_a_media_pipeline_that_hangs_is_told(media, gaudi, make_pairs, raised, m
 
 HANGS = """
 import sys, threading
-from feedrate.loading.workers import end_process_on_hang, watched
+from feedrate.loading.workers import end_process_on_hang, raise_on_hang
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import write_error
 from pathlib import Path
@@ -114,7 +114,7 @@ def hang():
     threading.Event().wait()
     yield
 
-next(watched(hang(), 0.2, "the decoder"))
+next(raise_on_hang(hang(), 0.2, "the decoder"))
 """
 
 

@@ -29,7 +29,7 @@ class Threads:
 
 
 def test_workers_have_one_thread_and_keep_the_trainers_seeding(capfd):
-    start = partial(start_worker, then=lambda worker: print(f"seeded {worker}", flush=True))
+    start = partial(start_worker, seed=lambda worker: print(f"seeded {worker}", flush=True))
     loader = DataLoader(Threads(), batch_size=2, num_workers=2, worker_init_fn=start)
     seen = torch.cat([batch["threads"] for batch in loader])
     assert set(seen[:, 0].tolist()) == {1}

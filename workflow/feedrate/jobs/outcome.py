@@ -48,61 +48,68 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
         for event in EventTail(run / paths.events_name(rank)).read():
             events.add(event)
     errors = [events.error for events in ranks if events.error]
-    if fault := next((e for e in errors if e.infrastructure), None):
-        raise MachineFault(fault.message)
+    for error in errors:
+        if error.infrastructure:
+            raise MachineFault(error.message)
     cause = _cause(end, errors)
     evaluated = any(evaluation.moment == "after" for evaluation in ranks[0].evaluations)
     trained = ranks[0].trainer is not None and (evaluated or not spec.protocol.evaluate)
     if all(events.window for events in ranks) and (trained or spec.task == "inference"):
-        ended = not end.exit_code and all(events.end and events.end.ok for events in ranks)
-        return Result("ok", "" if ended else f"after its results were written: {cause}")
+        if end.exit_code or not all(events.end and events.end.ok for events in ranks):
+            return Result("ok", f"after its results were written: {cause}")
+        return Result("ok", "")
     if end.disk_full:
         raise MachineFault(f"the disk that holds {run} is full")
-    lines = (line for line in end.tail[-40:] if not worker.SHARED_MEMORY_FULL.search(line))
-    if full := next(filter(worker.DISK_FULL.search, lines), None):
-        raise MachineFault(f"a disk is full: {first_sentence(full)}")
-    if lost := next((line for line in end.tail if scheduler.NODE_FAILURE.search(line)), None):
-        raise MachineFault(first_sentence(lost))
+    for line in end.tail[-40:]:
+        if worker.DISK_FULL.search(line) and not worker.SHARED_MEMORY_FULL.search(line):
+            raise MachineFault(f"a disk is full: {first_sentence(line)}")
+    for line in end.tail:
+        if scheduler.NODE_FAILURE.search(line):
+            raise MachineFault(first_sentence(line))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
 
 
 def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
     if end.stopped_after_min is not None:
         return f"stopped after {end.stopped_after_min:g} min (protocol.timeout_min)"
-    memory = next((e for e in errors if e.out_of_memory), None)
     # A rank that lost its peer reports only a consequence: another rank, or a signal, is the cause.
-    own = memory or next((e for e in errors if not _PEER_GONE.search(e.message)), None)
-    if own is None and (killed := _killed(end)):
+    causes = [error for error in errors if error.out_of_memory]
+    causes += [error for error in errors if not _PEER_GONE.search(error.message)]
+    killed = _killed(end)
+    if killed and not causes:
         rank, number = killed
         reason = ""
-        if number == signal.SIGKILL and _killed_for_memory(end):
-            reason = _NO_MEMORY
-        elif number == signal.SIGKILL:
+        if number == signal.SIGKILL:
             reason = "; from outside: the kernel reports no lack of memory"
+            if _killed_for_memory(end):
+                reason = _NO_MEMORY
         name = signal.strsignal(number) or "unknown"
         return f"rank {rank} was killed by signal {number} ({name}{reason})"
-    if own := own or next(iter(errors), None):
-        lost = worker.LOADER_GONE.search(own.message) and _killed_for_memory(end)
-        reason = _NO_MEMORY if lost else ""
-        return ": ".join(filter(None, (own.type, own.message))) + reason
+    if errors:
+        error = (causes or errors)[0]
+        reason = ""
+        if worker.LOADER_GONE.search(error.message) and _killed_for_memory(end):
+            reason = _NO_MEMORY
+        return ": ".join(filter(None, (error.type, error.message))) + reason
     lines = [line for line in reversed(end.tail) if line.strip()] or ["no output"]
-    last = next(filter(_ERROR.search, lines), lines[0])
-    what = "error" if _ERROR.search(last) else "line"
+    error_lines = [line for line in lines if _ERROR.search(line)]
+    label, line = ("error", error_lines[0]) if error_lines else ("line", lines[0])
     code = end.exit_code
-    return f"exit code {code} without an error event; last {what}: {first_sentence(last)}"
+    return f"exit code {code} without an error event; last {label}: {first_sentence(line)}"
 
 
 def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
-    if any(e.out_of_memory for e in errors):
+    if any(error.out_of_memory for error in errors):
         return True
     killed = _killed(end)
     number = killed[1] if killed else 0
-    lost_loader = any(worker.LOADER_GONE.search(e.message) for e in errors)
+    lost_loader = any(worker.LOADER_GONE.search(error.message) for error in errors)
     if (number == signal.SIGKILL or lost_loader) and _killed_for_memory(end):
         return True
     # Words alone do not count where the end has another cause: libraries print them and go on.
-    ended = end.stopped_after_min is None and number in (0, signal.SIGABRT)
-    return ended and not errors and any(worker.OUT_OF_MEMORY.search(line) for line in end.tail)
+    if errors or end.stopped_after_min is not None or number not in (0, signal.SIGABRT):
+        return False
+    return any(worker.OUT_OF_MEMORY.search(line) for line in end.tail)
 
 
 def _killed_for_memory(end: ProcessExit) -> bool:
@@ -120,9 +127,9 @@ def _killed(end: ProcessExit) -> tuple[int, int] | None:
         return int(killed[1]), int(killed[2])
     # torchrun lists the first failure last. A rank that lost its peer may end before that peer is
     # seen to be dead; the ranks that torchrun itself stops get SIGTERM.
-    others, _, first = text.rpartition("Root Cause")
-    for part, ignored in ((first, 0), (others, signal.SIGTERM)):
-        for rank, code in _TORCHRUN.findall(part):
+    later_failures, _, first_failure = text.rpartition("Root Cause")
+    for failures, ignored in ((first_failure, 0), (later_failures, signal.SIGTERM)):
+        for rank, code in _TORCHRUN.findall(failures):
             if int(code) < 0 and -int(code) != ignored:
                 return int(rank), -int(code)
     return None

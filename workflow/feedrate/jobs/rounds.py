@@ -27,9 +27,9 @@ from feedrate.jobs.blocks import FEWEST_ROUNDS, EndlessBatches, Part, Pipeline, 
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import note_of
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders import lacks
+from feedrate.loading.decoders import constant_of
 from feedrate.loading.pixels import Batch
-from feedrate.loading.stages import LOADING, STAMP, Recorder, span
+from feedrate.loading.stages import LOADING, STAGES, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
@@ -203,13 +203,14 @@ class Session:
             with self._staged(), live.context(), self._recorder.recording():
                 wall_s = self._repeat(live, repeats)
         spans = self._recorder.spans(steps, self._step_samples)
-        marked = (*LOADING, "hand_over") if loader.workers else LOADING
+        expected = {*LOADING, "hand_over"} if loader.workers else set(LOADING)
+        expected -= {*spans, *constant_of(loader.decode, "LACKS")}
         stages = events.Stages(
             rank=self._log.rank,
             steps=steps,
             seconds={stage: span["seconds"] for stage, span in spans.items()},
             spans=spans,
-            not_split=[stage for stage in marked if stage not in {*spans, *lacks(loader.decode)}],
+            not_split=[stage for stage in STAGES if stage in expected],
             forward_memory_gib=self._forward_gib,
         )
         self._log.write(stages)

@@ -57,7 +57,7 @@ def make_trainer(
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
     kind.fills = loader.last_batch == "fill"
-    kind.path = open_path(adapter, loader, held=HELD_BATCHES + train.gradient_accumulation)
+    kind.path = open_path(adapter, loader, held_batches=HELD_BATCHES + train.gradient_accumulation)
     # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []

@@ -20,7 +20,7 @@ from feedrate.core import plugins
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading import stages
-from feedrate.loading.decoders import Source, decoder_of, fetch_of, transfer_of
+from feedrate.loading.decoders import Source, constant_of, decoder_of
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.pixels import Finish, Statistics
 
@@ -121,8 +121,8 @@ class PairDataset(Dataset[Sample]):
         self.image_px, self.mean, self.std = image_px, mean, std
         self.shape = (3, image_px, image_px)  # of one sample's pixels
         self.finish = Finish(mean, std)
-        self.dtype = torch.uint8 if transfer_of(loader.decode) == "uint8" else torch.float32
-        self._whole_batches = fetch_of(loader.decode) == "batch"
+        self.dtype = getattr(torch, constant_of(loader.decode, "TRANSFER"))
+        self._whole_batches = constant_of(loader.decode, "FETCH") == "batch"
         self.images, texts = read_split(prepared, split, column)
         self._store = Store(store, split) if store else None
         self.input_ids, self.attention_mask = (

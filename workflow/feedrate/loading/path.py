@@ -22,11 +22,11 @@ from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders import decoder_of
 from feedrate.loading.pixels import LEVELS, Batch, crop, decode
-from feedrate.loading.workers import equip, watched
+from feedrate.loading.workers import equip, raise_on_hang
 
 HELD_BATCHES = 3
 """Batches that a rank holds: the current one, the next, which accelerate requests early, and one on
-its way."""
+its way to the device."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the rows of each; an order without a length has no end."""
 Request = TypeVar("Request")
@@ -62,7 +62,7 @@ class LoadingPath(ABC):
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches of `dataset` in `order`, without a Trainer; everything it starts ends with it."""
 
-    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
+    def read_levels(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """Pixels of `rows`, or of the rows it returns, (rows, 3, h, w), in levels of 0 to 255."""
         (batch,) = self.batches(dataset, BatchSampler(rows, len(rows), drop_last=False))
         return rows, levels(dataset, batch["pixel_values"])
@@ -72,15 +72,16 @@ class HostPath(LoadingPath):
     """Batches from worker processes, or from the rank's own; the dataset reads the pixels."""
 
     def __init__(
-        self, settings: LoaderSettings, *, pin_memory: bool, held: int = HELD_BATCHES
+        self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
     ) -> None:
-        """`pin_memory`: batches are in page-locked memory; `held`: see `open_path`."""
+        """`pin_memory`: batches are in page-locked memory; `held_batches`: see `open_path`."""
         self.decode, self.round_size = settings.decode, max(1, settings.workers)
-        self._settings, self._pin_memory, self._held = settings, pin_memory, held
+        self._settings, self._pin_memory = settings, pin_memory
+        self._held_batches = held_batches
 
     def wrap(self, loader: Any) -> Any:
         """The same loader, with our worker start-up and reused memory for its batches."""
-        return equip(loader, self._settings, held=self._held)
+        return equip(loader, self._settings, held_batches=self._held_batches)
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the host, from the number of workers in the settings."""
@@ -94,15 +95,15 @@ class HostPath(LoadingPath):
             prefetch_factor=self._settings.prefetch_factor if workers else None,
         )
         # A generator, so that the loader and its memory live as long as its batches.
-        yield from equip(loader, self._settings, held=self._held)
+        yield from self.wrap(loader)
 
-    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
+    def read_levels(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """The pixels of `rows`, read here and not normalised, which would round them."""
         pixels = torch.stack([dataset.read(row).expand(dataset.shape) for row in rows])
         return rows, pixels if pixels.dtype == torch.uint8 else pixels * LEVELS
 
 
-class FedPath(LoadingPath):
+class FeedPath(LoadingPath):
     """Something else than torch's loader makes the batches, in the order of the Trainer's."""
 
     by_torch = False
@@ -118,19 +119,21 @@ class FedPath(LoadingPath):
         """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
         its inner one replaced."""
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
-            why = "the Trainer's loader is not one of accelerate's (it has no base_dataloader)"
-            raise UnsupportedError(f"{self.setting}: {why}, so nothing can replace it; use host")
-        feed = self._watched(loader.dataset, loader.batch_sampler.batch_size)
-        loader.base_dataloader = FedLoader(loader, feed)
+            raise UnsupportedError(
+                f"{self.setting}: the Trainer's loader is not one of accelerate's (it has no "
+                "base_dataloader), so nothing can replace it; use host"
+            )
+        feed = self._feed_with_limit(loader.dataset, loader.batch_sampler.batch_size)
+        loader.base_dataloader = FeedLoader(loader, feed)
         return loader
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches from a maker of their own."""
-        yield from self._watched(dataset, order.batch_size)(order)
+        yield from self._feed_with_limit(dataset, order.batch_size)(order)
 
-    def _watched(self, dataset: PairDataset, batch_size: int) -> Feed:
+    def _feed_with_limit(self, dataset: PairDataset, batch_size: int) -> Feed:
         feed = self.feed(dataset, batch_size)
-        return lambda order: watched(feed(order), self.timeout_s, self.maker)
+        return lambda order: raise_on_hang(feed(order), self.timeout_s, self.maker)
 
 
 def in_order(
@@ -152,7 +155,7 @@ def in_order(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class DevicePath(FedPath):
+class DevicePath(FeedPath):
     """Batches from a decoder on the device; the host never decodes instead."""
 
     decode = "device"
@@ -166,7 +169,7 @@ class DevicePath(FedPath):
         self.feed, self.round_size, self.timeout_s = feed, ready_batches, timeout_s
 
 
-class FedLoader(DataLoader[Any]):
+class FeedLoader(DataLoader[Any]):
     """Batches that something else makes, in the order of the loader that it replaces."""
 
     def __init__(self, replaced: Any, feed: Feed) -> None:
@@ -181,9 +184,11 @@ class FedLoader(DataLoader[Any]):
         return self._feed(order)
 
 
-def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCHES) -> LoadingPath:
+def open_path(
+    device: Adapter, loader: LoaderSettings, *, held_batches: int = HELD_BATCHES
+) -> LoadingPath:
     """The loading path of a run; it takes resources with its first batch. A rank holds up to
-    `held` batches at a time. Raises UnsupportedError for a path that this device, or the software
+    `held_batches` at a time. Raises UnsupportedError for a path that this device, or the software
     on this host, does not have; no other path replaces it."""
     on_device, library = loader.decode == "device", library_of(loader)
     if on_device and library and device.kind != "cuda":
@@ -191,17 +196,17 @@ def open_path(device: Adapter, loader: LoaderSettings, *, held: int = HELD_BATCH
     pin_memory = loader.pin_memory and device.pins_memory and not on_device
     if library:
         if library not in plugins.names(LIBRARIES):
-            why = "this interpreter has no plug-in of that name"
-            raise UnsupportedError(f"loader.library: {library}: {why}")
+            reason = "this interpreter has no plug-in of that name"
+            raise UnsupportedError(f"loader.library: {library}: {reason}")
         # By name: it is no part of the code of other runs.
         feed: Any = importlib.import_module(f"{plugins.home(LIBRARIES, library)}._feed")
         return feed.LibraryPath(loader, pin_memory=pin_memory)
     if not on_device:
-        return HostPath(loader, pin_memory=pin_memory, held=held)
+        return HostPath(loader, pin_memory=pin_memory, held_batches=held_batches)
     decoder = decoder_of("device", device.kind)
     if decoder is None:
-        why = f"a {device.kind} has no JPEG decoder; use host or cache"
-        raise UnsupportedError(f"loader.decode: device: {why}")
+        reason = f"a {device.kind} has no JPEG decoder; use host or cache"
+        raise UnsupportedError(f"loader.decode: device: {reason}")
     path: LoadingPath = plugins.load(DECODERS, decoder).open_path(device, loader)
     return path
 
@@ -224,7 +229,7 @@ class Distance(NamedTuple):
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
     """Distance of the path's pixels from those of `decode: reference`."""
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
-    rows, pixels = path.compared(dataset, rows)
+    rows, pixels = path.read_levels(dataset, rows)
     reference = [crop(decode(dataset.paths[row]), dataset.image_px) for row in rows]
     difference = (pixels.double() - (torch.stack(reference) * LEVELS).double()).abs()
     squared = float(difference.square().mean())

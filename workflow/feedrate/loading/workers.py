@@ -1,5 +1,5 @@
-"""A loader's workers: how they start, how many there may be, memory for their batches, and the end
-of one that hangs.
+"""A loader's workers: how many there may be, their start, memory for their batches, and the end of
+one that hangs.
 
 Python cannot interrupt a call into a driver, so a thread watches the clock. Its error reaches
 `threading.excepthook` (`end_process_on_hang`), and the process exits without waiting for threads.
@@ -23,7 +23,7 @@ from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, Slots
-from feedrate.loading.decoders import fetch_of
+from feedrate.loading.decoders import constant_of
 from feedrate.loading.stages import Recorder
 
 Item = TypeVar("Item")
@@ -36,19 +36,20 @@ def check_workers(settings: LoaderSettings, cores: int) -> None:
         raise UnsupportedError(fault)
     processes = 0 if settings.decode == "device" else settings.workers
     if processes > max(1, cores) and not settings.oversubscribe:
-        lacks = f"{processes} workers, but each rank has {cores} core(s)"
-        use = "ask for fewer, give the job more cores, or set loader.oversubscribe: true"
-        raise UnsupportedError(f"loader.workers: {lacks}; {use}")
+        raise UnsupportedError(
+            f"loader.workers: {processes} workers, but each rank has {cores} core(s); "
+            "ask for fewer, give the job more cores, or set loader.oversubscribe: true"
+        )
 
 
 def start_worker(
     worker: int,
-    then: Callable[[int], None] | None = None,
+    seed: Callable[[int], None] | None = None,
     slots: dict[str, Slots] | None = None,
     recorder: Recorder | None = None,
 ) -> None:
     """The loaders' `worker_init_fn`: one thread, and no worker outlives its rank. Batches go to
-    `slots`, times by stage to `recorder`; `then`, the Trainer's own seeding, is called last."""
+    `slots`, times by stage to `recorder`; `seed`, the Trainer's own, is called last."""
     die_with_parent()
     # More threads would compete for the rank's cores, and a pool forked after use can hang.
     torch.set_num_threads(1)
@@ -57,22 +58,30 @@ def start_worker(
         info.dataset.slots = slots
     if recorder:
         recorder.attach(worker + 1)
-    if then is not None:
-        then(worker)
+    if seed is not None:
+        seed(worker)
 
 
-def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
-    """Give a loader our worker start-up and reused memory for batches; the rank holds
-    `held` batches at a time. Raises UnsupportedError if memory is too small."""
+def equip(loader: Any, settings: LoaderSettings, *, held_batches: int) -> Any:
+    """Give a loader our worker start-up and reused memory for batches; the rank holds so many at a
+    time. Raises UnsupportedError if the host lacks the shared memory."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
-    slots = None
-    dataset, size = inner.dataset, getattr(inner.batch_sampler, "batch_size", None)
-    if isinstance(dataset, PairDataset) and size and fetch_of(settings.decode) == "batch":
-        slots = make_slots(dataset, size, settings, held)
-    if settings.workers:
+    dataset, workers, slots = inner.dataset, settings.workers, None
+    batch_size = getattr(inner.batch_sampler, "batch_size", None)
+    in_batches = constant_of(settings.decode, "FETCH") == "batch"
+    if isinstance(dataset, PairDataset) and batch_size and in_batches:
+        # For all batches that can be on their way or in use at a time.
+        per_worker = math.ceil(held_batches / max(1, workers))
+        per_worker += settings.prefetch_factor + 1 if workers else 0
+        slots = {
+            name: Slots((batch_size, *shape), dtype, workers, per_worker)
+            for name, (shape, dtype) in dataset.shapes().items()
+            if workers or name == "pixel_values"  # new memory for tokens costs less than a slot
+        }
+    if workers:
         inner.worker_init_fn = partial(
             start_worker,
-            then=inner.worker_init_fn,
+            seed=inner.worker_init_fn,
             slots=slots,
             recorder=getattr(dataset, "recorder", None),
         )
@@ -83,54 +92,39 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
     return loader
 
 
-def make_slots(
-    dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int
-) -> dict[str, Slots]:
-    """Slots for all batches that can be on their way or in use at a time. Raises UnsupportedError
-    if the host lacks the shared memory."""
-    workers = settings.workers
-    each = settings.prefetch_factor + 1 if workers else 0
-    each += math.ceil(held / max(1, workers))
-    return {
-        name: Slots((batch_size, *shape), dtype, workers, each)
-        for name, (shape, dtype) in dataset.shapes().items()
-        if workers or name == "pixel_values"  # new memory for tokens costs less than a slot
-    }
-
-
-class HungError(Exception):
+class HangError(Exception):
     """A decoder hangs; the message names it and the time limit."""
 
 
-def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item]:
-    """The same items. If one takes longer than `timeout_s`, a thread raises HungError, which names
-    `what`. Only the time that the caller waits for an item counts."""
-    deadline_s, over = inf, threading.Event()
+def raise_on_hang(batches: Iterator[Item], timeout_s: float, maker: str) -> Iterator[Item]:
+    """The same batches. If one takes longer than `timeout_s`, a thread raises HangError, which
+    names the `maker`. Only the time that the caller waits for a batch counts."""
+    deadline_s, end = inf, threading.Event()
 
-    def look() -> None:
-        while not over.wait(min(1.0, timeout_s / 4)):
+    def watch() -> None:
+        while not end.wait(min(1.0, timeout_s / 4)):
             if monotonic() > deadline_s:
                 limit = f"within {timeout_s:g} s (loader.timeout_s)"
-                raise HungError(f"{what} hangs: it made no batch {limit}")
+                raise HangError(f"{maker} hangs: it made no batch {limit}")
 
-    threading.Thread(target=look, name="watch", daemon=True).start()
+    threading.Thread(target=watch, name="watch", daemon=True).start()
     try:
         deadline_s = monotonic() + timeout_s
-        for item in items:
+        for batch in batches:
             deadline_s = inf
-            yield item
+            yield batch
             deadline_s = monotonic() + timeout_s
     finally:
-        over.set()
+        end.set()
 
 
-def end_process_on_hang(report: Callable[[HungError], None]) -> None:
-    """From now on a HungError in any thread is reported and ends this process with exit code 1."""
-    usual = threading.excepthook
+def end_process_on_hang(report: Callable[[HangError], None]) -> None:
+    """From now on a HangError in any thread is reported and ends this process with exit code 1."""
+    former_hook = threading.excepthook
 
     def hook(arguments: Any) -> None:
-        if not isinstance(arguments.exc_value, HungError):
-            usual(arguments)
+        if not isinstance(arguments.exc_value, HangError):
+            former_hook(arguments)
             return
         try:
             report(arguments.exc_value)

@@ -34,24 +34,17 @@ def decoder_of(level: Decode, kind: Kind | None = None) -> str | None:
     return None
 
 
-def transfer_of(level: Decode) -> str:
-    """The type of the pixels that loaders send to the device, uint8 or float32."""
-    return str(_declared(level, "TRANSFER", "uint8"))
+DEFAULTS: dict[str, Any] = {
+    "TRANSFER": "uint8",  # the type of the pixels that loaders send to the device, or float32
+    "FETCH": "batch",  # what loaders make at a time, or "sample"
+    "LACKS": (),  # the loader's stages that this decode path does not have
+}
 
 
-def fetch_of(level: Decode) -> str:
-    """Whether loaders make a "sample" or a "batch" at a time."""
-    return str(_declared(level, "FETCH", "batch"))
-
-
-def lacks(level: Decode) -> tuple[str, ...]:
-    """The loader's stages that this decode path does not have."""
-    return tuple(_declared(level, "LACKS", ()))
-
-
-def _declared(level: Decode, constant: str, default: Any) -> Any:
-    values = plugins.declared(DECODERS, constant)
+def constant_of(level: Decode, name: str) -> Any:
+    """A constant of the decoder of a decode path, or its default."""
+    values = plugins.declared(DECODERS, name)
     for decoder, implemented in plugins.declared(DECODERS, "LEVEL").items():
         if implemented == level and decoder in values:
             return values[decoder]
-    return default
+    return DEFAULTS[name]

@@ -23,7 +23,7 @@ from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import crop_of
-from feedrate.loading.path import FedPath, Feed, levels
+from feedrate.loading.path import Feed, FeedPath, levels
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
 from feedrate.loading.stages import add, span
 from feedrate.loading.workers import start_worker
@@ -142,7 +142,7 @@ def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:
             rows, parts = rows[size:], [whole[size:]]
 
 
-class LibraryPath(FedPath):
+class LibraryPath(FeedPath):
     """Batches from a library, each compared with what was asked for."""
 
     def __init__(self, settings: LoaderSettings, *, pin_memory: bool) -> None:
@@ -166,7 +166,7 @@ class LibraryPath(FedPath):
         self._settings, self._pin_memory = settings, pin_memory
 
     def wrap(self, loader: Any) -> Any:
-        """As of FedPath, but ranks cannot share an epoch of a library's own order."""
+        """As of FeedPath, but ranks cannot share an epoch of a library's own order."""
         if self._own_order and torch.distributed.is_initialized():
             why = "has its own order, which several ranks do not share; use one device"
             raise UnsupportedError(f"{self.setting} {why}")
@@ -176,7 +176,7 @@ class LibraryPath(FedPath):
         """From a pipeline of their own."""
         return partial(self._complete, dataset)
 
-    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
+    def read_levels(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """Pixels of these rows, or of as many in the library's own order."""
         with closing(self._made(dataset, [rows])) as made:
             numbers, pixels, _ = next(made)
