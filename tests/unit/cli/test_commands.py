@@ -167,7 +167,7 @@ def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
     hold = (
         "from feedrate.flow import driver; from feedrate.core.variables import DriverCall\n"
         "import os; host = os.uname().nodename\n"
-        "driver._hold(DriverCall(pid=os.getpid(), host=host, since='1'))\n"
+        "driver.lock_folder(DriverCall(pid=os.getpid(), host=host, since='1'))\n"
         "print('held', flush=True); input()"
     )
     words = [sys.executable, "-c", hold]

@@ -164,7 +164,7 @@ def test_another_model_than_the_registered_one_fails(project, machine):
 
 
 def test_on_another_host_nothing_of_the_device_is_claimed(project):
-    found = look(project, gpu_job(), here=False)
+    found = look(project, gpu_job(), runs_here=False)
     assert bad(found) == {"node": UNKNOWN}
     assert "feedrate doctor --device h100-x1" in found["node"].remedy
 

@@ -39,13 +39,13 @@ def edit(name, old, new):
     Path(name).write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
-def passes(*files, assignments=(), here=True, targets=()):
+def passes(*files, assignments=(), runs_here=True, targets=()):
     """Read, plan and check the configuration."""
     layers = read_layers(map(Path, files), assignments)
     project = configuration.load(Path(), layers)
     plan = make_plan(project)
     check_targets(Path(), project, layers, targets)
-    check_files(project, list(plan.runs.values()), layers, here=here)
+    check_files(project, list(plan.runs.values()), layers, runs_here=runs_here)
 
 
 def error(*files, **options):
@@ -159,9 +159,9 @@ def test_a_checkpoint_folder_without_weights_is_an_error(root, files, message):
     assert found.startswith("command line: checkpoint: ./weights: ")
 
 
-@pytest.mark.parametrize("here", [True, False])
-def test_the_home_of_nobody_has_no_checkpoint(root, here):
-    found = error(assignments=["checkpoint=~nosuch/weights"], here=here)
+@pytest.mark.parametrize("runs_here", [True, False])
+def test_the_home_of_nobody_has_no_checkpoint(root, runs_here):
+    found = error(assignments=["checkpoint=~nosuch/weights"], runs_here=runs_here)
     assert found == "command line: checkpoint: ~nosuch/weights: no such folder"
 
 
@@ -196,18 +196,20 @@ def test_what_a_module_or_a_container_brings_is_known_to_the_job_alone(root, tex
 def test_on_other_hosts_an_absolute_path_may_exist_but_the_project_is_the_same(root):
     software("python: /opt/none/bin/python")
     write("mine.yaml", MINE.replace("data/mine", "/data/mine"))
-    passes("mine.yaml", here=False)
+    passes("mine.yaml", runs_here=False)
     assert "datasets.mine.path: there is no folder '/data/mine'" in error(
-        "mine.yaml", assignments=["on_driver=[downloads]"], here=False
+        "mine.yaml", assignments=["on_driver=[downloads]"], runs_here=False
     )
     edit("config/devices.yaml", "/opt/none", "envs/none")
-    assert "there is no program envs/none/bin/python in the project's folder" in error(here=False)
+    assert "there is no program envs/none/bin/python in the project's folder" in error(
+        runs_here=False
+    )
 
 
 def test_a_device_whose_runs_are_done_may_have_run_elsewhere(root):
     software("python: /opt/none/bin/python")
     layers = read_layers([])
-    check_files(configuration.load(Path(), layers), [], layers, here=True)
+    check_files(configuration.load(Path(), layers), [], layers, runs_here=True)
 
 
 def test_a_target_after_the_profile_is_no_choice(monkeypatch):

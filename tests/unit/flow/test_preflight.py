@@ -114,10 +114,10 @@ def test_another_executor_is_not_asked_and_a_controller_may_not_answer(slurm, pr
 @pytest.fixture
 def examined(monkeypatch):
     """What `examine` finds, and the runs that it was asked about."""
-    seen = SimpleNamespace(findings=[], specs=None, here=None)
+    seen = SimpleNamespace(findings=[], specs=None, runs_here=None)
 
-    def examine(_project, specs, *, here):
-        seen.specs, seen.here = list(specs), here
+    def examine(_project, specs, *, runs_here):
+        seen.specs, seen.runs_here = list(specs), runs_here
         return seen.findings
 
     monkeypatch.setattr(driver, "examine", examine)
@@ -142,7 +142,7 @@ def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, pro
     ]
     with pytest.raises(ExpectedError) as told:
         driver.check(project, [tiny_spec(device="h100")], HERE)
-    assert examined.here is True
+    assert examined.runs_here is True
     first, *lines = str(told.value).splitlines()
     assert first.startswith("Nothing was started")
     assert lines == [

@@ -1,13 +1,12 @@
 """Imports run downwards only, as docs/architecture.md draws them, and planning stays light."""
 
-import ast
 import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
-from feedrate.flow.identity import imported_modules
+from feedrate.flow.identity import digest_module
 
 PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 ROOMS = (
@@ -46,7 +45,7 @@ def test_imports_run_downwards():
     for file in MODULES:
         name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
         room = name.partition(".")[0]
-        modules = imported_modules(ast.parse(file.read_text(encoding="utf-8")))
+        _, modules = digest_module(file)
         others = {module.split(".")[1] for module in modules if "." in module}
         upwards += [
             f"{name} imports {other}"

@@ -29,10 +29,10 @@ def doctor(options: argparse.Namespace) -> int:
     try:
         configuration.load(Path(), layers)
         devices = layers.values["devices"]
-        here = is_local(options) or bool(scheduler.this_job())
-        findings += _of_devices(options, devices, here=here)
+        runs_here = is_local(options) or bool(scheduler.this_job())
+        findings += _of_devices(options, devices, runs_here=runs_here)
         if not options.device and DETECTED not in devices and host.machine().models:
-            more = _of_devices(options, [DETECTED], here=True)
+            more = _of_devices(options, [DETECTED], runs_here=True)
             findings += [finding for finding in more if finding not in findings]
     except ConfigError as error:
         remedy = "correct it; nothing else was examined"
@@ -42,13 +42,16 @@ def doctor(options: argparse.Namespace) -> int:
     return int(any(not names or set(names) & set(layers.values["studies"]) for names in bound))
 
 
-def _of_devices(options: argparse.Namespace, devices: list[str], *, here: bool) -> list[Finding]:
+def _of_devices(
+    options: argparse.Namespace, devices: list[str], *, runs_here: bool
+) -> list[Finding]:
     """The findings about the studies of the call, by default all, on some devices."""
     wider = copy.copy(options)
     wider.study, wider.device = options.study or study_names(Path()), devices
     project = load_project(wider)
-    findings = examine(project, runnable(project, make_plan(project)).runs.values(), here=here)
-    return findings if here else [*findings, *_scheduler(project, options.profile)]
+    specs = runnable(project, make_plan(project)).runs.values()
+    findings = examine(project, specs, runs_here=runs_here)
+    return findings if runs_here else [*findings, *_scheduler(project, options.profile)]
 
 
 def _scheduler(project: Project, profile: str) -> list[Finding]:

@@ -112,7 +112,7 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     graph = Graph(configuration.load(Path(), layers), Path().resolve())
     runs = chosen_runs(graph, options.cell)
     to_do = [spec for spec in runs if not graph.folders.has_result(spec)]
-    configuration.check_files(graph.project, to_do, layers, here=here)
+    configuration.check_files(graph.project, to_do, layers, runs_here=here)
     for study in graph.project.studies:
         rows = list(device_rows(graph, study, runs))
         output().print(table(f"Runs of {study}", COLUMNS, rows, left=("device",)), "")

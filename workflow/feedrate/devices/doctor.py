@@ -214,19 +214,20 @@ print("\\n" + json.dumps([answer(code) for code in json.loads(sys.argv[1])]))
 """
 
 
-def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
-    """The findings for these runs. `here`: they run on this host. No network is used."""
+def examine(project: Project, specs: Iterable[RunSpec], *, runs_here: bool = True) -> list[Finding]:
+    """The findings for these runs. `runs_here`: they run on this host. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
-    findings, watch = [_folders(), _disk(project, runs)], load.Watch()
-    if here and runs:
+    watch = load.Watch()
+    findings = [_folders(), _disk(project, runs)]
+    if runs_here and runs:
         findings += _host(runs)
     for device, group in groupby(runs, key=attrgetter("device")):
         remedy = f"run there: {scheduler.INSIDE} {command_text('doctor', '--device', device)}"
         own = [Finding(UNKNOWN, "node", "its nodes cannot be seen from here", remedy)]
-        if here:
+        if runs_here:
             own = list(_of_device(project.devices[device], list(group)))
         findings += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
-    if here and runs:
+    if runs_here and runs:
         busy, remedy = watch.busy(), "stop them; rates that are measured meanwhile are provisional"
         text = busy or "no other program uses much of the cores"
         findings.append(Finding(SLOW if busy else FINE, "load", text, remedy))
@@ -249,46 +250,47 @@ def _folders() -> Finding:
 def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
     """Whether data, weights and results fit into the project's folder."""
     config, free = project.config, shutil.disk_usage(".").free
-    fetched = []
+    downloads = []
     if isinstance(config.datasets[config.dataset], Hub):
-        fetched.append(paths.MANIFEST.format(dataset=config.dataset, identity="*"))
+        downloads.append(paths.MANIFEST.format(dataset=config.dataset, identity="*"))
     for model in {spec.settings.model for spec in specs}:
         if model.checkpoint and not Path(model.checkpoint).exists():
             key = paths.checkpoint_key(model.checkpoint, model.revision)
-            fetched.append(paths.CHECKPOINT.format(checkpoint=key))
-    is_here = all(any(Path().glob(pattern)) for pattern in fetched)
-    needed = host.GIB * (RESULTS_GIB if is_here else RESULTS_GIB + FETCHED_GIB)
-    text = f"{size_text(free)} are free in this folder, which needs at least {size_text(needed)}"
-    return Finding(FAILS if free < needed else FINE, "disk", text, "free some space")
+            downloads.append(paths.CHECKPOINT.format(checkpoint=key))
+    is_fetched = all(any(Path().glob(pattern)) for pattern in downloads)
+    least = host.GIB * (RESULTS_GIB if is_fetched else RESULTS_GIB + FETCHED_GIB)
+    text = f"{size_text(free)} are free in this folder, which needs at least {size_text(least)}"
+    return Finding(FAILS if free < least else FINE, "disk", text, "free some space")
 
 
 def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
     """Whether /dev/shm holds the batches that workers prepare, and there are cores enough."""
-    needed, processes_needed = 0, 0
+    batches, processes_of_job = 0, 0  # the most bytes, and the most ranks and workers
     for spec in specs:
         ranks, loader, model = spec.count // spec.nodes, spec.settings.loader, spec.settings.model
         workers = 0 if loader.decode == "device" else loader.workers
         side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
         picture = 3 * side_px**2 * (4 if loader.decode == "reference" else 1)
-        ready = workers * loader.prefetch_factor * spec.settings.train.batch_size
-        needed = max(needed, ranks * ready * picture)
+        pictures = workers * loader.prefetch_factor * spec.settings.train.batch_size
+        batches = max(batches, ranks * pictures * picture)
         per_rank = 1 if spec.kind == "cpu" else 1 + workers
-        processes_needed = max(processes_needed, ranks * per_rank)
+        processes_of_job = max(processes_of_job, ranks * per_rank)
     free = shutil.disk_usage(SHARED).free if SHARED.is_dir() else 0
-    text = f"{size_text(free)} are free in {SHARED}; the workers' batches need {size_text(needed)}"
+    text = f"{size_text(free)} are free in {SHARED}; the workers' batches need {size_text(batches)}"
     remedy = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
-    yield Finding(FAILS if free < needed else FINE, "shared memory", text, remedy)
+    yield Finding(FAILS if free < batches else FINE, "shared memory", text, remedy)
     cores, memory = host.cores_granted(), size_text(host.memory_gib() * host.GIB)
-    text = f"{cores} cores for {processes_needed} ranks and workers; {memory} of memory"
+    text = f"{cores} cores for {processes_of_job} ranks and workers; {memory} of memory"
     remedy = "ask for more cores (on a cluster: cpus_per_task)"
-    yield Finding(SLOW if cores < processes_needed else FINE, "cores", text, remedy)
+    yield Finding(SLOW if cores < processes_of_job else FINE, "cores", text, remedy)
 
 
 def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     """The findings about one device and the software of its jobs."""
     spec = specs[0]
     if spec.kind in plugins.declared(KINDS, "NOUNS"):
-        yield (cards := _cards(device, spec))
+        cards = _cards(device, spec)
+        yield cards
         if cards.outlook == FAILS:
             return
     try:
@@ -296,21 +298,21 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
             raise DeviceError(f"a job on {spec.nodes} nodes must run inside a {scheduler.NAME} job")
         spec = launch.with_interpreter(spec, os.environ)
         environment = launch.launch_environment(spec, os.environ)
-        for launcher in {each.launcher for each in specs}:
+        for launcher in {run.launcher for run in specs}:
             launch.check_programs(msgspec.structs.replace(spec, launcher=launcher), environment)
     except DeviceError as error:
         yield Finding(FAILS, "software", str(error), "docs/first-hour.md shows a working set-up")
         return
     checks = []
     for check in CHECKS.get(spec.kind, CHECKS["cpu"]):
-        concerned = {
-            each.study
-            for each in specs
+        studies = {
+            run.study
+            for run in specs
             for setting, values in check.needs.items()
-            if attrgetter(setting)(each.settings) in values
+            if attrgetter(setting)(run.settings) in values
         }
-        if concerned or not check.needs:
-            checks.append((check, sorted(concerned)))
+        if studies or not check.needs:
+            checks.append((check, sorted(studies)))
     python = launch.interpreter(spec.software)
     codes = json.dumps([check.code for check, _ in checks]).replace("PYTHON", python)
     try:
@@ -324,21 +326,22 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
         remedy = "start it by hand, with the same modules and container"
         yield Finding(UNKNOWN, "Python", text, remedy)
         return
-    for (check, studies), (is_good, text) in zip(checks, answers, strict=True):
+    for (check, names), (is_good, text) in zip(checks, answers, strict=True):
         outlook = FINE if is_good else check.outlook
         remedy = check.remedy.replace("PYTHON", python)
-        yield Finding(outlook, check.subject, text or "it works", remedy, studies)
+        yield Finding(outlook, check.subject, text or "it works", remedy, names)
 
 
 def _cards(device: Device, spec: RunSpec) -> Finding:
     """Whether the host has the model and number of accelerators that a job needs."""
-    (_, many), needed = plugins.declared(KINDS, "NOUNS")[spec.kind], spec.count // spec.nodes
-    machine = host.look()
+    _, plural = plugins.declared(KINDS, "NOUNS")[spec.kind]
+    machine, number = host.look(), spec.count // spec.nodes
     models = machine.models if machine.kind == spec.kind else []
     right = [m for m in models if not device.model_pattern or is_called(m, device.model_pattern)]
-    text = ", ".join(f"{number} x {model}" for model, number in Counter(models).items())
-    if len(right) < needed:
-        text = f"a job needs {needed} x {device.label}; this machine has {text or 'none'}"
-        text += f"; {machine.remark}" if machine.remark else ""
+    text = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
+    if len(right) >= number:
+        return Finding(FINE, plural, text)
+    text = f"a job needs {number} x {device.label}; this machine has {text or 'none'}"
+    text += f"; {machine.remark}" if machine.remark else ""
     remedy = "use --device detected for this machine's devices, or run it where the device is"
-    return Finding(FINE if len(right) >= needed else FAILS, many, text, remedy)
+    return Finding(FAILS, plural, text, remedy)

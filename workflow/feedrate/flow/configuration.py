@@ -58,10 +58,7 @@ class Layers:
 def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layers:
     """config.yaml, `files` in their order, and the KEY=VALUE `assignments` of --config. Raises
     ConfigError for a file that is not strict YAML."""
-    layers = []
-    for file in (CONFIG, *files):
-        origin = _shown(file)
-        layers.append((origin, convert(read_yaml(file, origin), dict[str, Any], origin)))
+    layers = [_read_file(file) for file in (CONFIG, *files)]
     values = {}
     for word in assignments:
         key, _, text = word.partition("=")
@@ -79,10 +76,11 @@ def layers_of(workflow: Any) -> Layers:
     return read_layers([*files, *settings.configfiles], settings.config_args or ())
 
 
-def _shown(file: Path) -> str:
-    """A file's name in messages: from the project's root if it is there."""
-    whole, root = paths.expand(file).resolve(), Path.cwd().resolve()
-    return str(whole.relative_to(root) if whole.is_relative_to(root) else whole)
+def _read_file(file: Path) -> tuple[str, dict[str, Any]]:
+    """A file's name in messages, from the project's root if it is there, and its mapping."""
+    path, root = paths.expand(file).resolve(), Path.cwd().resolve()
+    origin = str(path.relative_to(root) if path.is_relative_to(root) else path)
+    return origin, convert(read_yaml(file, origin), dict[str, Any], origin)
 
 
 @contextmanager
@@ -121,14 +119,26 @@ def check_targets(root: Path, project: Project, layers: Layers, targets: Iterabl
 
 
 def read_profile(name: str) -> tuple[str, list[Path]]:
-    """Executor and configuration files of the profile that Snakemake would use. Raises ConfigError,
-    with all names, if there is none."""
-    for folder in PROFILE_FOLDERS:
-        place = paths.expand(folder) / name
-        for file in (place, place / "profile.yaml", place / "config.yaml"):
-            if file.is_file():
-                return _profile_in(file)
-        if place.is_dir():  # its file is for certain versions of Snakemake
+    """Executor and configuration files of the profile that Snakemake would use. Raises ConfigError
+    if there is none, with all names, or if the names of its files are wrong."""
+    for root in PROFILE_FOLDERS:
+        profile = paths.expand(root) / name
+        for file in (profile, profile / "profile.yaml", profile / "config.yaml"):
+            if not file.is_file():
+                continue
+            origin, values = _read_file(file)
+            problems = Problems(origin)
+            key = "configfile" if values.get("configfile") else "configfiles"
+            names = values.get(key) or []
+            names = [names] if isinstance(names, str) else names
+            if problems.check_type(key, names, list[str]):
+                for path in names:
+                    problems.check_path(key, path)
+            raise_all(problems)
+            folder = file.parent
+            files = [folder / path if (folder / path).exists() else Path(path) for path in names]
+            return str(values.get("executor", "local")), files
+        if profile.is_dir():  # its file is for certain versions of Snakemake
             return "", []
     if name in profile_names():  # Snakemake does not look there
         link = f"ln -s {PROFILES / name}"
@@ -136,22 +146,6 @@ def read_profile(name: str) -> tuple[str, list[Path]]:
             f"--profile: {name!r} has no link here; make one (`{link}`), or use {PROFILES / name}"
         )
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
-
-
-def _profile_in(file: Path) -> tuple[str, list[Path]]:
-    """The profile in a file. Raises ConfigError if its configuration files are no names."""
-    origin = _shown(file)
-    values = convert(read_yaml(file, origin), dict[str, Any], origin)
-    errors = Problems(origin)
-    key = next((key for key in ("configfile", "configfiles") if values.get(key)), "")
-    value = values.get(key, [])
-    names: list[str] = [value] if isinstance(value, str) else value
-    if errors.check_type(key, names, list[str]):
-        for name in names:
-            errors.check_path(key, name)
-    raise_all(errors)
-    files = [file.parent / name if (file.parent / name).exists() else Path(name) for name in names]
-    return str(values.get("executor", "local")), files
 
 
 def profile_names() -> list[str]:
@@ -163,63 +157,60 @@ def profile_names() -> list[str]:
 # if jobs run here. Relative paths start at the project's root, which all hosts share.
 
 
-def check_files(project: Project, specs: Sequence[RunSpec], layers: Layers, *, here: bool) -> None:
+def check_files(
+    project: Project, specs: Sequence[RunSpec], layers: Layers, *, runs_here: bool
+) -> None:
     """Raise ConfigError for files that the configuration names and that do not exist, and that the
-    runs `specs` would need. `here`: jobs run on this host."""
+    runs `specs` would need. `runs_here`: jobs run on this host."""
     config = project.config
     problems = Problems(layers.origin)
-    downloads_here = here or "downloads" in config.on_driver
+    downloads_here = runs_here or "downloads" in config.on_driver
     dataset = config.datasets[config.dataset]
-    if isinstance(dataset, Folder) and _is_known(dataset.path, here=downloads_here):
+    if isinstance(dataset, Folder) and (downloads_here or _is_shared(dataset.path)):
         check_folder(problems, f"datasets.{config.dataset}", dataset)
-    evaluated = any(spec.protocol.evaluate for spec in specs)
-    copy = config.winoground_sets.get(config.winoground or "") if evaluated else None
-    if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
+    evaluates = any(spec.protocol.evaluate for spec in specs)
+    copy = config.winoground_sets.get(config.winoground or "") if evaluates else None
+    if isinstance(copy, LocalExamples) and (downloads_here or _is_shared(copy.path)):
         try:
             example_tables(Path(copy.path))
         except DataError as error:
             problems.add(f"winoground_sets.{config.winoground}.path", str(error))
-    problems += dict.fromkeys(_checkpoint_faults(project, specs, layers, here=here))
+    models = {(spec.settings.model.checkpoint, spec.study): spec.settings.model for spec in specs}
+    for (name, study), model in models.items():
+        if name and local_folder(model) and (runs_here or _is_shared(name)):
+            try:
+                find_checkpoint(model)
+            except ModelError as error:
+                origin, text = f"config/studies/{study}.yaml", str(error)
+                if name == config.checkpoint:
+                    origin, text = layers.origin("checkpoint"), text.removeprefix("model.")
+                if f"{origin}: {text}" not in problems:
+                    problems.append(f"{origin}: {text}")
     registry = Problems("config/devices.yaml")
     for name in dict.fromkeys(spec.device for spec in specs):
-        for key, text in _software_faults(project.devices[name].software, here=here):
+        for key, text in _software_faults(project.devices[name].software, runs_here=runs_here):
             registry.add(f"{name}.software.{key}", text)
     raise_all([*problems, *registry])
 
 
-def _checkpoint_faults(
-    project: Project, specs: Iterable[RunSpec], layers: Layers, *, here: bool
-) -> Iterator[str]:
-    """Local checkpoints that no model can be loaded from."""
-    models = {(s.settings.model.checkpoint, s.study): s.settings.model for s in specs}
-    for (name, study), model in models.items():
-        if name and local_folder(model) and _is_known(name, here=here):
-            try:
-                find_checkpoint(model)
-            except ModelError as error:
-                if name == project.config.checkpoint:
-                    yield f"{layers.origin('checkpoint')}: {str(error).removeprefix('model.')}"
-                else:
-                    yield f"config/studies/{study}.yaml: {error}"
-
-
-def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, str]]:
+def _software_faults(software: Software, *, runs_here: bool) -> Iterator[tuple[str, str]]:
     """Keys of a device's software whose program or image this host lacks, with the reason. Only the
     job knows an interpreter in a container, or one of an environment module."""
     python, image = software.python, software.container
-    place = f"on {platform.node()}, where its jobs run" if here else "in the project's folder"
-    if image and "://" not in image and _is_known(image, here=here):
-        if not paths.expand(image).exists():
-            yield "container", f"there is no image {image} {place}"
-    elif python and not image and not software.modules:
-        known = here if "/" not in python else _is_known(python, here=here)
+    where = f"on {platform.node()}, where its jobs run" if runs_here else "in the project's folder"
+    if image:
+        is_checked = "://" not in image and (runs_here or _is_shared(image))
+        if is_checked and not paths.expand(image).exists():
+            yield "container", f"there is no image {image} {where}"
+    elif python and not software.modules:
+        is_checked = runs_here or ("/" in python and _is_shared(python))
         path = software.environment.get("PATH")
-        if known and shutil.which(interpreter(software), path=path) is None:
-            yield "python", f"there is no program {python} {place}"
+        if is_checked and shutil.which(interpreter(software), path=path) is None:
+            yield "python", f"there is no program {python} {where}"
 
 
-def _is_known(path: str, *, here: bool) -> bool:
-    return here or not paths.expand(path).is_absolute()
+def _is_shared(path: str) -> bool:
+    return not paths.expand(path).is_absolute()
 
 
 # How this Snakemake was called, which the Snakefile sees only in part.

@@ -18,7 +18,7 @@ from feedrate.data.manifest import StoreSpec, store_spec
 from feedrate.flow.identity import (
     Code,
     DigestCache,
-    edited,
+    edited_files,
     file_state,
     folder_state,
     identity,
@@ -39,23 +39,24 @@ class Data:
     # Identities
 
     def _raw(self, dataset: str) -> str:
-        """The identity of a fetched dataset: settings, code, and a folder's files."""
+        """The identity of a fetched dataset."""
         entry = workflow.find_dataset(self._project.config, dataset)
         source = plugin_file("feedrate.data.sources", str(entry.__struct_config__.tag))
         return self._fetched(f"raw {dataset}", entry, "data/fetch.py", source)
 
     def prepared(self, dataset: str) -> str:
-        """The identity of a prepared dataset: what was fetched, edits of it, and code."""
+        """The identity of a prepared dataset: the fetched dataset, edits of it, and code."""
         key = f"prepared {dataset}"
         if key not in self._identities:
-            raw = Path(self.raw_index(dataset))
+            edits = edited_files(Path(self.raw_index(dataset)), self._digests)
             code = self._digests.of_code(Code(("data/prepare.py",), ("data",)))
-            self._identities[key] = identity(self._raw(dataset), edited(raw, self._digests), code)
+            self._identities[key] = identity(self._raw(dataset), edits, code)
         return self._identities[key]
 
     def _fetched(
         self, key: str, entry: workflow.Dataset | workflow.Examples, *programs: str
     ) -> str:
+        """The identity of data that `programs` fetch: settings, a folder's files, and code."""
         if key not in self._identities:
             state = ""
             if isinstance(entry, workflow.Folder | workflow.LocalExamples):
@@ -89,16 +90,16 @@ class Data:
         return paths.MANIFEST.format(dataset=dataset, identity=self.prepared(dataset))
 
     def report(self, study: str) -> str:
-        """The report on the data of a study: those of its first run."""
+        """The report on the data of a study's first run."""
         first = next(self._plan.of_study(study), None)
         dataset = first.dataset if first else self._project.config.dataset
         return paths.DATA_REPORT.format(dataset=dataset, identity=self.prepared(dataset))
 
     def drawn(self) -> str:
         """The data of a self-test: drawn here, so that it needs no network."""
-        datasets = self._project.config.datasets.items()
-        drawn = (name for name, entry in datasets if isinstance(entry, workflow.Generated))
-        return self.manifest(next(drawn, self._project.config.dataset))
+        config = self._project.config
+        drawn = [n for n, entry in config.datasets.items() if isinstance(entry, workflow.Generated)]
+        return self.manifest(drawn[0] if drawn else config.dataset)
 
     def store(self, spec: RunSpec) -> list[str]:
         """The store of decoded pictures that a run reads."""

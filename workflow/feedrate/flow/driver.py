@@ -50,7 +50,7 @@ def plan(graph: Graph, layers: Layers) -> None:
         graph.write_plans()
     if call.dryrun:
         specs = graph.runs_to_do(call.targets)
-        configuration.check_files(graph.project, specs, layers, here=call.is_local)
+        configuration.check_files(graph.project, specs, layers, runs_here=call.is_local)
 
 
 def start(graph: Graph, layers: Layers) -> None:
@@ -58,7 +58,7 @@ def start(graph: Graph, layers: Layers) -> None:
     a killed driver, and check what would fail. Raises ExpectedError."""
     call = configuration.call()
     specs = graph.runs_to_do(call.targets)
-    configuration.check_files(graph.project, specs, layers, here=call.is_local)
+    configuration.check_files(graph.project, specs, layers, runs_here=call.is_local)
     driver = DriverCall(
         pid=os.getpid(),
         host=socket.gethostname(),
@@ -68,16 +68,14 @@ def start(graph: Graph, layers: Layers) -> None:
         quiet=bool(call.quiet),
         choices=tuple(call.choices),
     )
-    _hold(driver)
+    lock_folder(driver)
     os.environ[variables.DRIVER] = msgspec.json.encode(driver).decode()
     # Jobs find this Python and this package, unless their rule brings others.
-    for variable, folder in (
-        ("PATH", str(Path(sys.executable).parent)),
-        ("PYTHONPATH", str(graph.root / "workflow")),
-    ):
-        others = os.environ.get(variable, "").split(os.pathsep)
-        others = [other for other in others if other not in ("", folder)]
-        os.environ[variable] = os.pathsep.join([folder, *others])
+    search_paths = {"PATH": Path(sys.executable).parent, "PYTHONPATH": graph.root / "workflow"}
+    for variable, folder in search_paths.items():
+        folders = os.environ.get(variable, "").split(os.pathsep)
+        others = [name for name in folders if name not in ("", str(folder))]
+        os.environ[variable] = os.pathsep.join([str(folder), *others])
     if not call.is_local:
         cancel_left_over_jobs()
     check(graph.project, specs, call)
@@ -102,14 +100,15 @@ def end(graph: Graph) -> None:
         )
 
 
-def _hold(call: DriverCall) -> None:
+def lock_folder(call: DriverCall) -> None:
     """Lock this folder until this process ends: the kernel releases the lock. The file keeps the
-    driver's name after a kill, and is empty after an end by itself."""
+    driver's name after a kill, and is empty after an end by itself. Raises Occupied."""
     global _lock
     LOCK.parent.mkdir(exist_ok=True)
     stream = LOCK.open("a+", encoding="utf-8")
-    if why := occupied(stream):
-        raise Occupied(why)
+    reason = occupied(stream)
+    if reason:
+        raise Occupied(reason)
     stream.truncate(0)
     stream.write(msgspec.json.encode(call).decode())
     stream.flush()
@@ -149,10 +148,8 @@ def cancel_left_over_jobs() -> None:
     jobs = scheduler.own_jobs()
     if not jobs:
         return
-    tell(
-        "feedrate",
-        f"cancelling {counted(len(jobs), 'job')} that a killed run left on {scheduler.NAME}",
-    )
+    killed = f"{counted(len(jobs), 'job')} that a killed run left on {scheduler.NAME}"
+    tell("feedrate", f"cancelling {killed}")
     scheduler.cancel(jobs)
     until_s = time.monotonic() + ENDED_S
     while scheduler.own_jobs() and time.monotonic() < until_s:
@@ -169,22 +166,22 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
             "nothing was started"
         )
-    if not call.is_local and (absent := scheduler.why_absent()):
+    absence = "" if call.is_local else scheduler.why_absent()
+    if absence:
         local = [n for n in profile_names() if read_profile(f"profiles/{n}")[0] == "local"]
         raise ExpectedError(
-            f"{absent}: this profile sends its jobs to {scheduler.NAME}; run it on a login node, "
+            f"{absence}: this profile sends its jobs to {scheduler.NAME}; run it on a login node, "
             f"or use a profile for one machine (--profile {', '.join(local)})"
         )
-    bound = []
-    for finding in examine(project, specs, here=call.is_local):
+    faults = []
+    for finding in examine(project, specs, runs_here=call.is_local):
         if finding.outlook == SLOW:
             tell("feedrate", f"will be slow: {finding}")
         elif finding.outlook == FAILS:
-            bound.append(str(finding))
+            faults.append(str(finding))
     with contextlib.suppress(scheduler.SchedulerError):  # it may answer when the jobs are sent
-        bound += resources.problems(call, project, dict.fromkeys(spec.device for spec in specs))
-    if bound:
-        raise ExpectedError(
-            f"Nothing was started, because this is bound to fail (`{command_text('doctor')}` shows "
-            "all checks):\n" + "\n".join(f"  {problem}" for problem in bound)
-        )
+        faults += resources.problems(call, project, dict.fromkeys(spec.device for spec in specs))
+    if faults:
+        doctor = command_text("doctor")
+        head = f"Nothing was started, because this is bound to fail (`{doctor}` shows all checks):"
+        raise ExpectedError("\n  ".join([head, *faults]))

@@ -45,13 +45,15 @@ class RunFolders:
         return bool(number) and self._serves(spec, number, outcome)
 
     def _serves(self, spec: RunSpec, number: int, outcome: Outcome) -> bool:
+        """Whether an attempt needs no further one."""
         if outcome.get("status") not in ("ok", "out_of_memory"):
             return False
-        if smaller := outcome.get("smaller"):  # not tried, because this run had run out of memory
+        reason = outcome.get("smaller")  # not tried, because the run in this folder did not fit
+        if reason:
             for run in self._smaller(spec):
                 last, ended = self._last(run)
-                in_vain = ended.get("status") == "out_of_memory" and not ended.get("smaller")
-                if in_vain and self._folder(run, last) == smaller:
+                ran_out = ended.get("status") == "out_of_memory" and not ended.get("smaller")
+                if ran_out and self._folder(run, last) == reason:
                     return True
             return False
         file = paths.DISTURBED.format(study=spec.study, device=spec.device)
@@ -64,27 +66,28 @@ class RunFolders:
         key = spec.study, spec.device, spec.cell, spec.repeat
         if key not in self._newest:
             self._newest[key] = 0, {}
-            for number in self._numbers(spec):
+            attempts = self._attempts_of(f"{paths.RUNS}/{spec.study}/{spec.device}/{spec.cell}")
+            numbers = attempts.get((spec.repeat, self._identity(spec)), ())
+            for number in sorted(numbers, reverse=True):
                 outcome = _read_json(f"{self._folder(spec, number)}/{paths.OUTCOME_NAME}", {})
                 if outcome:
                     self._newest[key] = number, outcome
                     break
         return self._newest[key]
 
-    def _numbers(self, spec: RunSpec) -> list[int]:
-        """The attempts of a run that have a folder, the newest first."""
-        cell = f"{paths.RUNS}/{spec.study}/{spec.device}/{spec.cell}"
+    def _attempts_of(self, cell: str) -> dict[tuple[int, str], list[int]]:
+        """The attempts in the folder of a cell, by repeat and identity of their runs."""
         if cell not in self._attempts:
-            attempts: dict[tuple[int, str], list[int]] = {}
+            attempts = self._attempts[cell] = {}
             names: list[str] = []
             with suppress(OSError):
                 names = os.listdir(cell)  # noqa: PTH208 (10,000 of them per plan)
-            for name in filter(None, map(paths.RUN_FOLDER.fullmatch, names)):
-                run = int(name["repeat"]), name["identity"]
-                attempts.setdefault(run, []).append(int(name["attempt"] or 1))
-            self._attempts[cell] = attempts
-        numbers = self._attempts[cell].get((spec.repeat, self._identity(spec)), ())
-        return sorted(numbers, reverse=True)
+            for name in names:
+                match = paths.RUN_FOLDER.fullmatch(name)
+                if match:
+                    run = int(match["repeat"]), match["identity"]
+                    attempts.setdefault(run, []).append(int(match["attempt"] or 1))
+        return self._attempts[cell]
 
     def _folder(self, spec: RunSpec, number: int) -> str:
         suffix = f"-{number}" if number > 1 else ""

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,11 @@ class Graph:
 
     def __init__(self, project: Project, root: Path, plan: Plan | None = None) -> None:
         """`plan`: a part of the project's plan; None: all that can run here or has a result."""
-        self.project = project
-        self.root = root
+        self.project, self.root = project, root
         self._digests = DigestCache(DIGESTS)
         self._environments = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
         self._surroundings: dict[tuple[Any, ...], tuple[str, str]] = {}
-        self._of_run: dict[tuple[str, str, str, int], str] = {}
+        self._identities: dict[tuple[str, str, str, int], str] = {}
         self.plan = plan or make_plan(project)
         self.data = Data(project, root, self.plan, self._digests)
         self.folders = RunFolders(self.identity, self.smaller)
@@ -65,37 +64,35 @@ class Graph:
     def identity(self, spec: RunSpec) -> str:
         """The identity of a run: its spec, data, measured code and environment."""
         key = spec.study, spec.device, spec.cell, spec.repeat
-        if key not in self._of_run:
+        if key not in self._identities:
             # As short as it can be: a plan may have 10,000 runs.
             content = self._surroundings_of(spec)[0].encode()
             content += msgspec.json.encode(spec, order="sorted")
-            self._of_run[key] = hashlib.sha256(content).hexdigest()[:LENGTH]
-        return self._of_run[key]
+            self._identities[key] = hashlib.sha256(content).hexdigest()[:LENGTH]
+        return self._identities[key]
 
     def _surroundings_of(self, spec: RunSpec) -> tuple[str, str]:
         """The digests of all that a run is made from besides its spec, and of its code alone."""
-        settings = spec.settings
-        evaluated = spec.protocol.evaluate
+        model, loader, store = spec.settings.model, spec.settings.loader, self.data.store(spec)
         key = (
-            *(spec.device, spec.task, spec.kind, spec.launcher, spec.dataset, evaluated),
-            *(settings.model.name, settings.model.checkpoint, settings.loader.decode),
-            *(settings.loader.library, settings.loader.form, *self.data.store(spec)),
-        )
+            spec.device, spec.task, spec.kind, spec.launcher, spec.dataset, spec.protocol.evaluate,
+            model.name, model.checkpoint, loader.decode, loader.library, loader.form, *store,
+        )  # fmt: skip
         if key not in self._surroundings:
             file = self.root / f"envs/{self._environments[spec.kind]}.yaml"
-            # Without its comments; an unpacked archive has none.
+            # Without its comments; an unpacked archive has no such file.
             environment = yaml.safe_load(file.read_bytes()) if file.is_file() else None
             code = self._digests.of_code(measured_code(spec))
-            made_from = {
+            sources = {
                 "campaign": self.project.config.campaign,
                 "data": self.data.prepared(spec.dataset),
                 "code": code,
                 "environment": environment and digest_value(environment),
-                "weights": self.data.weights(settings.model),
-                "store": self.data.store(spec),
+                "weights": self.data.weights(model),
+                "store": store,
                 "winoground": self.data.examples(spec),
             }
-            self._surroundings[key] = identity(made_from), code
+            self._surroundings[key] = identity(sources), code
             self._digests.save()
         return self._surroundings[key]
 
@@ -104,19 +101,21 @@ class Graph:
     def wildcard_constraints(self) -> dict[str, str]:
         """The form of the wildcards in paths."""
         config = self.project.config
-        names = {
-            "study": self.project.studies,
-            "device": config.devices,
-            "dataset": config.datasets,
-            "winoground": config.winoground_sets or ["none"],
+
+        def one_of(names: Iterable[str]) -> str:
+            return "|".join(map(re.escape, names))
+
+        return {
+            "study": one_of(self.project.studies),
+            "device": one_of(config.devices),
+            "winoground": one_of(config.winoground_sets or ["none"]),
+            "dataset": rf"({one_of(config.datasets)})(-\d+)?",  # generated-7680, with its rows
+            "identity": r"[0-9a-f]{8}(-\d+)?",  # ab12cd34-2 is a run's second attempt
+            "store": "[0-9a-f]{8}",
+            "checkpoint": "[^/]+",
+            "cell": "[^/]+",
+            "repeat": r"\d+",
         }
-        forms = {wildcard: "|".join(map(re.escape, known)) for wildcard, known in names.items()}
-        # A generated dataset may be named with its rows: generated-7680.
-        forms["dataset"] = rf"({forms['dataset']})(-\d+)?"
-        # Of a run, a second attempt and later ones have a number: ab12cd34-2.
-        forms["identity"] = r"[0-9a-f]{8}(-\d+)?"
-        forms |= {"checkpoint": "[^/]+", "cell": "[^/]+", "repeat": r"\d+"}
-        return forms | {"store": "[0-9a-f]{8}"}
 
     def outcomes(self, study: str, device: str, *, ended: bool = False) -> list[str]:
         """The outcomes of all runs of a study on a device. `ended`: those that exist, as a job's
@@ -132,7 +131,7 @@ class Graph:
 
     def all_outcomes(self) -> list[str]:
         """The outcomes of all runs."""
-        return list(map(self.outcome, self.plan.runs.values()))
+        return [self.outcome(spec) for spec in self.plan.runs.values()]
 
     def runs_to_do(self, targets: Collection[str] = ()) -> list[RunSpec]:
         """The runs without a result. If all targets are studies, outcomes, data or self-tests: the
@@ -156,13 +155,13 @@ class Graph:
         }
         for name, files_of in makers.items():
             files = [files_of(spec) for spec in specs]
-            if files and all(other == files[0] for other in files):
-                inputs[name] = files[0]
-            elif files:
+            if any(other != files[0] for other in files):
                 inputs[name] = with_cached_signature(
                     lambda wildcards, files_of=files_of: files_of(self._spec(device, wildcards))
                 )
-        return {name: files for name, files in inputs.items() if files}
+            elif files and files[0]:
+                inputs[name] = files[0]
+        return inputs
 
     def train(self, device: str, wildcards: Any) -> str:
         """The job of a run. Raises CodeChanged if the run would be another one than when the
@@ -210,13 +209,13 @@ class Graph:
         study = self.project.studies[spec.study]
         if not study.ladder:
             return []
-        up_to = []
+        levels_up_to = []
         for name in study.ladder:
             levels = study.factors[name].levels
-            up_to.append(levels[: levels.index(spec.levels[name]) + 1])
+            levels_up_to.append(levels[: levels.index(spec.levels[name]) + 1])
         runs = []
-        for chosen in product(*up_to):
-            cell = cell_name(spec.levels | dict(zip(study.ladder, chosen, strict=True)))
+        for steps in product(*levels_up_to):
+            cell = cell_name(spec.levels | dict(zip(study.ladder, steps, strict=True)))
             for repeat in count(1):
                 run = self.plan.runs.get((spec.study, spec.device, cell, repeat))
                 if run is None or cell == spec.cell:
@@ -255,14 +254,14 @@ class Graph:
 
     def code(self, *programs: str) -> list[str]:
         """The files of programs and of all modules that they import."""
-        files = sorted(self._digests.sources(*programs))
+        files = self._digests.sources(*programs)
         self._digests.save()
-        return [str(f.relative_to(self.root) if f.is_relative_to(self.root) else f) for f in files]
+        return self._from_root(files)
 
     def page_inputs(self) -> dict[str, Files]:
         """The inputs of a study's tables and figures."""
         return {
-            "results": [*paths.OF_A_STUDY[:-2]],
+            "results": list(paths.OF_A_STUDY[:-2]),  # without tables and figures
             "data": lambda wildcards: self.data.report(wildcards.study),
             "plan": paths.STUDY_PLAN,
             "code": self.page_code(),
@@ -281,5 +280,9 @@ class Graph:
     def templates(self) -> list[str]:
         """The templates of pages, with their style and script; they are beside the package."""
         folder = PACKAGE.parents[1] / "report"
-        files = sorted([*folder.glob("templates/*"), *folder.glob("static/*")])
-        return [str(f.relative_to(self.root) if f.is_relative_to(self.root) else f) for f in files]
+        return self._from_root([*folder.glob("templates/*"), *folder.glob("static/*")])
+
+    def _from_root(self, files: Iterable[Path]) -> list[str]:
+        """Sorted paths, relative to the project's root where they are in it."""
+        root = self.root
+        return [str(f.relative_to(root) if f.is_relative_to(root) else f) for f in sorted(files)]

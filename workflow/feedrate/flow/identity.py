@@ -22,7 +22,6 @@ from feedrate.data.manifest import DataError, read_index
 from feedrate.loading.decoders import decoder_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
-NAME = PACKAGE.name
 LENGTH = 8
 """Characters of an identity."""
 MEASURED = ("jobs", "devices", "models", "loading")
@@ -47,24 +46,22 @@ def measured_code(spec: RunSpec) -> Code:
     """The measured work of a run, with the plug-ins that it imports by name. Modules that plan,
     start or watch a job do not count, and its settings are in its spec. The reference decoder
     counts: every run compares its pixels with it."""
-    program = "jobs/infer.py" if spec.task == "inference" else "jobs/train.py"
     loader = spec.settings.loader
-    names = {decoder_of("reference"), decoder_of(loader.decode)}
-    names.add(decoder_of(loader.decode, spec.kind))
+    programs = [
+        "jobs/worker.py",
+        "jobs/infer.py" if spec.task == "inference" else "jobs/train.py",
+        "devices/*.py",
+        f"devices/kinds/{spec.kind}.py",
+        f"devices/launchers/{spec.launcher}.py",
+        f"models/builders/{spec.settings.model.name}.py",
+    ]
+    decoders = {decoder_of("reference"), decoder_of(loader.decode)}
+    decoders.add(decoder_of(loader.decode, spec.kind))
+    programs += [f"loading/decoders/{name}.py" for name in sorted(filter(None, decoders))]
     library = library_of(loader)
-    return Code(
-        (
-            "jobs/worker.py",
-            program,
-            "devices/*.py",
-            f"devices/kinds/{spec.kind}.py",
-            f"devices/launchers/{spec.launcher}.py",
-            f"models/builders/{spec.settings.model.name}.py",
-            *(f"loading/decoders/{name}.py" for name in sorted(filter(None, names))),
-            *([plugin_file(LIBRARIES, library)] if library else []),
-        ),
-        MEASURED,
-    )
+    if library:
+        programs.append(plugin_file(LIBRARIES, library))
+    return Code(tuple(programs), MEASURED)
 
 
 def plugin_file(package: str, name: str) -> str:
@@ -78,22 +75,22 @@ class DigestCache:
     """Values computed from files, kept from plan to plan: an unchanged file costs one stat."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._fresh = path, False
+        self._path, self._is_changed = path, False
         self._code: dict[Code, str] = {}
-        self._known: dict[str, list[Any]] = {}
+        self._entries: dict[str, list[Any]] = {}
         with suppress(OSError, ValueError):
-            self._known = json.loads(path.read_text())
+            self._entries = json.loads(path.read_text())
 
     def of_file(self, path: Path, compute: Callable[[Path], Any] = digest_file) -> Any:
         """`compute(path)`, a JSON value; computed only if the file's size or time has changed."""
         status = path.stat()
         state = [status.st_mtime_ns, status.st_size]
-        known = self._known.get(str(path))
-        if known and known[:2] == state:
-            return known[2]
+        entry = self._entries.get(str(path))
+        if entry and entry[:2] == state:
+            return entry[2]
         value = compute(path)
-        self._known[str(path)] = [*state, value]
-        self._fresh = True
+        self._entries[str(path)] = [*state, value]
+        self._is_changed = True
         return value
 
     def of_code(self, code: Code) -> str:
@@ -111,96 +108,88 @@ class DigestCache:
 
     def _modules(self, code: Code) -> Iterator[tuple[str, Path]]:
         """Name and file of each module that counts."""
-        waiting: list[Path] = []
+        queue: list[Path] = []
         for program in code.programs:
-            of_others = Path(program).is_absolute()
-            waiting += [Path(program)] if of_others else sorted(PACKAGE.glob(program))
-        seen = set(waiting)
+            is_file = Path(program).is_absolute()
+            queue += [Path(program)] if is_file else sorted(PACKAGE.glob(program))
+        seen = set(queue)
         files = {name: file for top, root in _roots().items() for name, file in _files(top, root)}
         names = {file: name for name, file in files.items()}
-        while waiting:
-            file = waiting.pop()
+        while queue:
+            file = queue.pop()
             _, imports = self.of_file(file, digest_module)
             if not file.is_relative_to(PACKAGE):
                 yield names[file], file
             elif not code.rooms or file.relative_to(PACKAGE).parts[0] in code.rooms:
                 yield str(file.relative_to(PACKAGE)), file
-            imported = {files[name] for name in imports if name in files} - seen
-            seen |= imported
-            waiting += imported
+            new = {files[name] for name in imports if name in files} - seen
+            seen |= new
+            queue += new
 
     def save(self) -> None:
         """Keep the values for the next plan; a read-only folder is no error."""
-        if self._fresh:
+        if self._is_changed:
             with suppress(OSError):
-                write_text(self._path, json.dumps(self._known))
-                self._fresh = False
-
-
-def digest_code(tree: ast.Module) -> str:
-    """Digest of Python code without comments, layout and docstrings, which the tree loses."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [
-                statement
-                for statement in node.body
-                if not (
-                    isinstance(statement, ast.Expr)
-                    and isinstance(getattr(statement.value, "value", None), str)
-                )
-            ]
-    return digest_value(ast.unparse(tree))
-
-
-def imported_modules(tree: ast.Module) -> list[str]:
-    """Names that the code imports anywhere from this package and from those with further plug-ins:
-    modules, or names in modules."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return sorted(name for name in names if name.split(".")[0] in _roots())
+                write_text(self._path, json.dumps(self._entries))
+                self._is_changed = False
 
 
 def digest_module(path: Path) -> list[Any]:
-    """The digest of a module's code, and the names that it imports (`imported_modules`)."""
+    """The digest of a module's code without comments, layout and docstrings; and the modules, or
+    names in modules, that it imports anywhere from this package and from those with plug-ins."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [digest_code(tree), imported_modules(tree)]
+    imports: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not _is_text(statement)]
+        elif isinstance(node, ast.Import):
+            imports.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imports.add(node.module)
+            imports.update(f"{node.module}.{alias.name}" for alias in node.names)
+    roots = _roots()
+    own_imports = sorted(name for name in imports if name.split(".")[0] in roots)
+    return [digest_value(ast.unparse(tree)), own_imports]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is a string alone, such as a docstring."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _roots() -> dict[str, Path]:
     """The folders of this package and of those with further plug-ins, by name."""
     others = {package.split(".")[0] for package in plugins.added()}
-    return {NAME: PACKAGE} | {name: Path(import_module(name).__path__[0]) for name in others}
+    return {PACKAGE.name: PACKAGE} | {n: Path(import_module(n).__path__[0]) for n in others}
 
 
 @cache
 def _files(top: str, package: Path) -> list[tuple[str, Path]]:
     """The dotted names of a package's modules, with their files."""
-    files = (
-        (file.relative_to(package).with_suffix("").parts, file) for file in package.rglob("*.py")
-    )
-    return [(".".join((top, *parts)).removesuffix(".__init__"), file) for parts, file in files]
+    modules = []
+    for file in package.rglob("*.py"):
+        parts = file.relative_to(package).with_suffix("").parts
+        modules.append((".".join((top, *parts)).removesuffix(".__init__"), file))
+    return modules
 
 
 # Files besides code that data and runs are made from.
 
 
-def edited(index_path: Path, digests: DigestCache) -> dict[str, str]:
+def edited_files(index_path: Path, digests: DigestCache) -> dict[str, str]:
     """The fetched files that have changed since, with their states; none if nothing has been
     fetched yet, and for a folder source, whose files `folder_state` digests."""
     try:
         index = read_index(index_path)
     except (DataError, OSError):
         return {}
-    if index.root:
-        return {}
-    listed = {file.path: file.sha256 for file in [index.rows, *index.files]}
-    now = {path: file_state(index_path.parent / path, digests) for path in listed}
-    return {path: state for path, state in now.items() if state != listed[path]}
+    states = {}
+    for file in [] if index.root else [index.rows, *index.files]:
+        state = file_state(index_path.parent / file.path, digests)
+        if state != file.sha256:
+            states[file.path] = state
+    return states
 
 
 def folder_state(path: Path, digests: DigestCache) -> str:
