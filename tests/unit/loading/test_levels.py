@@ -136,13 +136,13 @@ def test_epochs_follow_one_another_and_can_be_set():
     assert len(order) == 20
 
 
-@given(rows=st.integers(1, 60), a_step=st.integers(1, 80))
-def test_a_filled_step_repeats_rows_of_its_epoch(rows, a_step):
-    order = EpochOrder(rows, SEED, a_step=a_step, fill=True)
+@given(rows=st.integers(1, 60), step_samples=st.integers(1, 80))
+def test_a_filled_step_repeats_rows_of_its_epoch(rows, step_samples):
+    order = EpochOrder(rows, SEED, step_samples=step_samples, fill=True)
     taken, plain = list(order), list(EpochOrder(rows, SEED))
     assert len(taken) == len(order)
-    assert len(taken) % a_step == 0
-    assert rows <= len(taken) < rows + a_step
+    assert len(taken) % step_samples == 0
+    assert rows <= len(taken) < rows + step_samples
     assert taken == [plain[place % rows] for place in range(len(taken))]
 
 

@@ -18,7 +18,7 @@ class Rows(list):
 
 
 def test_a_slot_is_free_again_when_nothing_looks_into_it():
-    slots = Slots((4, 2), torch.uint8, workers=0, each=2)
+    slots = Slots((4, 2), torch.uint8, workers=0, per_worker=2)
     first = slots.take(4)
     part = first[1:3].flatten()
     address = first.data_ptr()
@@ -33,7 +33,7 @@ def test_a_slot_is_free_again_when_nothing_looks_into_it():
 
 
 def test_where_none_is_free_fresh_memory_is_taken():
-    slots = Slots((4, 2), torch.float32, workers=0, each=1)
+    slots = Slots((4, 2), torch.float32, workers=0, per_worker=1)
     first, second = slots.take(4), slots.take(4)
     first.fill_(1)
     second.fill_(2)

@@ -166,12 +166,12 @@ class MeteredTrainer(_TRAINER):
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
         """An order that depends on the seed only, not on the library's version."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        args, a_step = self.args, 1
+        args, step_samples = self.args, 1
         if args.dataloader_drop_last or self.fills:
             # By itself, the Trainer drops or fills batches, and shortens a last step.
-            a_step = args.per_device_train_batch_size * args.world_size
-            a_step *= args.gradient_accumulation_steps
-        return EpochOrder(len(dataset), args.data_seed, a_step=a_step, fill=self.fills)
+            step_samples = args.per_device_train_batch_size * args.world_size
+            step_samples *= args.gradient_accumulation_steps
+        return EpochOrder(len(dataset), args.data_seed, step_samples=step_samples, fill=self.fills)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, which finishes its pixels."""

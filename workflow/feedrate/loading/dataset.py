@@ -1,6 +1,7 @@
 """Image-text pairs of a prepared dataset: their batches, reused memory and order."""
 
 import itertools
+import math
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -38,19 +39,22 @@ class Slots:
     48 pictures of 294 px costs 14 ms of page faults in new shared memory, 1 ms in a used slot. A
     worker sends a slot's number; the rank frees it when no tensor refers to it any more."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, each: int) -> None:
-        """Reserve `each` slots for each worker (without workers, for the rank itself); `shape` is
-        that of a full batch. Raises UnsupportedError if the host lacks the shared memory."""
-        count = max(1, workers) * each
-        self._each = each
-        size = count * int(np.prod(shape)) * dtype.itemsize
+    def __init__(
+        self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, per_worker: int
+    ) -> None:
+        """Reserve slots for batches of at most `shape`; without workers, the rank has those of one.
+        Raises UnsupportedError if the host lacks the shared memory."""
+        self._per_worker = per_worker
+        count = max(1, workers) * per_worker
+        size = count * math.prod(shape) * dtype.itemsize
         try:  # reserved without writing to it; moving a tensor there would write
             storage = torch.UntypedStorage._new_shared(size) if workers else None
         except RuntimeError as error:
-            needs = f"batches of {workers} workers need {size_text(size)} of shared memory"
-            more = "give the container more (docker: --shm-size), or use fewer workers or a smaller"
-            why = f"{needs}, more than /dev/shm has; {more} loader.prefetch_factor"
-            raise UnsupportedError(f"loader.workers: {why}") from error
+            raise UnsupportedError(
+                f"loader.workers: batches of {workers} workers need {size_text(size)} of shared "
+                "memory, more than /dev/shm has; give the container more (docker: --shm-size), or "
+                "use fewer workers or a smaller loader.prefetch_factor"
+            ) from error
         storage = storage or torch.UntypedStorage(size)
         self.batches = torch.empty(0, dtype=dtype).set_(storage, 0, (count, *shape))  # type: ignore[call-overload]
         self.states = torch.zeros(count, dtype=torch.uint8)
@@ -63,8 +67,8 @@ class Slots:
         """Memory for a batch of `rows`: a free slot (in a worker a Filling), or a new tensor."""
         info = get_worker_info()
         # Each worker takes only its own slots, and only the rank frees them: no lock is needed.
-        first = (info.id if info else 0) * self._each
-        for slot in range(first, first + self._each):
+        first = (info.id if info else 0) * self._per_worker
+        for slot in range(first, first + self._per_worker):
             if self.states[slot] == FREE and rows <= self.batches.shape[1]:
                 self.states[slot] = TAKEN
                 return Filling(self, slot, rows) if info else self.open(slot, rows)
@@ -83,10 +87,10 @@ class Filling:
 
     def __init__(self, slots: Slots, slot: int, rows: int) -> None:
         self.tensor = slots.batches[slot, :rows]
-        self._sent = (slots.name, slot, rows)
+        self._place = (slots.name, slot, rows)
 
     def __reduce__(self) -> tuple[Callable[..., torch.Tensor], tuple[str, int, int]]:
-        return _open, self._sent
+        return _open, self._place
 
 
 def _open(name: str, slot: int, rows: int) -> torch.Tensor:
@@ -157,19 +161,19 @@ class PairDataset(Dataset[Sample]):
                 batch[name] = slots[name].take(len(rows))
             else:
                 batch[name] = torch.empty((len(rows), *shape), dtype=dtype)
-        room = {n: t.tensor if isinstance(t, Filling) else t for n, t in batch.items()}
-        self._fill(room["pixel_values"], rows)
+        tensors = {n: t.tensor if isinstance(t, Filling) else t for n, t in batch.items()}
+        self._fill(tensors["pixel_values"], rows)
         with stages.span("tokenise", len(rows)):
-            chosen = torch.tensor(rows)
+            index = torch.tensor(rows)
             for name, tokens in self._tokens.items():
-                torch.index_select(tokens, 0, chosen, out=room[name])
+                torch.index_select(tokens, 0, index, out=tensors[name])
         return batch
 
     def pixels(self, rows: list[int]) -> torch.Tensor:
         """Only the pixels of these rows, in new memory; several threads may call this."""
-        room = torch.empty((len(rows), *self.shape), dtype=self.dtype)
-        self._fill(room, rows)
-        return room
+        pixels = torch.empty((len(rows), *self.shape), dtype=self.dtype)
+        self._fill(pixels, rows)
+        return pixels
 
     def tokens_of(self, rows: list[int]) -> Sample:
         """The parts of a batch of these rows without its pixels."""
@@ -185,16 +189,16 @@ class PairDataset(Dataset[Sample]):
     def _tokens(self) -> Sample:
         return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
 
-    def _fill(self, room: torch.Tensor, rows: list[int]) -> None:
-        """Write the samples' pixels to `room`, (rows, 3, h, w) of `dtype`."""
+    def _fill(self, batch: torch.Tensor, rows: list[int]) -> None:
+        """Write the samples' pixels to `batch`, (rows, 3, h, w) of `dtype`."""
         if self._store and self.dtype == torch.uint8:
             with stages.span("read", len(rows)):
-                self._store.gather(rows, room)
+                self._store.gather(rows, batch)
             return
-        for place, row in zip(room, rows, strict=True):
+        for sample, row in zip(batch, rows, strict=True):
             pixels = self._pixels(row)
             with stages.span("collate"):
-                place.copy_(pixels)
+                sample.copy_(pixels)
 
     def _pixels(self, row: int) -> torch.Tensor:
         """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
@@ -240,11 +244,12 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
 class EpochOrder(Sampler[int]):
     """All rows in a new order each epoch, which depends only on seed and epoch."""
 
-    def __init__(self, rows: int, seed: int, *, a_step: int = 1, fill: bool = False) -> None:
-        """Rows that remain after whole steps of `a_step` samples are left out; with `fill`, rows
-        from the epoch's start complete their step."""
+    def __init__(self, rows: int, seed: int, *, step_samples: int = 1, fill: bool = False) -> None:
+        """Rows that remain after whole steps are left out; with `fill`, rows from the epoch's start
+        complete their step."""
         self._rows, self._seed = rows, seed
-        self._taken = (-(-rows // a_step) if fill else rows // a_step) * a_step
+        steps = math.ceil(rows / step_samples) if fill else rows // step_samples
+        self._length = steps * step_samples
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -252,11 +257,11 @@ class EpochOrder(Sampler[int]):
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return self._taken
+        return self._length
 
     def __iter__(self) -> Iterator[int]:
         epoch = self._epoch
         generator = torch.Generator().manual_seed(self._seed + epoch)
         order = torch.randperm(self._rows, generator=generator).tolist()
-        yield from itertools.islice(itertools.cycle(order), self._taken)
+        yield from itertools.islice(itertools.cycle(order), self._length)
         self._epoch = epoch + 1

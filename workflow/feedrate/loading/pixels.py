@@ -83,10 +83,10 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
     bottom, right = part.top + part.height, part.left + part.width
     scales = size[0] / height, size[1] / width
     # The input rows on which the part depends.
-    shrunk = height / size[0]
-    support = 2 * max(1.0, shrunk) + 1  # of the cubic kernel, and one row more
-    first = max(0, math.floor(shrunk * (part.top + 0.5) - support))
-    last = min(height, math.ceil(shrunk * (bottom - 0.5) + support))
+    row_scale = height / size[0]
+    support = 2 * max(1.0, row_scale) + 1  # of the cubic kernel, and one row more
+    first = max(0, math.floor(row_scale * (part.top + 0.5) - support))
+    last = min(height, math.ceil(row_scale * (bottom - 0.5) + support))
     if channels > 1:
         rows = levels[:, :last].permute(1, 2, 0).contiguous()
         pixels = rows[None].permute(0, 3, 1, 2)  # with the strides of channels_last
@@ -106,11 +106,11 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
 def _upsample(pixels: torch.Tensor, size: Size, scales: tuple[float, float]) -> torch.Tensor:
     """The first `size` px of (n, c, h, w) resized by `scales`, with torch's kernel."""
     # torch skips a side that keeps its size; a part may do so by chance, so it gets a px more.
-    grown = [
-        length + (length == given and scale != 1)
-        for length, given, scale in zip(size, pixels.shape[2:], scales, strict=True)
+    sides = [
+        after + (after == before and scale != 1)
+        for after, before, scale in zip(size, pixels.shape[2:], scales, strict=True)
     ]
-    resized = torch.ops.aten._upsample_bicubic2d_aa(pixels, grown, False, *scales)
+    resized = torch.ops.aten._upsample_bicubic2d_aa(pixels, sides, False, *scales)
     return resized[:, :, : size[0], : size[1]]
 
 

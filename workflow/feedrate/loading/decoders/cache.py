@@ -45,12 +45,12 @@ class Store:
         starts, channels = self._pictures[rows[:, 0]].T[:, :, None]
         self._planes = starts // self._side_px**2 + np.arange(3) * (channels == 3)
 
-    def gather(self, rows: list[int], room: torch.Tensor) -> None:
-        """Copy the crops of these rows to `room`, uint8 (rows, 3, side_px, side_px)."""
+    def gather(self, rows: list[int], batch: torch.Tensor) -> None:
+        """Copy the crops of these rows to `batch`, uint8 (rows, 3, side_px, side_px)."""
         planes = self._planes[rows].ravel()
-        stored = self._pixels.view(-1, room[0, 0].numel()).numpy()
+        stored = self._pixels.view(-1, batch[0, 0].numel()).numpy()
         # numpy copies long rows faster than torch.index_select; "clip" has it copy them once.
-        np.take(stored, planes, 0, room.numpy().reshape(len(planes), -1), "clip")
+        np.take(stored, planes, 0, batch.numpy().reshape(len(planes), -1), "clip")
 
     def read(self, row: int) -> torch.Tensor:
         """A row's crop."""

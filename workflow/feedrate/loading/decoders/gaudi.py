@@ -6,7 +6,7 @@ the vendor's software when a run decodes.
 
 import operator
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -42,8 +42,8 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
     """The path through the media pipeline. Raises UnsupportedError where there is none."""
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
-        why = f"{model}, the first generation, has no media decoders; use host"
-        raise UnsupportedError(f"loader.decode: device: {why}")
+        reason = f"{model}, the first generation, has no media decoders; use host"
+        raise UnsupportedError(f"loader.decode: device: {reason}")
     try:
         import habana_frameworks.mediapipe.mediapipe  # noqa: F401
     except (ImportError, OSError) as error:
@@ -61,8 +61,8 @@ class MediaDecoder:
     def __init__(self, device: Adapter, dataset: PairDataset, batch_size: int) -> None:
         """Raise UnsupportedError for an image size that the decoder cannot produce."""
         if dataset.image_px % 2:
-            why = f"Gaudi decodes to even sizes, and the model takes {dataset.image_px} px"
-            raise UnsupportedError(f"loader.decode: device: {why}; use host")
+            reason = f"Gaudi decodes to even sizes, and the model takes {dataset.image_px} px"
+            raise UnsupportedError(f"loader.decode: device: {reason}; use host")
         self._device = device
         self._feed = Feed(dataset, batch_size)
         self._pipeline: Any = None
@@ -79,7 +79,21 @@ class MediaDecoder:
         for outputs in self._pipeline:
             if not true_sizes:
                 raise MediaError("the media pipeline gave a batch that it was not asked for")
-            yield self._own(true_sizes.popleft(), outputs)
+            rows = true_sizes.popleft()
+            # No copy is needed: the bridge allocates new tensors for every batch and gives them
+            # away (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge).
+            pixels, input_ids, attention_mask = (output[:rows] for output in outputs)
+            batch = {
+                "pixel_values": pixels,
+                "input_ids": input_ids.to(torch.int64),
+                "attention_mask": attention_mask.to(torch.int64),
+                "return_loss": True,
+            }
+            # Submits these operations now. In the training step they would change the graph of an
+            # epoch's last step, because the Trainer requests a batch ahead, and compiling that
+            # takes minutes.
+            self._device.end_of_step()
+            yield batch
         if true_sizes:
             raise MediaError(f"the media pipeline ended with {len(true_sizes)} batches outstanding")
 
@@ -93,24 +107,8 @@ class MediaDecoder:
             pipe = ImageTextPipe(self._feed)
             return iterator_pytorch.HPUGenericPytorchIterator(mediapipe=pipe)
         except Exception as error:
-            why = f"the Gaudi media pipeline did not start ({type(error).__name__}: {error})"
-            raise UnsupportedError(f"loader.decode: device: {why}; use host") from error
-
-    def _own(self, rows: int, outputs: Sequence[torch.Tensor]) -> Batch:
-        """A batch in the types of the host's batches, from the outputs of the pipeline's graph. It
-        needs no copy: the bridge allocates new tensors for every batch and gives them away
-        (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge). What is computed here is submitted now:
-        in the training step it would change the graph of an epoch's last step, because the Trainer
-        requests a batch ahead, and compiling that takes minutes."""
-        pixels, input_ids, attention_mask = (output[:rows] for output in outputs)
-        batch = {
-            "pixel_values": pixels,
-            "input_ids": input_ids.to(torch.int64),
-            "attention_mask": attention_mask.to(torch.int64),
-            "return_loss": True,
-        }
-        self._device.end_of_step()
-        return batch
+            reason = f"the Gaudi media pipeline did not start ({type(error).__name__}: {error})"
+            raise UnsupportedError(f"loader.decode: device: {reason}; use host") from error
 
 
 class Feed:

@@ -39,9 +39,10 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
     try:
         from torchvision.io import ImageReadMode, decode_jpeg
     except (ImportError, OSError, RuntimeError) as error:
-        install = "install the version that belongs to this torch, or use host or cache"
-        why = f"torchvision cannot be imported ({error}); {install}"
-        raise UnsupportedError(f"loader.decode: device: {why}") from error
+        raise UnsupportedError(
+            f"loader.decode: device: torchvision cannot be imported ({error}); "
+            "install the version that belongs to this torch, or use host or cache"
+        ) from error
 
     decode_all = partial(decode_jpeg, mode=ImageReadMode.RGB, device=device.device)
     make = partial(GpuDecoder, device.device, decode_all, max(1, loader.workers))
@@ -90,25 +91,24 @@ class GpuDecoder:
         """One epoch of batches on the device. Raises DataError, which names an unusable file."""
         readers = ThreadPoolExecutor(self._threads, "read")
         decoder = ThreadPoolExecutor(1, "decode", self._stream.take_thread)
-        read = partial(readers.map, self._read)
-        begun = ((rows, read(rows)) for rows in order)
-        ready = in_order(decoder, self._make, begun, READY_BATCHES - 1)
-        with readers, decoder, closing(ready):
-            for batch in ready:
+        requests = ((rows, readers.map(self._read_file, rows)) for rows in order)
+        batches = in_order(decoder, self._make, requests, READY_BATCHES - 1)
+        with readers, decoder, closing(batches):
+            for batch in batches:
                 self._stream.hand_over(filter(torch.is_tensor, batch.values()))
                 yield batch
 
-    def _read(self, row: int) -> torch.Tensor:
+    def _read_file(self, row: int) -> torch.Tensor:
         path = self._dataset.paths[row]
         with decoding(path):
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
 
-    def _make(self, begun: tuple[list[int], Iterable[torch.Tensor]]) -> Batch:
+    def _make(self, request: tuple[list[int], Iterable[torch.Tensor]]) -> Batch:
         """The batch of these rows and their files, complete on the device. nvJPEG works on a stream
         of its own. Ours waits for it, but it does not wait for ours: it would overwrite memory that
         ours still reads (pytorch/vision, pull request 9606), and it reads the files after the call.
         So each batch is finished before the next one begins."""
-        data, (rows, files) = self._dataset, begun
+        data, (rows, files) = self._dataset, request
         encoded = list(files)
         with self._stream(), torch.no_grad():
             pictures = self._decode(rows, encoded)
