@@ -22,7 +22,8 @@ from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import digest_value
 from feedrate.report.remarks import reasons, remarks
-from feedrate.report.sentences import answers, published_claim
+from feedrate.report.audit import published
+from feedrate.report.sentences import answers
 from feedrate.report.study import StudyResults
 from feedrate.report.table import all_tables
 from feedrate.results.assemble import parse_logs
@@ -245,7 +246,7 @@ def facts_of(plan: StudyPlan) -> dict[str, dict[str, str]]:
                 key += "+"
             if values := {column: value for column, value in values.items() if value}:
                 facts[key] = values
-    for part in (answers, published_claim, reasons, remarks):
+    for part in (answers, published, reasons, remarks):
         for number, statement in enumerate(part(study)):
             facts[f"{part.__name__}/{number}"] = {"": numbers(statement.text)}
     return facts

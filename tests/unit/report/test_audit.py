@@ -50,7 +50,7 @@ def test_a_claim_about_one_device_names_its_share_of_the_peak_on_neither_side():
 def test_the_source_of_x141_contradicts_itself_within_its_editions():
     """Its update ran another batch and other software: its numbers are no contradiction."""
     plan = configured("bridgetower-dataloading").plan
-    same, also, parameters, batch = contradictions(plan)
+    batch, same, also, parameters = contradictions(plan)
     assert "678.6" in same
     assert "workers = 1 and workers = 0" in same
     assert "249.6" in also

@@ -1,5 +1,6 @@
-"""Contradictions within a study's source, and the facts behind one of its claims."""
+"""What holds of a study's source: verdicts on its claims, and contradictions within it."""
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -7,20 +8,84 @@ from typing import NamedTuple
 from feedrate.config.plan import published_settings
 from feedrate.config.study import Published
 from feedrate.report import text
+from feedrate.report.html import Statement, sentence
 from feedrate.report.rows import ClaimRow, level_key
 from feedrate.report.study import StudyResults
-from feedrate.results.claims import agrees, published_of, recompute
+from feedrate.results.claims import (
+    CANNOT_TELL,
+    NO_DATA,
+    NOT_COMPARABLE,
+    REFUTED,
+    agrees,
+    judge,
+    published_of,
+    recompute,
+)
 from feedrate.results.comparability import Compared, stated
 from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
-from feedrate.results.statistics import RATE
+from feedrate.results.statistics import RATE, Estimate
 from feedrate.results.study_plan import StudyPlan
+
+
+def published(study: StudyResults) -> list[Statement]:
+    """The verdict on the claim that the first screen judges, those on the source's other claims,
+    and its contradictions."""
+    statements = []
+    baseline = study.study.baseline
+    # A claim is judged at each measured level of `within`; the source means the baseline's.
+    row = min(
+        (claim for claim in study.claims if claim.claim == study.study.claim),
+        key=lambda row: any(study.study.baseline_of(c.levels) != baseline for c in row.compared),
+        default=None,
+    )
+    if row:
+        facts = facts_of_claim(study, row)
+        missing = [study.label(d) for d in row.device.split(";") if d not in study.devices]
+        differs = study.words(facts.differs)
+        reasons = row.why.removeprefix("Not comparable: ").split("; ")
+        items = list(dict.fromkeys(reason.partition(":")[0] for reason in reasons))
+        obstacles = items if row.verdict == NOT_COMPARABLE else []
+        words = sentence(
+            "claim", row=row, facts=facts, differs=differs, missing=missing, obstacles=obstacles
+        )
+        statements.append(Statement(words, row.compared))
+    judged = [claim for claim in study.claims if claim.of != "ours" and claim.verdict != NO_DATA]
+    others = [claim for claim in judged if claim is not row]
+    if others:
+        by_outcome = Counter(claim.outcome for claim in others)
+        contrary = [claim for claim in others if _is_contrary(study, claim)]
+        words = sentence("claims", counts=by_outcome, contrary=contrary[:2], more=len(contrary[2:]))
+        statements.append(Statement(words, [cell for claim in contrary for cell in claim.compared]))
+    against, changed = contradictions(study.plan), changes(study.plan)
+    if against or changed:
+        facts = {
+            "count": len(against),
+            "drafts": sum(map(in_draft, against)),
+            "changed": len(changed),
+        }
+        first = against[0] if against else ""
+        statements.append(Statement(sentence("contradictions", first=first, **facts)))
+    if not statements and (study.study.published_scores or study.study.published_accuracies):
+        statements.append(Statement(sentence("only_scores")))
+    return statements
+
+
+def _is_contrary(study: StudyResults, row: ClaimRow) -> bool:
+    """Whether a claim is refuted here, or would be if it were comparable: of single runs, by their
+    ratio alone."""
+    claim = next(claim for claim in study.study.claims if claim.id == row.claim)
+    if row.measured is None:
+        return row.verdict == REFUTED
+    low, high = row.ci_low or row.measured, row.ci_high or row.measured
+    judged = judge(claim, Estimate(row.measured, low, high), study.study.thresholds)
+    return row.verdict != CANNOT_TELL and judged == REFUTED
 
 
 def contradictions(plan: StudyPlan) -> list[str]:
     """All contradictions of a study's source: one number for two settings, numbers of parameters
     that the model does not have, ratios that its own table contradicts, items of its sheets, and
     cells that differ between editions with the same batch and software. Parameters and cells differ
-    by more than claims are judged by."""
+    by more than claims are judged by. Those within a draft come last."""
     words: list[str] = []
     groups = text.grouped(_rates(plan), lambda r: (r.device, r.count, r.edition, r.value))
     for group in groups.values():
@@ -30,7 +95,7 @@ def contradictions(plan: StudyPlan) -> list[str]:
         if len(cells) > 1:
             label, row = plan.project.devices[group[0].device].label, group[0]
             number = f"{text.exact(row.value)} samples/s for {text.listed(cells.values())}"
-            words.append(f"{label}, {row.edition}: {number}")
+            words.append(f"{row.edition}: {label}, {number}")
     for row in plan.published:
         if row.counted and _apart(plan, row.value, row.counted):
             counts = f"{text.exact(row.value)} parameters, but the model has {row.counted:,.0f}"
@@ -50,7 +115,13 @@ def contradictions(plan: StudyPlan) -> list[str]:
             words.append(f"{Compared(item, (), None).label}: {fact.where}")
     same = text.grouped(_rates(plan), lambda row: (_cell(row), conditions(row)))
     alike = [rows for (_, under), rows in same.items() if "not stated" not in under]
-    return list(dict.fromkeys([*words, *_between_editions(plan, alike)]))
+    words = list(dict.fromkeys([*words, *_between_editions(plan, alike)]))
+    return sorted(words, key=in_draft)
+
+
+def in_draft(contradiction: str) -> bool:
+    """Whether a contradiction is within a draft of the source, which nobody published as final."""
+    return contradiction.startswith("draft: ")
 
 
 def changes(plan: StudyPlan) -> list[str]:

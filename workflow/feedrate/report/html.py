@@ -1,10 +1,10 @@
 """HTML and sentences from the templates in report/templates/."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,6 +15,19 @@ from feedrate.report.rows import CellOf
 FOLDER = Path(__file__).resolve().parents[3] / "report"
 """The templates and their static files, beside the package: not those of the folder that a report
 is about."""
+
+
+FEW = 4
+"""Settings or claims that a sentence names; more are counted."""
+
+
+class Statement(NamedTuple):
+    """A sentence, and the cells or runs whose records it rests on."""
+
+    text: str
+    cells: Sequence[CellOf] = ()
+    device: str = ""
+    """The label of the device that it is about; empty: of the study."""
 
 
 def render(template: str, **facts: Any) -> str:
@@ -41,6 +54,7 @@ def _environment(*, escape: bool) -> Environment:
     environment.filters |= {
         "listed": text.listed,
         "counted": text.counted,
+        "capital": lambda words: words[:1].upper() + words[1:],
         "seconds": text.seconds,
         "number": text.number,
         "ratio": text.ratio,

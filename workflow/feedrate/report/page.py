@@ -13,7 +13,7 @@ from feedrate.config.project import study_names
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import write_text
-from feedrate.report import html, provenance, remarks, sentences
+from feedrate.report import audit, html, provenance, remarks, sentences
 from feedrate.report.chart import all_figures
 from feedrate.report.study import Part, StudyResults
 from feedrate.report.table import Shown, all_tables
@@ -119,7 +119,8 @@ def _facts(study: StudyResults) -> dict[str, Any]:
         "failures": failures[:LISTED_FAILURES],
         "more_failures": len(failures) - LISTED_FAILURES,
         "not_tested": sentences.not_tested(study),
-        "claim": sentences.published_claim(study),
+        "excluded": sentences.excluded(study),
+        "published": audit.published(study),
         "first": items["answer"],
         "parts": [(part, heading, items[part]) for part, heading in PARTS.items()],
         "statements": {

@@ -8,9 +8,9 @@ from msgspec.structs import asdict
 
 from feedrate.config.study import SourceProtocol
 from feedrate.report import text
-from feedrate.report.html import sentence
+from feedrate.report.html import Statement, sentence
 from feedrate.report.rows import CellRow
-from feedrate.report.sentences import Statement, largest, names, speed
+from feedrate.report.sentences import largest, names, speed
 from feedrate.report.study import StudyResults, Trace
 from feedrate.results.statistics import REPEATABILITY, noise_by_device
 

@@ -1,15 +1,20 @@
-"""What models can do before and after training: the scores of cells over their repeats."""
+"""What models can do before and after training: the scores of cells over their repeats, and the
+answer of a study that asks for them."""
 
-from statistics import fmean
+import math
+from collections.abc import Sequence
+from statistics import fmean, variance
 from typing import NamedTuple
 
 import msgspec
 
 from feedrate.config.workflow import GeneratedExamples, LocalExamples
 from feedrate.report import text
+from feedrate.report.html import FEW, Statement, sentence
 from feedrate.report.rows import CellOf
 from feedrate.report.study import StudyResults
 from feedrate.results.record import Score
+from feedrate.results.statistics import critical
 
 NAMES = {
     "matching_accuracy": "Right caption of five",
@@ -26,12 +31,11 @@ The last three are Winoground's."""
 
 class Scored(NamedTuple):
     """A cell with its scores by metric: those on the test split, or on validation where there is no
-    test, and those on Winoground. `seeds` is the range of the first one over the repeats; None for
-    a single one."""
+    test, and those on Winoground. `repeats` are the values of the first one by repeat."""
 
     cell: CellOf
     scores: dict[str, Score]
-    seeds: float | None
+    repeats: list[float]
 
 
 def scored(study: StudyResults) -> list[Scored]:
@@ -54,8 +58,7 @@ def scored(study: StudyResults) -> list[Scored]:
         scores = {name: _over_repeats(by_metric[name]) for name in NAMES if name in by_metric}
         if scores:
             after = [score.after or 0.0 for score in by_metric[next(iter(scores))]]
-            seeds = max(after) - min(after) if len(after) > 1 else None
-            cells.append(Scored(group[0][0], scores, seeds))
+            cells.append(Scored(group[0][0], scores, after))
     return cells
 
 
@@ -73,6 +76,20 @@ def _over_repeats(scores: list[Score]) -> Score:
     )
 
 
+def noise(models: Sequence[Scored], score: Score, confidence: float) -> tuple[float, bool]:
+    """The largest difference between a score and that of other models which chance explains, and
+    whether this is known from repeats: of single runs, only the number of answers is known."""
+    repeated = [each.repeats for each in models if len(each.repeats) > 1]
+    dof = sum(len(repeats) - 1 for repeats in repeated)
+    if dof:
+        variances = sum(variance(repeats) * (len(repeats) - 1) for repeats in repeated) / dof
+        runs = min(map(len, repeated))
+        quantile = critical(confidence, dof, len(models) - 1)
+        return quantile * math.sqrt(2 * variances / runs), True
+    share = score.after or 0.0
+    return 1.96 * math.sqrt(2 * share * (1 - share) / (score.n or 1)), False
+
+
 def winoground(study: StudyResults) -> str:
     """Winoground, or what stands for it here."""
     config = study.plan.project.config
@@ -80,3 +97,74 @@ def winoground(study: StudyResults) -> str:
     if isinstance(copy, GeneratedExamples):
         return "generated questions in the manner of Winoground"
     return "your own copy of Winoground" if isinstance(copy, LocalExamples) else "Winoground"
+
+
+def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
+    """What training adds in the baseline cell, or in the first one; which setting of this model to
+    use, what others change, and other models; and what is not learned."""
+    baseline, thresholds = study.study.baseline, study.study.thresholds
+    first = next((each for each in models if each.cell.levels == baseline), models[0])
+    record = next((run for run in study.runs_of(first.cell) if run.model), None)
+    metric, score = next(iter(first.scores.items()))
+    low, high, value = score.gain_low, score.gain_high, score.after or 0.0
+    parts = [
+        sentence(
+            "learning",
+            subject=record.model if record else "The model",
+            name=text.uncapital(NAMES[metric]),
+            score=score,
+            learns=low is not None and low > 0 and _beats_chance(score),
+            worse=high is not None and high < 0,
+        )
+    ]
+    margin, repeated = noise(models, score, thresholds.confidence)
+    as_good, equal, other = [first.cell], list[str](), list[str]()
+    for each in models:
+        if each is first or metric not in each.scores:
+            continue
+        after = each.scores[metric].after or 0.0
+        setting = study.setting_among(each.cell, [each.cell, first.cell])
+        is_same_model = study.study.baseline_of(each.cell.levels) == baseline
+        if is_same_model and after >= value - margin:
+            as_good.append(each.cell)
+        if is_same_model and abs(after - value) <= margin:
+            equal.append(setting)
+        else:
+            other.append(f"{text.share(after)} with {setting}")
+    if len(as_good) > 1:
+        cells = [cell for c in as_good[1:] if (cell := study.cell(c.device, c.levels))]
+        least = 1 + thresholds.smallest_effect
+        faster = [cell for cell in cells if (cell.speedup_ci_low or 0.0) >= least]
+        most = max((cell.speedup for cell in faster), default=0.0)
+        alike = [cell for cell in faster if cell.speedup * least >= most]
+        use = min(alike, key=lambda cell: study.changes(cell), default=None)
+        words = sentence(
+            "use_for_learning",
+            use=study.setting_among(use, [use, first.cell]) if use else "",
+            gain=use.speedup - 1 if use else None,
+            at_least=use.speedup_ci_low - 1 if use else None,
+            baseline=study.setting_among(first.cell, as_good),
+        )
+        parts.append(words)
+    equal = equal if len(equal) <= FEW else [text.counted(len(equal), "other setting")]
+    facts = {"equal": equal, "other": other[:FEW], "margin": margin, "repeated": repeated}
+    flat = [
+        (text.uncapital(NAMES[name]), s)
+        for name, s in first.scores.items()
+        if s.on != "winoground" and s.gain_low is not None and s.gain_low <= 0 and name != metric
+    ]
+    order = [
+        (NAMES[name].partition(", ")[2], s)
+        for name, s in first.scores.items()
+        if s.on == "winoground" and not _beats_chance(s)
+    ]
+    parts.append(sentence("other_scores", **facts))
+    parts.append(sentence("not_learned", flat=flat, order=order, questions=winoground(study)))
+    return Statement(" ".join(filter(None, parts)), study.runs_of(first.cell))
+
+
+def _beats_chance(score: Score) -> bool:
+    """Whether a score is above that of guesses by more than these vary, at 95%. A model that gives
+    one answer to all may begin far below chance: then a gain is no proof."""
+    chance = score.chance or 0.0
+    return (score.after or 0.0) > chance + 1.96 * math.sqrt(chance * (1 - chance) / (score.n or 1))

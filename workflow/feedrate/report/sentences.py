@@ -3,29 +3,16 @@ The words are in report/templates/sentences.j2."""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any
 
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
-from feedrate.report import audit, text
-from feedrate.report.html import sentence
-from feedrate.report.rows import AnswerRow, CellOf, CellRow, Line, varying_factors, without
-from feedrate.report.scores import NAMES, Scored, scored, winoground
+from feedrate.config.values import level_text
+from feedrate.report import text
+from feedrate.report.html import FEW, Statement, sentence
+from feedrate.report.rows import AnswerRow, CellRow, Line, varying_factors, without
+from feedrate.report.scores import learning, scored
 from feedrate.report.study import StudyResults
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
-from feedrate.results.record import Score
 from feedrate.results.schema import BAD
-
-FEW = 4
-"""Settings that a sentence names; more are counted."""
-
-
-class Statement(NamedTuple):
-    """A sentence, and the cells or runs whose records it rests on."""
-
-    text: str
-    cells: Sequence[CellOf] = ()
-    device: str = ""
-    """The label of the device that it is about; empty: of the study."""
 
 
 def answers(study: StudyResults) -> list[Statement]:
@@ -38,7 +25,7 @@ def _answer(study: StudyResults, device: str) -> Statement:
     good = [cell for cell in tried if cell.samples_per_s is not None]
     models = [each for each in scored(study) if each.cell.device == device]
     if study.asks == "learning" and models:
-        return _learning(study, models)
+        return learning(study, models)
     if not good:
         return _no_answer(study, device, tried)
     if study.asks == "largest":
@@ -67,43 +54,47 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
     """The answer for a device and the levels of `within`."""
     cell = study.cell(answer.device, answer.levels)
     use, rate = study.setting(answer.levels), text.number(answer.samples_per_s)
-    by_share = study.by_share(answer.device)
-    share = cell.share.value if cell and cell.share and by_share else None
-    bounds = {"low": answer.limit_gain_low, "high": answer.limit_gain_high}
-    gain_words = sentence("loader_gain", share=share, **bounds)
+    loader_gain = sentence("loader_gain", low=answer.limit_gain_low, high=answer.limit_gain_high)
     if answer.compared < 2 or cell is None:
-        words = sentence("alone", use=use, rate=rate, share=share)
-        return Statement(f"{words} {gain_words}".strip(), [answer])
+        words = sentence("alone", use=use, rate=rate)
+        return Statement(f"{words} {loader_gain}".strip(), [answer])
     baseline = study.baseline_cell(cell)
     is_baseline = answer.cell == answer.baseline
-    nearest = parse_levels(answer.nearest, BETWEEN_LEVELS) if answer.nearest else None
     bad = [other for other in study.tried if other.device == cell.device and other.status in BAD]
-    change = text.bounds(answer.nearest_low - 1, answer.nearest_high - 1) if nearest else ""
     words = sentence(
         "speed",
         use=use,
         rate=rate,
-        share=share,
-        drift_removed=by_share,
         baseline="" if is_baseline else study.setting_of_baseline(cell),
         gain=text.percent((cell.speedup or 1.0) - 1) + "%",
         at_least=None if baseline is None or not baseline.ok_runs else answer.gain_at_least,
-        at_most=answer.loss_at_most,
-        nearest=study.setting(nearest) if nearest else "",
-        nearest_change=change,
-        more_repeats=answer.more_repeats or 0,
-        smallest=study.study.thresholds.smallest_effect,
-        confidence=study.study.thresholds.confidence,
-        single=answer.single,
+        rivals=rivals(study, answer),
         lacking=any(study.baseline_cell(other) is baseline for other in bad),
     )
     cells = [answer] if baseline is None or is_baseline else [answer, baseline]
-    return Statement(f"{words} {gain_words}".strip(), cells)
+    return Statement(f"{words} {loader_gain}".strip(), cells)
+
+
+def rivals(study: StudyResults, answer: AnswerRow) -> dict[str, Any]:
+    """The facts about the settings that could be faster than the one to use."""
+    thresholds = study.study.thresholds
+    equals = [study.cell_named(answer.device, name) for name in answer.equals.split(";")]
+    nearest = study.cell_named(answer.device, answer.nearest)
+    is_faster = nearest and answer.nearest_low > 1
+    return {
+        "at_most": answer.loss_at_most,
+        "equals": names(study, [cell for cell in equals if cell]),
+        "faster": study.setting(nearest.levels) if is_faster else "",
+        "more_repeats": answer.more_repeats or 0,
+        "smallest": thresholds.smallest_effect,
+        "confidence": thresholds.confidence,
+        "single": answer.single,
+    }
 
 
 def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None) -> Statement:
     """Of lines with a rate, the one with the largest level that fits; of several, the fastest. Then
-    the fastest cell of all lines, and the answer's if that is a simpler one."""
+    what to use for speed, which is the answer or, without one, the fastest cell."""
     factor, lines = study.along, [line for line in lines if line.ok]
     order = study.study.factors[factor].texts
 
@@ -113,37 +104,34 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
     def reach(line: Line) -> int:
         return order.index(level(line.ok[-1]))
 
-    def setting(cell: CellRow) -> str:
-        names = study.varied.difference(study.study.within)
-        return study.words({n: level for n, level in cell.levels.items() if n in names})
-
+    apart = study.varied.intersection(study.study.within) - {factor}
     line = max(lines, key=lambda line: (reach(line), line.ok[-1].samples_per_s))
     last, beyond = line.ok[-1], line.cells[line.cells.index(line.ok[-1]) + 1 :]
-    equals = [one.ok[-1] for one in lines if reach(one) == reach(line) and one is not line]
-    fastest = max((c for one in lines for c in one.ok), key=lambda cell: cell.samples_per_s)
+    equals = [each.ok[-1] for each in lines if reach(each) == reach(line) and each is not line]
     use = study.cell(answer.device, answer.levels) if answer else None
+    if use is None:
+        use = max((c for each in lines for c in each.ok), key=lambda cell: cell.samples_per_s)
+    settings = {n: level for n, level in use.levels.items() if n in study.varied - apart}
     unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
-    apart = study.varied.intersection(study.study.within) - {factor}
     words = sentence(
         "largest",
         where=study.words({name: last.levels[name] for name in sorted(apart)}),
         level=level(last),
         label=study.factor_label(factor),
-        others=study.words({n: level for n, level in line.others.items() if n not in apart}),
+        others=study.words(without(line.others, *apart)),
         equals=names(study, equals) if equals else "",
         rate=text.with_interval(last.samples_per_s, last.ci_low, last.ci_high),
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
-        fastest="" if fastest is last else setting(fastest),
-        fast_rate=text.number(fastest.samples_per_s),
-        use="" if use in (None, fastest) else setting(use),
-        use_rate=text.number(use.samples_per_s if use else None),
+        use="" if use is last else study.words(settings),
+        use_rate=text.number(use.samples_per_s),
+        rivals=rivals(study, answer) if answer else None,
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),
         beyond_missing=any(cell.status == "missing" for cell in beyond),
         out_of_memory=level(line.too_large) if line.too_large else "",
         beyond_unsupported=any(order.index(level(c)) > reach(line) for c in unsupported),
     )
-    return Statement(words, [last, fastest])
+    return Statement(words, [last, use])
 
 
 def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
@@ -156,7 +144,7 @@ def _latency(study: StudyResults, good: Sequence[CellRow]) -> Statement:
     as_quick = [c for c in timed if c.batch_size == quick.batch_size and _may_equal(c, quick)]
     busy = max(main, key=lambda cell: cell.samples_per_s or 0.0)
     as_busy = [c for c in main if c.batch_size == busy.batch_size and _may_equal(c, busy)]
-    quick, busy = (min(cells, key=lambda c: _changes(study, c)) for cells in (as_quick, as_busy))
+    quick, busy = (min(cells, key=lambda c: study.changes(c)) for cells in (as_quick, as_busy))
     free, named = without(quick.levels, *fixed), [study.along, *varying_factors(main)]
     others = [cell for cell in good if cell not in main and free.items() <= cell.levels.items()]
 
@@ -201,57 +189,6 @@ def tail(study: StudyResults, cell: CellRow) -> tuple[float | None, str]:
 def _may_equal(cell: CellRow, best: CellRow) -> bool:
     """Whether a rate may equal the best: their intervals overlap."""
     return cell is best or (cell.ci_high or 0.0) >= (best.ci_low or math.inf)
-
-
-def _changes(study: StudyResults, cell: CellRow) -> int:
-    """The number of levels in which a cell differs from its baseline."""
-    baseline = study.study.baseline_of(cell.levels)
-    return sum(level != baseline[name] for name, level in cell.levels.items())
-
-
-def _learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
-    """What training adds in the baseline cell, or in the first one; other cells; and bad news."""
-    baseline = study.study.baseline
-    first = next((each for each in models if each.cell.levels == baseline), models[0])
-    record = next((run for run in study.runs_of(first.cell) if run.model), None)
-    name, score = next(iter(first.scores.items()))
-    low, high = score.gain_low, score.gain_high
-    parts = [
-        sentence(
-            "learning",
-            subject=record.model if record else "The model",
-            name=NAMES[name][0].lower() + NAMES[name][1:],
-            score=score,
-            learns=low is not None and low > 0 and _beats_chance(score),
-            worse=high is not None and high < 0,
-        )
-    ]
-    seeds = max((each.seeds for each in models if each.seeds is not None), default=None)
-    others = []
-    for each in models:
-        if each is not first and name in each.scores:
-            after = each.scores[name].after or 0.0
-            equal = seeds is not None and abs(after - (score.after or 0.0)) <= seeds
-            setting = study.setting_among(each.cell, [each.cell, first.cell])
-            words = f"{text.share(after)} with {setting}"
-            others.append(f"{words} (equal within the noise of seeds)" if equal else words)
-    if others:
-        parts.append(sentence("other_scores", scores=others[:FEW], seeds=seeds))
-    poor = [
-        (NAMES[metric].partition(", ")[2], score)
-        for metric, score in first.scores.items()
-        if score.on == "winoground" and not _beats_chance(score)
-    ]
-    if poor:
-        parts.append(sentence("winoground", name=winoground(study), scores=poor))
-    return Statement(" ".join(parts), study.runs_of(first.cell))
-
-
-def _beats_chance(score: Score) -> bool:
-    """Whether a score is above that of guesses by more than these vary, at 95%. A model that gives
-    one answer to all may begin far below chance: then a gain is no proof."""
-    chance = score.chance or 0.0
-    return (score.after or 0.0) > chance + 1.96 * math.sqrt(chance * (1 - chance) / (score.n or 1))
 
 
 def rehearsal(study: StudyResults) -> str:
@@ -314,33 +251,19 @@ def not_tested(study: StudyResults) -> str:
     return sentence("not_tested", devices=labels, groups=groups) if groups else ""
 
 
-def published_claim(study: StudyResults) -> list[Statement]:
-    """The verdict on the claim that the first screen judges, and the source's contradictions."""
-    statements = []
-    baseline = study.study.baseline
-    # A claim is judged at each measured level of `within`; the source means the baseline's.
-    row = min(
-        (claim for claim in study.claims if claim.claim == study.study.claim),
-        key=lambda row: any(study.study.baseline_of(c.levels) != baseline for c in row.compared),
-        default=None,
-    )
-    if row:
-        facts = audit.facts_of_claim(study, row)
-        missing = [study.label(d) for d in row.device.split(";") if d not in study.devices]
-        words = sentence(
-            "claim",
-            row=row,
-            facts=facts,
-            differs=study.words(facts.differs),
-            missing=missing,
-        )
-        statements.append(Statement(words, row.compared))
-    against, changed = audit.contradictions(study.plan), audit.changes(study.plan)
-    if against or changed:
-        first = against[0] if against else ""
-        words = sentence("contradictions", count=len(against), first=first, changed=len(changed))
-        statements.append(Statement(words))
-    return statements
+def excluded(study: StudyResults) -> str:
+    """The levels that the study excludes on all measured devices, with its reasons; empty: none."""
+    reasons: dict[tuple[str, str], str] = {}
+    for part in study.study.exclude:
+        name, level = next(iter(part.levels.items()))
+        if len(part.levels) == 1 and all(cell.levels[name] != level for cell in study.cells):
+            reasons.setdefault((name, level_text(level)), part.why)
+    groups = text.grouped(reasons, lambda pair: (pair[0], reasons[pair]))
+    words = [
+        (f"{name} {text.listed(level for _, level in pairs)}", text.uncapital(why.rstrip(".")))
+        for (name, why), pairs in groups.items()
+    ]
+    return sentence("excluded", groups=words) if words else ""
 
 
 def names(study: StudyResults, cells: Sequence[CellRow]) -> str:

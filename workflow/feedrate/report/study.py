@@ -143,6 +143,10 @@ class StudyResults:
         """The cell of a device with these levels."""
         return self._cell_by_key.get((device, level_key(levels)))
 
+    def cell_named(self, device: str, name: str) -> CellRow | None:
+        """The cell of a device with this name."""
+        return self.cell(device, parse_levels(name, BETWEEN_LEVELS)) if name else None
+
     def baseline_cell(self, cell: CellOf) -> CellRow | None:
         """The cell that a cell is compared with."""
         return self.cell(cell.device, self.study.baseline_of(cell.levels))
@@ -166,6 +170,11 @@ class StudyResults:
             return places
 
         return max(mine, key=place, default=None)
+
+    def changes(self, cell: CellOf) -> int:
+        """The number of levels in which a cell differs from its baseline."""
+        baseline = self.study.baseline_of(cell.levels)
+        return sum(level != baseline[name] for name, level in cell.levels.items())
 
     # What the study asks
 
@@ -220,7 +229,7 @@ class StudyResults:
         levels = answer.levels if answer else self.study.baseline
         always = [self.cell(device, self.study.baseline_of(levels)), self.cell(device, levels)]
         if answer and answer.loss_at_most >= self.study.thresholds.smallest_effect:
-            always.append(self.cell(device, parse_levels(answer.nearest, BETWEEN_LEVELS)))
+            always.append(self.cell_named(device, answer.nearest))
         others = without(levels, self.along)
         mine = [
             cell

@@ -175,6 +175,11 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
+def uncapital(words: str) -> str:
+    """A sentence's start within a sentence."""
+    return words[:1].lower() + words[1:]
+
+
 def counted(value: int, noun: str) -> str:
     """`1 run`, `3 runs`."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"

@@ -1,15 +1,15 @@
 """The tables of the first screen, one for each thing that a study may ask."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.html import sentence
-from feedrate.report.rows import CellOf, CellRow, Key, Line, without
-from feedrate.report.scores import NAMES, scored
+from feedrate.report.rows import CellRow, Line, varying_factors, without
+from feedrate.report.scores import NAMES, Scored, scored
 from feedrate.report.sentences import tail
 from feedrate.report.study import StudyResults
 from feedrate.report.table import RATE, Column, Field, Table, by_device, gain, rate, setting
@@ -146,56 +146,59 @@ def _reach_columns(study: StudyResults) -> list[Column]:
 
 
 class ScoreLine(NamedTuple):
-    """A score by the cells that have it."""
+    """The scores of a cell by metric, or those of guesses."""
 
-    metric: str
-    scores: dict[Key, Score]
-
-    @property
-    def any(self) -> Score:
-        """The score of one cell, for what all have in common."""
-        return next(iter(self.scores.values()))
+    heading: Field
+    scores: dict[str, Field]
+    cell: CellRow | None = None
 
 
-def scores(study: StudyResults) -> list[ScoreLine]:
-    """The scores of a study about learning."""
+def scores(study: StudyResults) -> list[Any]:
+    """The scores of a study about learning: of guesses, then of each cell."""
     cells = scored(study) if study.asks == "learning" else []
-    by_metric = {
-        name: {each.cell.key: each.scores[name] for each in cells if name in each.scores}
-        for name in NAMES
+    lines: list[Any] = []
+    for device, of_device in text.grouped(cells, lambda each: each.cell.device).items():
+        lines += [study.label(device)] if len(study.devices) > 1 else []
+        lines += [_score_line(study, each, cells) for each in of_device]
+    guesses = {
+        name: Field(text.share(score.chance), [f"{text.integer(score.n)} answers"])
+        for each in cells
+        for name, score in each.scores.items()
     }
-    return [ScoreLine(name, of_cells) for name, of_cells in by_metric.items() if of_cells]
+    return [*lines, ScoreLine(Field("By guessing"), guesses)] if cells else []
 
 
-def _score_columns(study: StudyResults) -> list[Column]:
-    cells = [each.cell for each in scored(study)]
-    columns = [
-        Column(study.name_among(cell, cells), partial(_score, study, cell)) for cell in cells
-    ]
-    if len(cells) == 1:
-        columns = [columns[0]._replace(head="After training")]
-    return [
-        Column("Right answers", lambda line: NAMES[line.metric]),
-        *columns,
-        Column("By guessing", "any.chance", text.share, optional=True),
-        Column("Answers", "any.n", text.integer),
-    ]
-
-
-def _score(study: StudyResults, cell: CellOf, line: ScoreLine) -> Field:
-    """A score of a cell; below it the one before, and the interval of the gain."""
-    score = line.scores.get(cell.key)
-    if score is None:
-        return Field(text.DASH)
-    before = f"before {text.share(score.before)}" if score.before is not None else ""
-    return Field(text.share(score.after), [before, _gain(score)], study.runs_of(cell))
+def _score_line(study: StudyResults, each: Scored, cells: Sequence[Scored]) -> ScoreLine:
+    """A cell's scores; below each the one before, and the interval of the gain."""
+    fields = {}
+    for name, score in each.scores.items():
+        before = f"before {text.share(score.before)}" if score.before is not None else ""
+        fields[name] = Field(text.share(score.after), [before, _gain(score)])
+    name = study.name_among(each.cell, [other.cell for other in cells])
+    heading = Field("After training" if len(cells) == 1 else name, of=study.runs_of(each.cell))
+    return ScoreLine(heading, fields, study.cell(each.cell.device, each.cell.levels))
 
 
 def _gain(score: Score) -> str:
     if score.gain_low is None or score.gain_high is None:
         return ""
     low = text.fixed(100 * score.gain_low, 0, math.floor)
-    return f"{low} to {text.fixed(100 * score.gain_high, 0, math.ceil)} points"
+    sign = "" if low.startswith("-") else "+"
+    return f"{sign}{low} to {text.fixed(100 * score.gain_high, 0, math.ceil)}"
+
+
+def _score_columns(study: StudyResults) -> list[Column]:
+    cells = [each.cell for each in scored(study)]
+    factors = varying_factors(cells) if len(cells) > 1 else []
+
+    def of(metric: str) -> Callable[[ScoreLine], Field]:
+        return lambda line: line.scores.get(metric, Field(text.DASH))
+
+    return [
+        Column(", ".join(map(study.factor_label, factors)), "heading"),
+        *(Column(head, of(metric), optional=True) for metric, head in NAMES.items()),
+        RATE._replace(value=lambda line: rate(line.cell) if line.cell else text.DASH),
+    ]
 
 
 def _note(study: StudyResults) -> str:
@@ -213,9 +216,10 @@ def _note(study: StudyResults) -> str:
     )
 
 
+BELOW = "Below a score after training: the score before, and the gain in points."
 TABLES = (
     Table("settings", "Settings", "answer", 10, settings, _settings_columns, _note),
     Table("latency", "Latency", "answer", 11, latencies, _latency_columns),
     Table("largest", "The largest that fits", "answer", 12, reaches, _reach_columns),
-    Table("scores", "Scores after training", "answer", 13, scores, _score_columns),
+    Table("scores", "Scores after training", "answer", 13, scores, _score_columns, BELOW),
 )

@@ -87,8 +87,8 @@ def _epoch(samples: int, cell: CellRow) -> str:
 
 def _alone(part: str, cell: CellRow) -> Field:
     """The rate of a part alone; below it, against training in the same rounds."""
-    value, low, high = (getattr(cell, f"{part}_ratio{end}") for end in ("", "_low", "_high"))
-    times = text.ratio(value) if value and value >= 2 else text.change(value, low, high)
+    value = getattr(cell, f"{part}_ratio")
+    times = text.ratio(value) if value and value >= 2 else text.change(value)
     return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [times if value else ""])
 
 
