@@ -126,7 +126,7 @@ def test_cuda_is_never_replaced_by_another_device(monkeypatch):
 )
 def test_what_ranks_send_each_other(kind, train, sent):
     bare = object.__new__(kind.DeviceAdapter)
-    assert bare.exchanged(settings(**train), torch.float32) == sent
+    assert bare.exchange_format(settings(**train), torch.float32) == sent
 
 
 @pytest.fixture

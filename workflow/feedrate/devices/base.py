@@ -10,7 +10,7 @@ class methods only, and a rank must set its environment variables first.
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
@@ -83,15 +83,17 @@ def counter(package: str, find: Callable[[Any], Any]) -> Counter:
     except (ImportError, OSError):
         return lambda: None
     error: type[Exception] = getattr(library, f"{prefix.upper()}Error")
-    handle = None
-    with suppress(error):
+    try:
         getattr(library, f"{prefix}Init")()
         handle = find(library)
+    except error:
+        handle = None
 
     def joules() -> float | None:
-        with suppress(error):
+        try:
             return float(getattr(library, f"{prefix}DeviceGetTotalEnergyConsumption")(handle)) / 1e3
-        return None
+        except error:
+            return None
 
     return joules if handle is not None and joules() is not None else lambda: None
 
@@ -124,8 +126,8 @@ class Adapter(ABC):
         return []
 
     @classmethod
-    def visible(cls, cards: list[Card], wanted: str) -> list[Card]:  # noqa: ARG003
-        """The cards that a process may use if the variable VISIBLE is `wanted`."""
+    def visible(cls, cards: list[Card], names: str) -> list[Card]:  # noqa: ARG003
+        """The cards that a process may use if the variable VISIBLE has these `names`."""
         return cards
 
     @classmethod
@@ -219,9 +221,9 @@ class Adapter(ABC):
         """TrainingArguments (of transformers), from the `common` ones and the run's settings."""
         from transformers import TrainingArguments
 
-        pageable = {} if self.pins_memory else {"dataloader_pin_memory": False}
+        arguments = common if self.pins_memory else {**common, "dataloader_pin_memory": False}
         return TrainingArguments(
-            **{**common, **pageable},
+            **arguments,
             use_cpu=self.kind == "cpu",  # even if the host has accelerators
             bf16=settings.train.precision in BF16_AUTOCAST,
             ddp_backend=self.backend(settings),
@@ -267,7 +269,7 @@ class Adapter(ABC):
         mode = COMPILE_MODES.get(settings.train.execution)
         return torch.compile(placed, mode=mode) if mode else placed
 
-    def exchanged(
+    def exchange_format(
         self, settings: Settings, gradients: "torch.dtype"
     ) -> tuple["torch.dtype", int | None]:
         """The type in which ranks exchange `gradients`, and the buckets in MiB (None: one)."""
@@ -300,13 +302,13 @@ def refusals(spec: RunSpec) -> Iterator[str]:
     for setting, allowed in plugins.declared(KINDS, "OFFERS").get(spec.kind, {}).items():
         value = attrgetter(setting)(spec.settings)
         if value not in allowed:
-            choices = ", ".join("null" if one is None else str(one) for one in allowed)
+            choices = ", ".join("null" if choice is None else str(choice) for choice in allowed)
             use = f"; use {instead[setting]}" if setting in instead else ""
             yield f"{setting}: {value} is not available on {spec.kind} (allowed: {choices}){use}"
-    for setting, value, needed, right in plugins.declared(KINDS, "NEEDS").get(spec.kind, ()):
-        given, other = attrgetter(setting, needed)(spec.settings)
-        if given == value and other != right:
-            yield f"{setting}: {level_text(value)} needs {needed}: {right}, not {other}"
+    for setting, level, other, needed in plugins.declared(KINDS, "NEEDS").get(spec.kind, ()):
+        value, other_value = attrgetter(setting, other)(spec.settings)
+        if value == level and other_value != needed:
+            yield f"{setting}: {level_text(level)} needs {other}: {needed}, not {other_value}"
     yield from adapter_class(spec.kind).refusals(spec)
 
 

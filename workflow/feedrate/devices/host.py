@@ -79,8 +79,8 @@ def parse_list(text: str) -> list[int]:
 
 def tool_rows(command: list[str], form: str) -> list[list[str]]:
     """The fields of the lines of a driver's tool that match `form`, whatever its exit code: for an
-    infoROM that is damaged, nvidia-smi ends a whole answer with 14. What else it says is shown, and
-    if there is no such line, it is as if the tool were absent."""
+    infoROM that is damaged, nvidia-smi ends a whole answer with 14. Its other lines are shown, but
+    without a line that matches, it is as if the tool were absent."""
     try:
         answer = ask(command, TOOL_S)
     except NO_ANSWER:
@@ -107,13 +107,13 @@ def cores_granted(affinity: int | None = None) -> int:
 
 def memory_gib() -> float:
     """Memory that this job may use, GiB: the host's, or its cgroup's limit if that is smaller."""
-    limits = [
-        int(text)
-        for folder in _cgroup_folders("memory")
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (text := kernel_text(folder / name)).isdigit()
-    ]
-    return min([psutil.virtual_memory().total, *limits]) / GIB
+    limits = [psutil.virtual_memory().total]
+    for folder in _cgroup_folders("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = kernel_text(folder / name)
+            if text.isdigit():
+                limits.append(int(text))
+    return min(limits) / GIB
 
 
 def bf16_instructions() -> list[str]:
@@ -125,8 +125,11 @@ def bf16_instructions() -> list[str]:
 
 def other_training_jobs() -> int:
     """The number of processes of feedrate on this host that train, drain or feed."""
-    running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return sum(not set(WORKERS).isdisjoint(itertools.pairwise(words)) for words in running)
+    count = 0
+    for process in psutil.process_iter(["cmdline"]):
+        neighbours = itertools.pairwise(process.info["cmdline"] or ())
+        count += not set(WORKERS).isdisjoint(neighbours)
+    return count
 
 
 def is_of_this_job(number: int) -> bool:
@@ -146,8 +149,9 @@ def oom_kills() -> int:
         for name in ("memory.events", "memory.oom_control")
     ]
     for file in (*files, PROC / "vmstat"):
-        if kills := re.search(r"^oom_kill (\d+)", kernel_text(file), re.M):
-            return int(kills[1])
+        match = re.search(r"^oom_kill (\d+)", kernel_text(file), re.M)
+        if match:
+            return int(match[1])
     return 0
 
 
@@ -171,9 +175,9 @@ def machine_state() -> dict[str, Any]:
 def host_facts() -> dict[str, Any]:
     """The host's part of the `start` event, without the cores granted to the job."""
     packages = {}
-    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
-    of_loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
-    for name in itertools.chain(PACKAGES, *of_kinds, *of_loaders):
+    kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
+    loaders = plugins.declared(LIBRARIES, "PACKAGES").values()
+    for name in itertools.chain(PACKAGES, *kinds, *loaders):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             packages[name] = importlib.metadata.version(name)
     return {
@@ -190,16 +194,16 @@ def host_facts() -> dict[str, Any]:
 
 def firmware() -> dict[str, str]:
     """Version by name of the firmware of all processors and cards; where they differ, all. It is in
-    a line that begins with its name, or in a file of its name; "?" is one that is not yet known."""
-    versions_of: dict[str, str] = {}
-    for places in plugins.declared(KINDS, "FIRMWARE").values():
-        for name, place in places.items():
-            files = PROC.parent.glob(place)
+    a line that begins with its name, or in a file of its name; with "?" it is not yet known."""
+    firmware: dict[str, str] = {}
+    for patterns in plugins.declared(KINDS, "FIRMWARE").values():
+        for name, pattern in patterns.items():
+            files = PROC.parent.glob(pattern)
             text = "\n".join(f"{file.name}:\n{kernel_text(file)}" for file in files)
-            versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
-            if known := sorted({version for version in versions if "?" not in version}):
-                versions_of[name] = ", ".join(known)
-    return versions_of
+            versions = set(re.findall(rf"^{name}\s*:\s*([^?\s][^?\n]*)$", text, re.MULTILINE))
+            if versions:
+                firmware[name] = ", ".join(sorted(versions))
+    return firmware
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
@@ -228,50 +232,50 @@ def _quota(folder: Path) -> float:
 
 def machine() -> Machine:
     """The accelerators of this machine. The main process looks for them once, for its jobs too."""
-    known = os.environ.get(variables.DETECTED)
-    if known is None:
-        known = msgspec.json.encode(look()).decode()
-        os.environ[variables.DETECTED] = known
-    return msgspec.json.decode(known, type=Machine)
+    if variables.DETECTED not in os.environ:
+        os.environ[variables.DETECTED] = msgspec.json.encode(look()).decode()
+    return msgspec.json.decode(os.environ[variables.DETECTED], type=Machine)
 
 
 def look(environment: Mapping[str, str] = os.environ) -> Machine:
     """Find the accelerators that a process with this environment can use. In a container or a job,
     only accelerators that are open to its processes count."""
     name = platform.node()
-    cards_of = {
-        kind: cards for kind in plugins.names(KINDS) if (cards := adapter_class(kind).cards())
-    }
-    nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
-    if not cards_of:
-        return Machine(host=name, remark=_nothing(name))
-    if len(cards_of) > 1:
-        both = " and ".join(nouns[kind] for kind in cards_of)
-        return Machine(host=name, remark=f"{name} has both {both}")
-    ((kind, cards),) = cards_of.items()
+    nouns = plugins.declared(KINDS, "NOUNS")
+    all_cards = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
+    kinds = [kind for kind, cards in all_cards.items() if cards]
+    if not kinds:
+        return Machine(host=name, remark=_why_none(name, nouns))
+    if len(kinds) > 1:
+        names = " and ".join(nouns[kind][1] for kind in kinds)
+        return Machine(host=name, remark=f"{name} has both {names}")
+    kind = kinds[0]
+    cards = all_cards[kind]
     variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
-    wanted = environment.get(variable)
-    open_ = cards if wanted is None else adapter_class(kind).visible(cards, wanted)
-    if faults := [card.fault for card in open_ or cards if card.fault]:
-        return Machine(host=name, remark=f"the {nouns[kind]} of {name} are {faults[0]}")
-    if not open_:
-        return Machine(host=name, remark=f"{variable}={wanted} hides all accelerators of {name}")
-    return Machine(host=name, kind=kind, models=[card.model for card in open_])
+    if variable in environment:
+        cards = adapter_class(kind).visible(cards, environment[variable])
+    faults = [card.fault for card in cards or all_cards[kind] if card.fault]
+    if faults:
+        return Machine(host=name, remark=f"the {nouns[kind][1]} of {name} are {faults[0]}")
+    if not cards:
+        hidden = f"{variable}={environment[variable]} hides all accelerators of {name}"
+        return Machine(host=name, remark=hidden)
+    return Machine(host=name, kind=kind, models=[card.model for card in cards])
 
 
-def _nothing(name: str) -> str:
+def _why_none(name: str, nouns: Mapping[str, tuple[str, str]]) -> str:
     """Why `name` has no accelerator: no hardware, or hardware without a driver."""
     vendors = plugins.declared(KINDS, "PCI_VENDOR")
-    present = {
+    devices = {
         (kernel_text(device / "vendor"), kernel_text(device / "class")[:6])
         for device in SYS.glob("bus/pci/devices/*")
     }
     # Display controllers (03) and processing accelerators (12), not a GPU's sound.
-    makers = {maker for maker, what in present if what[:4] in ("0x03", "0x12")}
-    nouns = plugins.declared(KINDS, "NOUNS")
-    if idle := [one for kind, (one, _) in nouns.items() if vendors.get(kind) in makers]:
+    makers = {maker for maker, device_class in devices if device_class[:4] in ("0x03", "0x12")}
+    idle = [singular for kind, (singular, _) in nouns.items() if vendors.get(kind) in makers]
+    if idle:
         return f"{name} has {' and '.join(idle)}, but no driver of it answers"
-    if not present.isdisjoint(AMD):
+    if not devices.isdisjoint(AMD):
         return f"{name} has an AMD accelerator, and feedrate has no kind of device for ROCm"
     return f"no accelerator was found on {name}"
 
@@ -294,20 +298,19 @@ def host_lock(
     project = Path(".snakemake") / f"feedrate.host.{boot}"
     project.parent.mkdir(exist_ok=True)
     temporary = Path(tempfile.gettempdir()) / f"feedrate.{os.getuid()}.{boot}"
-    with contextlib.ExitStack() as stack:
-        streams = [stack.enter_context(path.open("ab")) for path in (project, temporary)]
-        waits = False
-        for stream in streams:
-            while not _take(stream):
-                if not waits:
+    with project.open("ab") as first, temporary.open("ab") as second:
+        is_waiting = False
+        for stream in (first, second):
+            while not _lock(stream):
+                if not is_waiting:
                     tell(f"waiting: another job of feedrate runs on this host ({stream.name})")
-                waits = True
+                is_waiting = True
                 check()
                 time.sleep(POLL_S)
-        yield [stream.fileno() for stream in streams]
+        yield [first.fileno(), second.fileno()]
 
 
-def _take(stream: IO[bytes]) -> bool:
+def _lock(stream: IO[bytes]) -> bool:
     """Whether the file was free, or is on a file system without locks, where the other counts."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

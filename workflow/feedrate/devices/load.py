@@ -23,25 +23,28 @@ def host_load() -> dict[str, float]:
     def wanted_s(times_s: list[float]) -> float:
         return sum(times_s) - times_s[3] - times_s[4]  # all but the two idle times
 
-    # Eight times, user to steal. Those of guests follow, which user includes.
-    lines = re.findall(r"^(cpu\d*) +((?:\d+ +){7}\d+)", host.kernel_text(host.PROC / "stat"), re.M)
-    times_s = {name: [int(word) / TICKS for word in words.split()] for name, words in lines}
-    if whole := times_s.get("cpu"):
-        load = {"cpu_wanted_s": wanted_s(whole), "cpu_stolen_s": whole[-1]}
-        mine = [times_s[name] for n in os.sched_getaffinity(0) if (name := f"cpu{n}") in times_s]
-        ended = os.times()  # workers of earlier epochs have ended
-        load |= {
-            "cores_s": sum(map(sum, mine)),
-            "cores_busy_s": sum(wanted_s(core) - core[-1] for core in mine),
-            "job_cpu_s": cpu_time_s() + ended.children_user + ended.children_system,
+    # Eight times, user to steal. The times of guests follow, which user includes.
+    lines = re.findall(r"^cpu(\d*) +((?:\d+ +){7}\d+)", host.kernel_text(host.PROC / "stat"), re.M)
+    times_s = {number: [int(word) / TICKS for word in words.split()] for number, words in lines}
+    if "" in times_s:  # the line of all cores
+        of_host, own = times_s[""], {str(number) for number in os.sched_getaffinity(0)}
+        of_cores = [times for number, times in times_s.items() if number in own]
+        children = os.times()  # workers of earlier epochs have ended
+        load = {
+            "cpu_wanted_s": wanted_s(of_host),
+            "cpu_stolen_s": of_host[-1],
+            "cores_s": sum(map(sum, of_cores)),
+            "cores_busy_s": sum(wanted_s(core) - core[-1] for core in of_cores),
+            "job_cpu_s": cpu_time_s() + children.children_user + children.children_system,
         }
-        if (waited_s := core_wait_s()) is not None:
+        waited_s = core_wait_s()
+        if waited_s is not None:
             load["job_waited_s"] = waited_s
-    for what in ("cpu", "memory", "io"):
-        if total := re.search(
-            r"^some .*total=(\d+)", host.kernel_text(host.PROC / "pressure" / what)
-        ):
-            load[f"{what}_waited_s"] = int(total[1]) / 1e6
+    for resource in ("cpu", "memory", "io"):
+        pressure = host.kernel_text(host.PROC / "pressure" / resource)
+        total_us = re.search(r"^some .*total=(\d+)", pressure)
+        if total_us:
+            load[f"{resource}_waited_s"] = int(total_us[1]) / 1e6
     return load
 
 
@@ -75,15 +78,14 @@ def cpu_by_process(root: int) -> dict[int, Use]:
     parents: dict[int, int] = {}
     uses: dict[int, Use] = {}
     for process in psutil.process_iter(["ppid", "name", "cpu_times"]):
-        info = process.info
-        parents[process.pid] = info["ppid"]
-        if times := info["cpu_times"]:
-            name = info["name"].partition("/")[0]  # kworker/0:1-events has other names later
+        parents[process.pid], times = process.info["ppid"], process.info["cpu_times"]
+        if times:
+            name = process.info["name"].partition("/")[0]  # kworker/0:1 has other names later
             uses[process.pid] = name, times.user + times.system
-    own, below = set[int](), {root}
-    while below:
-        own |= below
-        below = {pid for pid, parent in parents.items() if parent in below} - own
+    own, children = set[int](), {root}
+    while children:
+        own |= children
+        children = {pid for pid, parent in parents.items() if parent in children} - own
     return {pid: use for pid, use in uses.items() if pid not in own}
 
 
@@ -99,12 +101,12 @@ def busiest(before: Mapping[int, Use], after: Mapping[int, Use]) -> list[tuple[s
         _, start_s = before.get(pid, (name, 0.0))
         if end_s > start_s:
             used_s.setdefault(name, []).append((pid, end_s - start_s))
-    programs = [
-        (name, uses[0][0] if len(uses) == 1 else 0, round(sum(took_s for _, took_s in uses), 2))
-        for name, uses in used_s.items()
-    ]
+    programs = []
+    for name, uses in used_s.items():
+        pid = uses[0][0] if len(uses) == 1 else 0
+        programs.append((name, pid, round(sum(time_s for _, time_s in uses), 2)))
     programs.sort(key=lambda program: -program[2])
-    return [each for each in programs[:NAMED] if each[2] >= LEAST_SHARE * programs[0][2]]
+    return [entry for entry in programs[:NAMED] if entry[2] >= LEAST_SHARE * programs[0][2]]
 
 
 WATCHED_S = 1.0

@@ -40,24 +40,24 @@ def read_topology(cpus: Iterable[int]) -> list[Cpu]:
         for folder in (host.SYS / "devices/system/node").glob("node[0-9]*")
         for cpu in parse_list(kernel_text(folder / "cpulist"))
     }
-    known = []
+    topology = []
     for number in cpus:
-        topology = host.SYS / f"devices/system/cpu/cpu{number}/topology"
-        socket = kernel_number(topology / "physical_package_id", 0)
-        siblings = parse_list(kernel_text(topology / "thread_siblings_list"))
-        known.append(Cpu(nodes.get(number, 0), socket, min(siblings, default=number), number))
-    return sorted(known)
+        folder = host.SYS / f"devices/system/cpu/cpu{number}/topology"
+        socket = kernel_number(folder / "physical_package_id", 0)
+        siblings = parse_list(kernel_text(folder / "thread_siblings_list"))
+        topology.append(Cpu(nodes.get(number, 0), socket, min(siblings, default=number), number))
+    return sorted(topology)
 
 
 def cpus_text(cpus: Iterable[int]) -> str:
     """Numbers as the kernel lists them: "0-3,8-11"."""
-    runs: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(set(cpus)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            runs.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+            ranges.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
 
 
 class Placement(NamedTuple):
@@ -78,62 +78,60 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
     it before torch is imported. A rank with fewer cores than the launcher's process has been bound
     by the launcher, and keeps its cores. A rank alone keeps to its device's NUMA node, if it sees
     no other device: on Gaudi it gets any of them."""
-    granted, mine = os.sched_getaffinity(os.getppid()), os.sched_getaffinity(0)
-    if not mine < granted:
-        known = adapter_class(kind).numa_nodes(os.environ)
-        nodes = [*known, *[None] * local_ranks][:local_ranks]
+    granted, own = os.sched_getaffinity(os.getppid()), os.sched_getaffinity(0)
+    if not own < granted:
+        nodes = adapter_class(kind).numa_nodes(os.environ)
         cpus = read_topology(granted)
-        share = plan_shares(cpus, nodes)[local_rank]
-        if local_ranks == 1 and len(known) == 1:
-            share = [cpu.number for cpu in cpus if cpu.node == nodes[0]] or sorted(mine)
+        nodes_of_ranks = [*nodes, *[None] * local_ranks][:local_ranks]
+        share = plan_shares(cpus, nodes_of_ranks)[local_rank]
+        if local_ranks == 1 and len(nodes) == 1:
+            share = [cpu.number for cpu in cpus if cpu.node == nodes[0]] or sorted(own)
         with suppress(OSError):  # if the kernel forbids it, the `start` event lists the cores used
             os.sched_setaffinity(0, share)
-        mine = os.sched_getaffinity(0)
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    threads = int(wanted) if wanted.isdigit() else len(mine)
-    os.environ["OMP_NUM_THREADS"] = str(min(threads, len(mine)))
-    return Placement(cores_granted(affinity=len(granted)), sorted(mine))
+        own = os.sched_getaffinity(0)
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    threads = int(setting) if setting.isdigit() else len(own)
+    os.environ["OMP_NUM_THREADS"] = str(min(threads, len(own)))
+    return Placement(cores_granted(affinity=len(granted)), sorted(own))
 
 
 def usable_cpus() -> set[int]:
     """The logical CPUs that both the threads of this process together, and the processes below it
     together, may use now. A library that spreads them over the CPUs takes none away."""
-    threads = _together(int(task.name) for task in Path("/proc/self/task").iterdir())
-    below = _together(process.pid for process in listed_descendants(psutil.Process()))
-    return threads & below if below else threads
+    threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    processes = [process.pid for process in listed_descendants(psutil.Process())]
+    cpus: list[set[int]] = [set(), set()]
+    for usable, pids in zip(cpus, (threads, processes), strict=True):
+        for pid in pids:
+            with suppress(OSError):  # it has ended
+                usable |= os.sched_getaffinity(pid)
+    return cpus[0] & cpus[1] if cpus[1] else cpus[0]
 
 
-def _together(numbers: Iterable[int]) -> set[int]:
-    cpus = set[int]()
-    for number in numbers:
-        with suppress(OSError):  # it has ended
-            cpus |= os.sched_getaffinity(number)
-    return cpus
-
-
-def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[int]]:
-    """The logical CPUs of each local rank; `wanted` is the NUMA node of each rank's device. Shares
+def plan_shares(cpus: Sequence[Cpu], nodes: Sequence[int | None]) -> list[list[int]]:
+    """The logical CPUs of each local rank; `nodes` is the NUMA node of each rank's device. Shares
     are disjoint, cover all `cpus` and differ by at most one CPU. The CPUs of a node go evenly to
     the ranks whose devices are on that node; the rest fill the other shares. Siblings of a core
     stay together if the counts allow it. With fewer CPUs than ranks, ranks share CPUs."""
-    ordered = sorted(cpus)
-    ranks = len(wanted)
-    if len(ordered) < ranks:
-        return [[ordered[rank % len(ordered)].number] for rank in range(ranks)]
-    sizes = [len(part) for part in _parts(ordered, ranks)]
-    shares: list[list[Cpu]] = [[] for _ in wanted]
-    left: list[Cpu] = []
-    for node in sorted({cpu.node for cpu in ordered}):
-        here = [cpu for cpu in ordered if cpu.node == node]
-        near = [rank for rank in range(ranks) if wanted[rank] == node]
-        for rank, part in zip(near, _parts(here, len(near)), strict=True):
-            shares[rank], rest = part[: sizes[rank]], part[sizes[rank] :]
-            left += rest
-        left += [] if near else here
+    cpus, ranks = sorted(cpus), range(len(nodes))
+    if len(cpus) < len(nodes):
+        return [[cpus[rank % len(cpus)].number] for rank in ranks]
+    sizes = [len(part) for part in _parts(cpus, len(nodes))]
+    shares: list[list[Cpu]] = [[] for _ in ranks]
+    spare: list[Cpu] = []
+    for node in sorted({cpu.node for cpu in cpus}):
+        cpus_of_node = [cpu for cpu in cpus if cpu.node == node]
+        ranks_of_node = [rank for rank in ranks if nodes[rank] == node]
+        if not ranks_of_node:
+            spare += cpus_of_node
+        parts = _parts(cpus_of_node, len(ranks_of_node))
+        for rank, part in zip(ranks_of_node, parts, strict=True):
+            shares[rank] = part[: sizes[rank]]
+            spare += part[sizes[rank] :]
     for share, size in zip(shares, sizes, strict=True):
         missing = size - len(share)
-        share += left[:missing]
-        del left[:missing]
+        share += spare[:missing]
+        del spare[:missing]
     return [sorted(cpu.number for cpu in share) for share in shares]
 
 

@@ -277,7 +277,7 @@ class Session:
         adapter = self._adapter
         trained = [p for p in self._trainer.model.parameters() if p.requires_grad]
         numbers = sum(p.numel() for p in trained)
-        dtype, part_mb = adapter.exchanged(self._spec.settings, trained[0].dtype)
+        dtype, part_mb = adapter.exchange_format(self._spec.settings, trained[0].dtype)
         size = numbers if part_mb is None else min(numbers, part_mb * 2**20 // dtype.itemsize)
         part = torch.zeros(size, dtype=dtype, device=adapter.device)
 

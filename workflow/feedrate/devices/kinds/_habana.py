@@ -88,20 +88,22 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
     hpu, train, loader = spec.settings.hpu, spec.settings.train, spec.settings.loader
     if hpu.trainer != OPTIMUM:
         values = {f"hpu.{name}": getattr(hpu, name) for name in NOT_STOCK}
-        lacking = [f"{name}: {level_text(value)}" for name, value in values.items() if value]
+        absent = [f"{name}: {level_text(value)}" for name, value in values.items() if value]
         # It never marks the end of a step: in lazy mode all steps between two logs are one graph.
-        lacking += ["hpu.mode: lazy"] if hpu.mode == "lazy" else []
-        lacking += ["train.strategy: fast_ddp"] if train.strategy == "fast_ddp" else []
-        lacking += ["train.precision: fp8"] if train.precision == "fp8" else []
-        if lacking:
-            names = ", ".join(lacking)
-            yield f"hpu.trainer: transformers does not offer {names}; use {OPTIMUM}"
+        if hpu.mode == "lazy":
+            absent.append("hpu.mode: lazy")
+        if train.strategy == "fast_ddp":
+            absent.append("train.strategy: fast_ddp")
+        if train.precision == "fp8":
+            absent.append("train.precision: fp8")
+        if absent:
+            yield f"hpu.trainer: transformers does not offer {', '.join(absent)}; use {OPTIMUM}"
     if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
-        needs = f"needs train.strategy: fast_ddp, not {train.strategy}"
-        yield f"hpu.hpu_graphs_for_training: true on {spec.count} devices {needs}"
+        condition = f"needs train.strategy: fast_ddp, not {train.strategy}"
+        yield f"hpu.hpu_graphs_for_training: true on {spec.count} devices {condition}"
     if hpu.fused_adam and train.optimizer != "adamw_torch":
-        why = "has no effect with hpu.fused_adam: true; set hpu.fused_adam to false"
-        yield f"train.optimizer: {train.optimizer} {why}"
+        reason = "has no effect with hpu.fused_adam: true; set hpu.fused_adam to false"
+        yield f"train.optimizer: {train.optimizer} {reason}"
     if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
         yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
     if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
@@ -109,26 +111,27 @@ def contradictions(spec: RunSpec) -> Iterator[str]:
     # optimum-habana starts workers with `spawn` there (its issue SW-207456).
     processes = loader.workers and loader.decode != "device" and not library_of(loader)
     if spec.nodes > 1 and processes and loader.start_method == "fork":
-        why = f"on {spec.nodes} Gaudi nodes forked workers hang or crash; use forkserver or spawn"
-        yield f"loader.start_method: fork: {why}"
+        reason = f"on {spec.nodes} Gaudi nodes forked workers hang or crash"
+        yield f"loader.start_method: fork: {reason}; use forkserver or spawn"
 
 
 def graphs_for_inference(hpu: HpuSettings) -> bool:
     """Whether inference replays graphs; by default in lazy mode, the only mode with graphs."""
-    asked = hpu.hpu_graphs_for_inference
-    return hpu.mode == "lazy" if asked is None else asked
+    choice = hpu.hpu_graphs_for_inference
+    return hpu.mode == "lazy" if choice is None else choice
 
 
 def granted_modules(spec: RunSpec, environment: Mapping[str, str]) -> list[int]:
     """The modules of the cards that HABANA_VISIBLE_DEVICES grants, as Slurm sets it, if they are a
     part of one node's eight cards and as many as the job's; else none. Where Slurm closes the
     device files of other jobs' cards, it counts the open ones from 0."""
-    granted = host.parse_list(environment.get("HABANA_VISIBLE_DEVICES", ""))
+    cards = host.parse_list(environment.get("HABANA_VISIBLE_DEVICES", ""))
     folder = host.SYS / "class/accel"
-    present = sorted(int(card.name.removeprefix("accel")) for card in folder.glob("accel[0-9]*"))
-    files = {number: host.DEV / f"accel/accel{number}" for number in present}
-    usable = [number for number, file in files.items() if os.access(file, os.R_OK | os.W_OK)]
-    cards = usable if len(usable) == len(granted) else granted
+    numbers = sorted(int(card.name.removeprefix("accel")) for card in folder.glob("accel[0-9]*"))
+    mode = os.R_OK | os.W_OK
+    usable = [n for n in numbers if os.access(host.DEV / f"accel/accel{n}", mode)]
+    if len(usable) == len(cards):
+        cards = usable
     modules = [host.kernel_number(folder / f"accel{n}/device/module_id", -1) for n in cards]
     fits = spec.nodes == 1 and len(modules) == spec.count < CARDS
     return modules if fits and min(modules) >= 0 else []
@@ -146,15 +149,15 @@ def adapt_models() -> None:
     """Replace parts of transformers with the library's own versions, as the published script does,
     but for CLIP: the attention of 1.21.2 confuses heads and tokens."""
     try:
-        adapting = importlib.import_module("optimum.habana.transformers.modeling_utils")
+        library = importlib.import_module("optimum.habana.transformers.modeling_utils")
     except IndexError:
-        why = "optimum-habana finds no habana-torch-plugin in `pip list`"
         raise DeviceError(
-            f"no Gaudi software: {why}; install pip in the same environment"
+            "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; install "
+            "pip in the same environment"
         ) from None
     clip = vars(importlib.import_module("transformers.models.clip.modeling_clip"))
     stock = dict(clip)
-    adapting.adapt_transformers_to_gaudi()
+    library.adapt_transformers_to_gaudi()
     clip.update(stock)
 
 
@@ -206,9 +209,9 @@ class Corrections:
             return super().predict(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.throughput_warmup_steps = warmup
-            if clear := own.pop("clear_cache", None):
-                clear()  # else the graphs stay on the device
-            for name in ("clear_inputs", "forward"):
+            if "clear_cache" in own:
+                own["clear_cache"]()  # else the graphs stay on the device
+            for name in ("clear_cache", "clear_inputs", "forward"):
                 own.pop(name, None)
             own |= forward
             trainer.already_wrapped_for_hpu_graphs = False
@@ -220,9 +223,9 @@ def gaudi_counter(module: str | None) -> Counter:
 
     def find(hlml: Any) -> Any:
         cards = map(hlml.hlmlDeviceGetHandleByIndex, range(hlml.hlmlDeviceGetCount()))
-        by_module = {str(hlml.hlmlDeviceGetModuleID(card)): card for card in cards}
-        if module is None and len(by_module) == 1:
-            return next(iter(by_module.values()))
-        return by_module.get(module or "")
+        modules = {str(hlml.hlmlDeviceGetModuleID(card)): card for card in cards}
+        if module is None and len(modules) == 1:
+            return next(iter(modules.values()))
+        return modules.get(module or "")
 
     return counter("pyhlml", find)

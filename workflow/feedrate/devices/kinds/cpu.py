@@ -48,11 +48,11 @@ class DeviceAdapter(Adapter):
         """Let threads wait without spinning, and share one heap if memory is limited."""
         # A thread that spins at a barrier keeps the thread it waits for from running, if loader
         # workers take cores: on two cores a step took 25 times longer.
-        needed = {"OMP_WAIT_POLICY": environment.get("OMP_WAIT_POLICY", "PASSIVE")}
+        variables = {"OMP_WAIT_POLICY": environment.get("OMP_WAIT_POLICY", "PASSIVE")}
         if spec.settings.train.memory_gib is not None:
             # By default each thread reserves addresses for a heap of its own.
-            needed["MALLOC_ARENA_MAX"] = "1"
-        return needed
+            variables["MALLOC_ARENA_MAX"] = "1"
+        return variables
 
     def synchronize(self) -> None:
         """Return at once: calls on the CPU return when their work is done."""
@@ -60,8 +60,8 @@ class DeviceAdapter(Adapter):
     def memory(self) -> Memory:
         """VmRSS and VmHWM of this process (proc(5))."""
         status = kernel_text(host.PROC / "self/status")
-        found = re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.M)
-        gib = {name: int(kib) * 1024 / GIB for name, kib in found}
+        sizes = re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.M)
+        gib = {name: int(kib) * 1024 / GIB for name, kib in sizes}
         return Memory(gib.get("VmRSS"), gib.get("VmHWM"))
 
     def reset_peak(self) -> None:
@@ -84,8 +84,8 @@ class DeviceAdapter(Adapter):
 
     def device_model(self) -> str:
         """`model name` of /proc/cpuinfo, which ARM lacks, else the machine's architecture."""
-        named = re.search(r"^model name\s*:\s*(.+)", kernel_text(host.PROC / "cpuinfo"), re.M)
-        return named[1].strip() if named else platform.processor() or platform.machine()
+        name = re.search(r"^model name\s*:\s*(.+)", kernel_text(host.PROC / "cpuinfo"), re.M)
+        return name[1].strip() if name else platform.processor() or platform.machine()
 
     def backend(self, settings: Settings) -> str | None:
         """Gloo, which offloading needs in a rank alone too."""

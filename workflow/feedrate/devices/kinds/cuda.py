@@ -69,65 +69,70 @@ class DeviceAdapter(Adapter):
             raise DeviceError(f"no CUDA device: torch.cuda.is_available() is false; {check}")
         count = torch.cuda.device_count()
         if count < local_ranks:
-            needs = f"the job needs {local_ranks} CUDA devices on this host"
-            raise DeviceError(f"{needs}, found {count}")
-        if built_for := torch.cuda.get_arch_list():
-            check_architecture(torch.cuda.get_device_capability(local_rank), built_for)
+            raise DeviceError(
+                f"the job needs {local_ranks} CUDA devices on this host, found {count}"
+            )
+        architectures = torch.cuda.get_arch_list()
+        if architectures:
+            check_architecture(torch.cuda.get_device_capability(local_rank), architectures)
         torch.cuda.set_device(local_rank)
         self.device = torch.device("cuda", local_rank)
-        self._asked_s = time.time()
+        self._condition_s = time.time()
 
     @classmethod
     def cards(cls) -> list[Card]:
         """The GPUs that nvidia-smi lists; without nvidia-smi, those in the driver's files."""
         fields = "--query-gpu=name,uuid,pci.bus_id,mig.mode.current"
         form = r"[^,]+, *GPU-[^,]+, *[\da-f:.]+, *[^,]+"
-        if rows := tool_rows(["nvidia-smi", fields, "--format=csv,noheader"], form):
-            return [
-                # The driver writes the PCI domain with eight digits, the kernel with four.
-                Card(name, uuid, re.sub(r"^0000(?=[0-9a-f]{4}:)", "", address.lower()),
-                     "split into MIG instances" if mig == "Enabled" else "")
-                for name, uuid, address, mig in rows
-            ]  # fmt: skip
-        listed = []
+        cards = []
+        for model, uuid, bus_id, mig in tool_rows(
+            ["nvidia-smi", fields, "--format=csv,noheader"], form
+        ):
+            # The driver writes the PCI domain with eight digits, the kernel with four.
+            address = re.sub(r"^0000(?=[0-9a-f]{4}:)", "", bus_id.lower())
+            fault = "split into MIG instances" if mig == "Enabled" else ""
+            cards.append(Card(model, uuid, address, fault))
+        if cards:
+            return cards
         for file in sorted(host.PROC.glob("driver/nvidia/gpus/*/information")):
             facts = dict(re.findall(r"^(.+?):[ \t]*(.*?)[ \t]*$", kernel_text(file), flags=re.M))
             node = host.DEV / f"nvidia{facts.get('Device Minor')}"
             if node.exists() and facts.get("Model"):
-                listed.append(Card(facts["Model"], facts.get("GPU UUID", ""), file.parent.name))
-        return listed
+                cards.append(Card(facts["Model"], facts.get("GPU UUID", ""), file.parent.name))
+        return cards
 
     @classmethod
-    def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
+    def visible(cls, cards: list[Card], names: str) -> list[Card]:
         """The GPUs of CUDA_VISIBLE_DEVICES up to the first unknown one, as CUDA reads it."""
-        return [card for card in takewhile(bool, _named(cards, wanted)) if card]
+        return [card for card in takewhile(bool, _by_names(cards, names)) if card]
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """Found by PCI address, in the order of CUDA_VISIBLE_DEVICES."""
+        """By the cards' PCI addresses, in the order of CUDA_VISIBLE_DEVICES."""
         cards: list[Card | None] = [*cls.cards()]
         if VISIBLE in environment:
-            cards = _named(cls.cards(), environment[VISIBLE])
+            cards = _by_names(cls.cards(), environment[VISIBLE])
         return [card and numa_node(host.SYS / "bus/pci/devices" / card.address) for card in cards]
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
         """Number the GPUs by PCI address, and show a job one GPU for each of its ranks."""
-        needed = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         if spec.nodes == 1:  # on several nodes, Slurm sets the variable on each node
-            visible = environment.get(VISIBLE)
-            names = visible.split(",") if visible is not None else map(str, range(spec.count))
-            needed[VISIBLE] = ",".join(list(names)[: spec.count])
-        return needed
+            names = [str(number) for number in range(spec.count)]
+            if VISIBLE in environment:
+                names = environment[VISIBLE].split(",")
+            variables[VISIBLE] = ",".join(names[: spec.count])
+        return variables
 
     def check(self, settings: Settings) -> None:
         """bf16 and TF32 need a GPU of compute capability 8.0: older ones (T4, V100) emulate bf16,
         slowly, and compute fp32 instead of TF32 without a word."""
         precision = settings.train.precision
-        newer = precision in ("bf16_full", "tf32", *BF16_AUTOCAST)
-        if newer and not self._cuda.is_bf16_supported(including_emulation=False):
-            why = f"{self.device_model()} has neither bf16 nor TF32; use fp16 or fp32"
-            raise UnsupportedError(f"train.precision: {precision}: {why}")
+        is_new = precision in ("bf16_full", "tf32", *BF16_AUTOCAST)
+        if is_new and not self._cuda.is_bf16_supported(including_emulation=False):
+            reason = f"{self.device_model()} has neither bf16 nor TF32; use fp16 or fp32"
+            raise UnsupportedError(f"train.precision: {precision}: {reason}")
 
     def synchronize(self) -> None:
         """Wait for all streams of the GPU."""
@@ -173,7 +178,7 @@ class DeviceAdapter(Adapter):
 
     def condition(self) -> dict[str, Any]:
         """The GPU's clock, what lowers it, and the processes of others (package nvidia-ml-py)."""
-        since_s, self._asked_s = self._asked_s, time.time()
+        since_s, self._condition_s = self._condition_s, time.time()
         return gpu_condition(self._uuid, since_s)
 
     @property
@@ -212,13 +217,13 @@ class DeviceAdapter(Adapter):
         convolutions; the Trainer and accelerate enable it in compiled code."""
         import torch
 
-        backends: Any = torch.backends
-        rounded = precision == "tf32"
+        cuda, cudnn, rounds = torch.backends.cuda, torch.backends.cudnn, precision == "tf32"
         # PyTorch has old and new switches, and raises an error when it reads ones that differ.
-        torch.set_float32_matmul_precision("high" if rounded else "highest")
-        backends.cudnn.allow_tf32 = rounded
-        for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
-            one.fp32_precision = "tf32" if rounded else "ieee"
+        torch.set_float32_matmul_precision("high" if rounds else "highest")
+        cudnn.allow_tf32 = rounds
+        parts: list[Any] = [torch.backends, cuda.matmul, cudnn.conv, cudnn.rnn]
+        for part in parts:
+            part.fp32_precision = "tf32" if rounds else "ieee"
 
     def fp32(self) -> str:
         """`tf32` or `ieee`; both, joined by `+`, if multiplications and convolutions differ."""
@@ -239,35 +244,36 @@ class DeviceAdapter(Adapter):
     ) -> Any:
         """The stock TrainingArguments. Raises DeviceError if the only process sees several GPUs,
         since the Trainer would run DataParallel on all of them."""
-        if self.local_ranks == 1 and (count := self._cuda.device_count()) > 1:
+        count = self._cuda.device_count()
+        if self.local_ranks == 1 and count > 1:
             raise DeviceError(f"one process sees {count} CUDA devices; set {VISIBLE} to its own")
         return super().training_arguments(common, settings, warmup_steps)
 
 
-def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:
+def check_architecture(capability: tuple[int, int], architectures: list[str]) -> None:
     """Raise DeviceError if a torch with code for these architectures has none for a GPU. A GPU runs
     code of its major and no later minor version, and compiles PTX (compute_90) up to its own."""
-    for name in built_for:
+    for name in architectures:
         kind, _, digits = name.rstrip("af").rpartition("_")
         version = int(digits[:-1]), int(digits[-1])
         if version <= capability and (kind == "compute" or version[0] == capability[0]):
             return
     raise DeviceError(
         f"this torch has no code for the GPU's compute capability {capability[0]}.{capability[1]} "
-        f"(it has {', '.join(built_for)}); install one that has: PyTorch's builds for CUDA 13 "
+        f"(it has {', '.join(architectures)}); install one that has: PyTorch's builds for CUDA 13 "
         "begin at 7.5, those for CUDA 12.6 at 5.0"
     )
 
 
-def _named(cards: list[Card], wanted: str) -> list[Card | None]:
+def _by_names(cards: list[Card], names: str) -> list[Card | None]:
     """The GPU of each name in a CUDA_VISIBLE_DEVICES: an index, or the start of a UUID."""
     chosen: list[Card | None] = []
-    for word in filter(None, map(str.strip, wanted.split(","))):
-        if word.isdecimal():
-            matching = cards[int(word) : int(word) + 1]
+    for name in filter(None, map(str.strip, names.split(","))):
+        if name.isdecimal():
+            matches = cards[int(name) : int(name) + 1]
         else:
-            matching = [c for c in cards if word.startswith("GPU-") and c.uuid.startswith(word)]
-        chosen.append(matching[0] if len(matching) == 1 else None)
+            matches = [c for c in cards if name.startswith("GPU-") and c.uuid.startswith(name)]
+        chosen.append(matches[0] if len(matches) == 1 else None)
     return chosen
 
 
@@ -288,26 +294,30 @@ def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
         except pynvml.NVMLError:
             return None
 
-    reasons, processes = ask("CurrentClocksThrottleReasons") or 0, ask("ComputeRunningProcesses")
-    limited = [text for bit, text in LIMITED.items() if reasons & bit]
-    limit, usual = ask("EnforcedPowerLimit") or 0, ask("PowerManagementDefaultLimit") or 0
-    if limit < usual * FULL_POWER:
-        limited.append(f"a power limit of {limit / 1e3:g} W instead of {usual / 1e3:g}")
-    pids, since_us = {process.pid for process in processes or ()}, int(since_s * 1e6)
-    others = {pid for pid in pids if not host.is_of_this_job(pid)}
-    used = ask("ProcessUtilization", since_us) or ()
-    others_busy, sees_us = (u.smUtil / 100 for u in used if u.pid in others), os.getpid() in pids
+    reasons = ask("CurrentClocksThrottleReasons") or 0
+    limits = [text for bit, text in LIMITED.items() if reasons & bit]
+    power_mw, usual_mw = ask("EnforcedPowerLimit") or 0, ask("PowerManagementDefaultLimit") or 0
+    if power_mw < usual_mw * FULL_POWER:
+        limits.append(f"a power limit of {power_mw / 1e3:g} W instead of {usual_mw / 1e3:g}")
+    since_us = int(since_s * 1e6)
     _, samples = ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, since_us) or (0, ())
     busy = [sample.sampleValue.uiVal / 100 for sample in samples]
+    pids = {process.pid for process in ask("ComputeRunningProcesses") or ()}
+    others = {pid for pid in pids if not host.is_of_this_job(pid)}
+    uses = ask("ProcessUtilization", since_us) or ()
+    others_busy = [use.smUtil / 100 for use in uses if use.pid in others]
+    count = len(others)
+    if os.getpid() not in pids:
+        # In a container the numbers are the host's, and one of them is this process's.
+        count, others_busy = max(0, count - 1), []
     return {
         "clock_mhz": ask("ClockInfo", pynvml.NVML_CLOCK_SM),
         "throttle_reasons": reasons,
         "busy": fmean(busy) if busy else None,
         "slowed_by": [text for bit, text in SLOWED.items() if reasons & bit],
-        "limited_by": limited,
-        # In a container the numbers are the host's, and one of them is this process's.
-        "others": max(0, len(others) if sees_us else len(others) - 1),
-        "others_busy": max(others_busy, default=0.0) if sees_us else 0.0,
+        "limited_by": limits,
+        "others": count,
+        "others_busy": max(others_busy, default=0.0),
     }
 
 

@@ -120,12 +120,13 @@ class DeviceAdapter(Adapter):
         try:
             self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
         except (AssertionError, AttributeError, ImportError, OSError) as error:
+            build = f"torch {torch.__version__}"
             # Intel's: 2.6.0+git74cd574 up to Gaudi software 1.21, then 2.9.0+hpu.1.23.0.695.
-            known = re.match(r".*\+(git|hpu)", torch.__version__)
-            stock = "" if known else ", a stock build; Gaudi needs Intel's torch"
-            build = f"torch {torch.__version__}{stock}"
-            why = f"habana_frameworks cannot be imported with {build} ({error})"
-            raise DeviceError(why) from error
+            if not re.match(r".*\+(git|hpu)", torch.__version__):
+                build += ", a stock build; Gaudi needs Intel's torch"
+            raise DeviceError(
+                f"habana_frameworks cannot be imported with {build} ({error})"
+            ) from error
         self._module = os.environ.get(MODULE)  # the Trainer of transformers sets another, too late
         count = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if count < local_ranks:
@@ -137,33 +138,32 @@ class DeviceAdapter(Adapter):
     @classmethod
     def cards(cls) -> list[Card]:
         """The cards that hl-smi lists; without hl-smi, those that the kernel lists by PCI id."""
-        form = r"(HL-?\d|gaudi)[^,]*"
-        if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], form):
-            return [Card(name) for (name,) in rows]
-        listed = []
+        command = ["hl-smi", "-Q", "name", "-f", "csv,noheader"]
+        cards = [Card(name) for (name,) in tool_rows(command, r"(HL-?\d|gaudi)[^,]*")]
+        if cards:
+            return cards
         for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
-            is_ours = kernel_text(entry / "device/vendor") == PCI_VENDOR
-            if is_ours and (host.DEV / "accel" / entry.name).exists():
+            is_gaudi = kernel_text(entry / "device/vendor") == PCI_VENDOR
+            if is_gaudi and (host.DEV / "accel" / entry.name).exists():
                 number = kernel_text(entry / "device/device")
-                listed.append(Card(GAUDI_MODELS.get(number, "Gaudi of an unknown generation")))
-        return listed
+                cards.append(Card(GAUDI_MODELS.get(number, "Gaudi of an unknown generation")))
+        return cards
 
     @classmethod
-    def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
+    def visible(cls, cards: list[Card], names: str) -> list[Card]:
         """As many as HABANA_VISIBLE_MODULES names."""
-        return cards[: len([word for word in wanted.split(",") if word.strip()])]
+        return cards[: len([name for name in names.split(",") if name.strip()])]
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
         """Local rank r has the module of number r, or the r-th of HABANA_VISIBLE_MODULES, as the
         Gaudi software assigns them (`_setup_module_id` of habana_frameworks)."""
-        by_module = {
+        nodes = {
             kernel_number(folder / "device/module_id", -1): numa_node(folder / "device")
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
         }
-        present = range(max(by_module, default=-1) + 1)
-        modules = parse_list(environment.get(VISIBLE, "")) or present
-        return [by_module.get(module) for module in modules]
+        modules = parse_list(environment.get(VISIBLE, "")) or range(max(nodes, default=-1) + 1)
+        return [nodes.get(module) for module in modules]
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
@@ -179,14 +179,15 @@ class DeviceAdapter(Adapter):
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
         """Set the mode, since the software's default has changed, and the modules that Slurm
         grants. By itself the software gives a lone process any card."""
-        needed = {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
+        variables = {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
         modules = environment.get(VISIBLE, "")
         if not modules:
             modules = ",".join(map(str, _habana.granted_modules(spec, environment)))
-            needed |= {VISIBLE: modules} if modules else {}
+            if modules:
+                variables[VISIBLE] = modules
         if spec.count == 1 and modules.strip().isdigit():
-            needed[MODULE] = modules.strip()
-        return needed
+            variables[MODULE] = modules.strip()
+        return variables
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
@@ -253,7 +254,7 @@ class DeviceAdapter(Adapter):
         rows = tool_rows(["hl-smi", "-Q", "driver_version", "-f", "csv,noheader"], r"\d+\.[^,]*")
         return rows[0][0].split()[0] if rows else ""
 
-    def exchanged(
+    def exchange_format(
         self, settings: Settings, gradients: "torch.dtype"
     ) -> tuple["torch.dtype", int | None]:
         """Fast DDP sends all gradients at once and always in bf16 (optimum-habana's
