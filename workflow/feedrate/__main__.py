@@ -6,7 +6,6 @@ Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jo
 
 import argparse
 import gc
-import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,21 +28,10 @@ COMMANDS = {
     "prune": "List folders of runs and data that no planned run uses, and delete them.",
     "cancel": "Cancel this project's jobs that a killed run left on a cluster.",
 }
-
-FUNCTIONS = {
-    "run": ("cli.run:add_run_options", "cli.run:run"),
-    "plan": ("cli.plan:add_options", "cli.plan:plan"),
-    "doctor": ("cli.snakemake:add_choices", "cli.doctor:doctor"),
-    "selftest": ("cli.selftest:add_options", "cli.selftest:selftest"),
-    "first-hour": ("cli.first_hour:add_options", "cli.first_hour:first_hour"),
-    "fits": ("cli.fits:add_options", "cli.fits:fits"),
-    "compare": ("cli.compare:add_options", "cli.compare:compare"),
-    "archive": ("cli.archive:add_options", "cli.archive:archive"),
-    "report": ("cli.report:add_options", "cli.report:report"),
-    "prune": ("cli.prune:add_options", "cli.prune:prune"),
-    "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
-}
-"""The functions that add a command's options and carry it out, as MODULE:NAME in this package."""
+"""Each command is a module of cli/ with a function of the same name, which carries it out, and a
+function `add_options`."""
+PASS_ON = ("run", "plan", "selftest")
+"""Commands that take the options of Snakemake too, as a second argument."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,23 +49,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         if words[:1] == [name]:
-            jobs.imported(FUNCTIONS[name][0])(command)
+            jobs.imported(f"cli.{name.replace('-', '_')}:add_options")(command)
     options, others = parser.parse_known_args(words)
     return jobs.exit_code("feedrate", lambda: _run(options, others), vars(options))
 
 
-def _run(options: argparse.Namespace, others: Sequence[str]) -> int:
-    """Run a command; one that starts Snakemake takes `others`, which it passes on."""
+def _run(options: argparse.Namespace, others: list[str]) -> int:
+    """Run a command; `others` are the words that it does not know."""
     if not Path("Snakefile").is_file():
         raise UsageError("run this in the project's root folder (there is no Snakefile here)")
-    run = jobs.imported(FUNCTIONS[options.command][1])
-    if "profile" in options:
-        others = [word for word in others if word != "--"]
-    if "others" in inspect.signature(run).parameters:
-        return int(run(options, others))
+    name = options.command.replace("-", "_")
+    function = jobs.imported(f"cli.{name}:{name}")
+    if options.command in PASS_ON:
+        return int(function(options, [word for word in others if word != "--"]))
     if others:
         raise UsageError(f"unknown: {' '.join(others)}")
-    return int(run(options))
+    return int(function(options))
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_a_run_beside_another_one_starts_nothing(root, snakemake, capsys):
     call = DriverCall(pid=12, host="login7", since="1800000000.0")
     driver.LOCK.parent.mkdir()
     driver.LOCK.write_bytes(msgspec.json.encode(call))
-    assert entry.main(["run", "--profile", "gaudi"]) == run.LOCKED
+    assert entry.main(["run", "--profile", "gaudi"]) == 3
     text = capsys.readouterr().err
     assert "process 12 on login7" in text
     assert len(text.splitlines()) == 1

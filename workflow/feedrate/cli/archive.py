@@ -3,7 +3,7 @@
 import argparse
 import json
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
@@ -34,15 +34,16 @@ def archive(options: argparse.Namespace) -> int:
     studies = (file.parent.name for file in Path(paths.RESULTS).glob("*/results.csv"))
     plans = [read_plan(Path(paths.STUDY_PLAN.format(study=study))) for study in studies]
     if not plans:
-        raise ExpectedError(f"{paths.RESULTS}/ has no study; first call `{command_text('report')}`")
+        command = command_text("report")
+        raise ExpectedError(f"{paths.RESULTS}/ has no study; first call `{command}`")
     mask = Masker()
-    sums: dict[Path, str] = {}
+    digests: dict[Path, str] = {}  # as archived, without secrets
     left_out = []
     with (
         atomic_path(options.out) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
     ):
-        for path in _files(plans):
+        for path in files_of(plans):
             content = path.read_bytes()
             text = content.decode("utf-8", "surrogateescape")
             clean = mask(hide_secrets(text)).encode("utf-8", "surrogateescape")
@@ -50,43 +51,50 @@ def archive(options: argparse.Namespace) -> int:
                 left_out.append(path)
                 continue
             if path.name == paths.OUTCOME_NAME:
-                clean = _with_files(clean, path.parent, sums)
+                clean = archived_outcome(clean, path.parent, digests)
             file.writestr(str(path), clean)
-            sums[path] = sha256(clean).hexdigest()
-        lines = (f"{digest}  {path}\n" for path, digest in sums.items())
+            digests[path] = sha256(clean).hexdigest()
+        lines = (f"{digest}  {path}\n" for path, digest in digests.items())
         file.writestr(paths.CHECKSUMS, "".join(lines))
     size = size_text(options.out.stat().st_size)
-    print(f"{options.out}: {counted(len(sums), 'file')}, {size}")
+    print(f"{options.out}: {counted(len(digests), 'file')}, {size}")
     print(f"SHA-256 {digest_file(options.out)}")
     for path in left_out:
         print(f"left out: {path} has secrets, and is not text")
     return 0
 
 
-def _files(plans: Sequence[StudyPlan]) -> Iterator[Path]:
+def files_of(plans: Sequence[StudyPlan]) -> list[Path]:
     """The files of an archive; the outcomes, which have the digests of other files, are last."""
     files = {path for pattern in PARTS for path in Path().glob(pattern)}
-    for report in (Path(plan.data_report) for plan in plans if plan.data_report):
-        files |= {report, report.with_name("manifest.json")}
+    for plan in plans:
+        if plan.data_report:
+            report = Path(plan.data_report)
+            files |= {report, report.with_name("manifest.json")}
     # The report's runs; the plan may have the next attempt of a run already.
     for file in Path(paths.RESULTS).glob(f"*/*/{RECORDS_NAME}"):
         for record in read_records(file.parents[1], file.parent.name):
-            files |= set(Path(record.folder).rglob("*")) if record.status != "missing" else set()
-    for path in sorted(files, key=lambda path: (path.name == paths.OUTCOME_NAME, path)):
-        names = path.parts
-        if path.is_file() and not any(fnmatch(n, out) for n in names for out in LEFT_OUT):
-            yield path
+            if record.status != "missing":
+                files |= set(Path(record.folder).rglob("*"))
+    archived = [
+        path
+        for path in files
+        if path.is_file()
+        and not any(fnmatch(name, pattern) for name in path.parts for pattern in LEFT_OUT)
+    ]
+    return sorted(archived, key=lambda path: (path.name == paths.OUTCOME_NAME, path))
 
 
-def _with_files(outcome: bytes, run: Path, sums: dict[Path, str]) -> bytes:
-    """A run's outcome with the digests of its files in the archive. One that is wrong here stays
-    wrong there: the file was changed after the run."""
+def archived_outcome(outcome: bytes, run: Path, digests: Mapping[Path, str]) -> bytes:
+    """A run's outcome with the digests of its files in the archive. A digest that is wrong here
+    stays wrong there: the file was changed after the run."""
     document = json.loads(outcome)
-    files, document["files"] = document.get("files", {}), {}
-    for name, digest in files.items():
+    files = {}
+    for name, digest in document.get("files", {}).items():
         file = run / name
-        if file in sums and digest == digest_file(file):
-            document["files"][name] = sums[file]
-        elif file in sums or not file.is_file():  # others, such as weights, stay here
-            document["files"][name] = digest
+        if file in digests and digest == digest_file(file):
+            files[name] = digests[file]
+        elif file in digests or not file.is_file():  # others, such as weights, stay here
+            files[name] = digest
+    document["files"] = files
     return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

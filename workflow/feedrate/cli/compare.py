@@ -51,8 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def share(text: str) -> float:
-    """A share from 0 to 1."""
-    if not 0 <= (value := float(text)) <= 1:
+    """A share from 0 to 1. Raises ValueError."""
+    value = float(text)
+    if not 0 <= value <= 1:
         raise ValueError
     return value
 
@@ -64,23 +65,28 @@ def compare(options: argparse.Namespace) -> int:
         return 0
     if options.new is None:
         raise UsageError("compare needs OLD and NEW; without both, it lists the sets of runs")
-    lines = Thresholds(noise_share=options.noise)
-    before, after = map(read_results, (options.old, options.new))
-    rows = comparison.compare(before, after, lines)
+    thresholds = Thresholds(noise_share=options.noise)
+    before, after = read_results(options.old), read_results(options.new)
+    rows = comparison.compare(before, after, thresholds)
     if options.out:
         levels = (parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows)
         write_csv(options.out, with_levels(COMPARISON, levels), rows)
-    sides = f"Before: {options.old}, {_times(before)}\nAfter: {options.new}, {_times(after)}"
-    parts: list[str | Table] = [sides, *tables(rows, lines)]
+    sides = (
+        f"Before: {options.old}, {times_text(before)}\nAfter: {options.new}, {times_text(after)}"
+    )
+    parts = [*difference_tables(rows), *study_tables(rows, thresholds.confidence)]
     counts = Counter(row["change"] for row in rows)
-    listed = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
-    summary = f"{counted(len(rows), 'cell')}: {listed}."
-    if options.format == "markdown":  # the summary first
-        print("\n\n".join(markdown(part) for part in (summary, *parts)))
+    changes = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
+    summary = f"{counted(len(rows), 'cell')}: {changes}."
+    if options.format == "markdown":
+        lines = sides.replace("\n", "  \n")
+        print("\n\n".join([summary, lines, *map(markdown, parts)]))
     else:
-        for part in (*parts, summary):
-            is_text = isinstance(part, str)
-            output().print(Text(f"{part}\n") if is_text else part, soft_wrap=is_text)
+        console = output()
+        console.print(Text(f"{sides}\n"), soft_wrap=True)
+        for part in parts:
+            console.print(part)
+        console.print(Text(f"{summary}\n"), soft_wrap=True)
     if options.fail_slower is None:
         return 0
     if all(row["ratio"] is None for row in rows):
@@ -92,91 +98,95 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def tables(rows: Sequence[Row], lines: Thresholds) -> Iterator[Table]:
-    """What else differs, and the cells of each study."""
+def difference_tables(rows: Sequence[Row]) -> Iterator[Table]:
+    """A table of what else differs, with the devices concerned, if anything does."""
     devices: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
     for row in rows:
-        for name, values in row["changes"].items():
+        for name, (before, after) in row["changes"].items():
             if name.split()[0] not in comparison.WORK:
-                devices[name, *values][row["device"]] = None
+                devices[name, before, after][row["device"]] = None
     if devices:
-        heads = ("what", "before", "after", "devices")
-        facts = (map(Text, (*fact, ", ".join(names))) for fact, names in devices.items())
-        yield table("What else differs", heads, facts, wrapped=heads)
-    interval = f"joint {lines.confidence:.0%} interval"
+        columns = ("what", "before", "after", "devices")
+        lines = (map(Text, (*change, ", ".join(names))) for change, names in devices.items())
+        yield table("What else differs", columns, lines, wrapped=columns)
+
+
+def study_tables(rows: Sequence[Row], confidence: float) -> Iterator[Table]:
+    """The cells of each study."""
+    interval = f"joint {confidence:.0%} interval"
     columns = ("device", "cell", "before", "after", "ratio", interval, "change", "")
     for study, group in groupby(rows, key=itemgetter("study")):
-        cells = ((row["device"], cell_text(row["cell"]), *_values(row)) for row in group)
-        yield table(study, columns, cells, left=("device", "cell", "change"), wrapped=("",))
+        lines = map(cells_of, group)
+        yield table(study, columns, lines, left=("device", "cell", "change"), wrapped=("",))
 
 
-def markdown(part: str | Table) -> str:
-    """A part of the report in Markdown, as a paragraph or a table with its title."""
-    if isinstance(part, str):
-        return part.replace("\n", "  \n")
-    names = [str(column.header) for column in part.columns]
-    cells = zip(*(column.cells for column in part.columns), strict=True)
-    texts = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in cells]
-    lines = (f"| {' | '.join(line)} |" for line in (names, ["---"] * len(names), *texts))
-    return "\n".join((f"**{part.title}**", "", *lines))
+def markdown(part: Table) -> str:
+    """A table in Markdown, with its title."""
+    header = [str(column.header) for column in part.columns]
+    lines = [header, ["---"] * len(header)]
+    for row in zip(*(column.cells for column in part.columns), strict=True):
+        lines.append([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row])
+    return "\n".join([f"**{part.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
-def _times(runs: Iterable[Run]) -> str:
+def times_text(runs: Iterable[Run]) -> str:
     """How many runs were started, and when."""
-    started = sorted(run["started_at"] for run in runs if run["started_at"])
-    first, last = (started[i][:16].replace("T", " ") if started else "" for i in (0, -1))
-    return f"{counted(len(started), 'run')} from {first} to {last} UTC"
+    times = sorted(run["started_at"] for run in runs if run["started_at"])
+    minutes = [time[:16].replace("T", " ") for time in times] or [""]
+    return f"{counted(len(times), 'run')} from {minutes[0]} to {minutes[-1]} UTC"
 
 
-def _values(row: Row) -> Iterator[RenderableType]:
-    """The rates, their ratio, its interval, the change, and remarks on the ratio or the reason why
-    there is none."""
+def cells_of(row: Row) -> list[RenderableType]:
+    """A line: the cell, its rates, their ratio, its interval, the change, and remarks on the ratio
+    or the reason why there is none."""
+    line: list[RenderableType] = [row["device"], cell_text(row["cell"])]
     for side in ("before", "after"):
         rate = row[f"samples_per_s_{side}"]
-        yield Text(row[f"status_{side}"], "bold red") if rate is None else rate_text(rate)
+        line.append(Text(row[f"status_{side}"], "bold red") if rate is None else rate_text(rate))
     change = Text(row["change"], STYLES.get(row["change"], ""))
     if row["ratio"] is None:
-        yield from ("", "", change, Text(row["cause"]))
-        return
-    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
-    yield digits(row["ratio"], 4)
-    yield "" if low is None else f"{digits(low, 4)} to {digits(high, 4)}"
-    yield change
+        return [*line, "", "", change, Text(row["cause"])]
     remarks = []
-    if other := [word for word in row["differs"].split(";") if word in comparison.WORK]:
-        remarks.append(f"different {' and '.join(other)}")
+    if work := [name for name in row["differs"].split(";") if name in comparison.WORK]:
+        remarks.append(f"different {' and '.join(work)}")
     if min(row["ok_runs_before"], row["ok_runs_after"]) == 1:
         remarks.append("single run")
     if row["same_runs"]:
         remarks.append(counted(row["same_runs"], "same run"))
-    yield Text(", ".join(remarks))
+    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
+    interval = "" if low is None else f"{digits(low, 4)} to {digits(high, 4)}"
+    return [*line, digits(row["ratio"], 4), interval, change, Text(", ".join(remarks))]
 
 
 def sets_table(sets: Sequence[Sequence[Run]]) -> Table:
     """The sets in runs/: what to type, their runs, and what differs from the set before."""
-    rows = []
+    lines = []
     for number, runs in enumerate(sets):
         counts = Counter(f"{run['study']} {run['device']}" for run in runs)
         numbers = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
-        earlier = (other for other in sets[number + 1 :] if _cells(other) & _cells(runs))
-        changes, commit = _changes(next(earlier, []), runs), runs[0].get("commit", "")[:8]
-        rows.append((runs[0]["name"], _times(runs), numbers, commit, changes))
+        earlier = (before for before in sets[number + 1 :] if _cells(before) & _cells(runs))
+        changes = changes_text(next(earlier, []), runs)
+        commit = runs[0].get("commit", "")[:8]
+        lines.append((runs[0]["name"], times_text(runs), numbers, commit, changes))
     columns = ("identity", "measured", "runs", "commit", "other than before")
-    return table("Sets of runs", columns, rows, left=columns, wrapped=(columns[2], columns[-1]))
+    return table("Sets of runs", columns, lines, left=columns, wrapped=(columns[2], columns[-1]))
 
 
 def _cells(runs: Iterable[Run]) -> set[tuple[str, ...]]:
     return {(run["study"], run["device"], run["cell"]) for run in runs}
 
 
-def _changes(before: Sequence[Run], after: Sequence[Run]) -> str:
-    """What differs between two sets in a phrase; nothing if there is no set before."""
-    both = _cells(before) & _cells(after)
-    sides = ([run for run in side if _cells([run]) & both] for side in (before, after))
+def changes_text(before: Sequence[Run], after: Sequence[Run]) -> str:
+    """What differs between two sets in their common cells, in a phrase."""
+    common = _cells(before) & _cells(after)
+    old_runs = [run for run in before if _cells([run]) & common]
+    new_runs = [run for run in after if _cells([run]) & common]
     changes: dict[str, None] = {}
-    for name, (old, new) in differences(*sides).items():
+    for name, (old, new) in differences(old_runs, new_runs).items():
         word = name.split()[0]
-        if word != "commit":  # it has its own column
-            changes[word if word in comparison.WORK else f"{name} {old} to {new}"] = None
-    words = list(changes)
-    return ", ".join(words[:MOST_CHANGES]) + (", …" if len(words) > MOST_CHANGES else "")
+        if word in comparison.WORK:
+            changes[word] = None
+        elif word != "commit":  # it has its own column
+            changes[f"{name} {old} to {new}"] = None
+    phrases = list(changes)
+    return ", ".join(phrases[:MOST_CHANGES]) + (", …" if len(phrases) > MOST_CHANGES else "")

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from feedrate.cli.display import output
-from feedrate.cli.snakemake import is_local, layers_of, load_project
+from feedrate.cli.snakemake import add_choices, is_local, layers_of, load_project
 from feedrate.config.devices import DETECTED
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan, runnable
@@ -23,9 +23,16 @@ STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
 """The outlooks in the order in which they are shown."""
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_choices(parser)
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Print all findings; return 1 if something will fail for a configured study and device."""
-    layers, findings = layers_of(options), []
+    layers = layers_of(options)
+    studies = set(layers.values["studies"])
+    findings = []
     try:
         configuration.load(Path(), layers)
         devices = layers.values["devices"]
@@ -38,17 +45,18 @@ def doctor(options: argparse.Namespace) -> int:
         remedy = "correct it; nothing else was examined"
         findings.append(Finding(FAILS, "configuration", str(error), remedy))
     _show(findings)
-    bound = [finding.studies for finding in findings if finding.outlook == FAILS]
-    return int(any(not names or set(names) & set(layers.values["studies"]) for names in bound))
+    failing = [finding.studies for finding in findings if finding.outlook == FAILS]
+    return int(any(not names or not studies.isdisjoint(names) for names in failing))
 
 
 def _of_devices(
     options: argparse.Namespace, devices: list[str], *, runs_here: bool
 ) -> list[Finding]:
     """The findings about the studies of the call, by default all, on some devices."""
-    wider = copy.copy(options)
-    wider.study, wider.device = options.study or study_names(Path()), devices
-    project = load_project(wider)
+    all_studies = copy.copy(options)
+    all_studies.study = options.study or study_names(Path())
+    all_studies.device = devices
+    project = load_project(all_studies)
     specs = runnable(project, make_plan(project)).runs.values()
     findings = examine(project, specs, runs_here=runs_here)
     return findings if runs_here else [*findings, *_scheduler(project, options.profile)]
@@ -57,9 +65,9 @@ def _of_devices(
 def _scheduler(project: Project, profile: str) -> list[Finding]:
     """Whether the scheduler is here, and has what the training jobs of each device ask for."""
     name = scheduler.NAME
-    if absent := scheduler.why_absent():
+    if reason := scheduler.why_absent():
         remedy = "run it on a login node, or use a profile for one machine"
-        return [Finding(FAILS, name, absent, remedy)]
+        return [Finding(FAILS, name, reason, remedy)]
     options = configuration.snakemake_options(["--profile", profile])
     try:
         problems = resources.problems(options, project, project.config.devices)
@@ -73,7 +81,8 @@ def _scheduler(project: Project, profile: str) -> list[Finding]:
 
 def _show(findings: Sequence[Finding]) -> None:
     """Print the findings, those that need an action first, and their number."""
-    console, order = output(), list(STYLES)
+    console = output()
+    order = list(STYLES)
     counts = Counter(finding.outlook for finding in findings)
     for finding in sorted(findings, key=lambda finding: order.index(finding.outlook)):
         is_bad = finding.outlook != FINE and finding.remedy

@@ -13,15 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from feedrate.cli.plan import chosen_runs
-from feedrate.cli.run import LOCKED, show
+from feedrate.cli.run import show
 from feedrate.cli.snakemake import add_choices, check_configuration, layers_of, snakemake_arguments
 from feedrate.config.devices import DETECTED
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
-from feedrate.core.errors import UsageError, fail
+from feedrate.core.errors import UsageError
 from feedrate.core.files import write_text
 from feedrate.core.processes import command_text, die_with_parent
 from feedrate.devices import host
@@ -47,8 +48,8 @@ SHOWN = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
-    help_text = "the time for all stages; default: %(default)s"
-    parser.add_argument("--minutes", type=float, metavar="N", default=10.0, help=help_text)
+    text = "the time for all stages; default: %(default)s"
+    parser.add_argument("--minutes", type=float, metavar="N", default=10.0, help=text)
 
 
 def first_hour(options: argparse.Namespace) -> int:
@@ -58,29 +59,34 @@ def first_hour(options: argparse.Namespace) -> int:
     if layers_of(options).values["devices"] == [DETECTED] and not machine.models:
         options.device = ["cpu"]
     graph = Graph(check_configuration(options, []), Path().resolve())
-    if why := driver.occupied():
-        return fail("feedrate", why, LOCKED)
-    runs, left_out = dict[str, list[RunSpec]](), dict[str, list[str]]()
+    if reason := driver.occupied():
+        raise driver.Occupied(reason)
+    runs: dict[str, list[RunSpec]] = {}
+    left_out: dict[str, list[str]] = {}  # stages by reason
     for stage in graph.project.config.first_hour:
         try:
             runs[stage] = [] if stage == SELFTEST else chosen_runs(graph, [stage])
         except UsageError as error:
             reason = str(error).removeprefix(f"--cell {stage}: ")
             left_out.setdefault(reason, []).append(stage)
-    specs = [spec for specs in runs.values() for spec in specs]
-    options.study = list(dict.fromkeys(spec.study for spec in specs)) or options.study
-    data = {graph.data.manifest(spec.dataset) for spec in specs} | {graph.data.drawn()}
+    all_runs = list(chain.from_iterable(runs.values()))
+    options.study = list(dict.fromkeys(spec.study for spec in all_runs)) or options.study
+    data = {graph.data.manifest(spec.dataset) for spec in all_runs} | {graph.data.drawn()}
     hour = Hour(snakemake_arguments(options), options.minutes, graph.project.config.devices)
     models = ", ".join(machine.models) or f"{machine.remark}, so the CPU is measured"
     facts = f"{host.cores_granted()} cores, {host.memory_gib():.0f} GiB of memory; {models}"
     hour.show("ok", "facts", f"{platform.node()}: {facts}")
     hour.run("doctor", ["doctor"])
     hour.run("data", ["run", *sorted(data), "--quiet"])
-    for stage, of_cell in runs.items():
-        hour.run(stage, ["run", "--cell", stage] if of_cell else [SELFTEST], of_cell)
+    for stage, specs in runs.items():
+        hour.run(stage, ["run", "--cell", stage] if specs else [SELFTEST], specs)
     if hour.no_time:
-        cells = [word for stage in hour.no_time if runs.get(stage) for word in ("--cell", stage)]
-        words = ["run", *cells] if cells else [SELFTEST]
+        words = ["run"]
+        for stage in hour.no_time:
+            if runs.get(stage):
+                words += ["--cell", stage]
+        if words == ["run"]:
+            words = [SELFTEST]
         command = command_text(*words, *snakemake_arguments(options))
         hour.show("no time", ", ".join(hour.no_time), f"later: {command}")
     for reason, stages in left_out.items():
@@ -95,9 +101,14 @@ class Hour:
     """The stages, one after another, until the time is over."""
 
     def __init__(self, choices: Sequence[str], minutes: float, devices: Sequence[str]) -> None:
-        self.has_failed, self.no_time = False, list[str]()
-        self._choices, self._minutes, self._devices = choices, minutes, devices
-        self._start_s, self._quickest_s = time.monotonic(), 0.0
+        self.has_failed = False
+        self.no_time: list[str] = []
+        """The stages that were not started."""
+        self._choices = choices
+        self._minutes = minutes
+        self._devices = devices
+        self._start_s = time.monotonic()
+        self._quickest_s = 0.0
         self._lines: list[str] = []
 
     def show(self, outcome: str, stage: str, about: str) -> None:
@@ -111,7 +122,8 @@ class Hour:
     def run(self, stage: str, words: Sequence[str], specs: Sequence[RunSpec] = ()) -> None:
         """Run a command of feedrate until the time is over, if the quickest cell so far would fit;
         `specs` are the runs of its cell."""
-        begin_s, since_s = time.monotonic(), time.time()
+        begin_s = time.monotonic()
+        since_s = time.time()
         left_s = self._start_s + self._minutes * 60 - RESERVE_S - begin_s
         if left_s <= self._quickest_s:
             self.no_time.append(stage)
@@ -129,11 +141,12 @@ class Hour:
             return
         several = len({spec.device for spec in specs}) > 1
         results = [result_of(spec, since_s, named=several) for spec in specs]
-        results = list(filter(None, results))
-        lines = results or (re.findall(SHOWN[stage], text, re.MULTILINE) if stage in SHOWN else [])
+        lines = list(filter(None, results))
         outcome = "failed" if code else "ok"
-        if results and all("provisional" in result for result in results):
+        if lines and all("provisional" in line for line in lines):
             outcome = "provisional"
+        if not lines and stage in SHOWN:
+            lines = re.findall(SHOWN[stage], text, re.MULTILINE)
         self.show(outcome, stage, "; ".join(dict.fromkeys(lines or last)))
         if specs:
             took_s = time.monotonic() - begin_s
@@ -163,9 +176,12 @@ def run_for(command: Sequence[str], log: Path, limit_s: float) -> tuple[int | No
 def result_of(spec: RunSpec, since_s: float, *, named: bool) -> str:
     """The result of a run's cell in a phrase, with its device if `named`; empty if no results were
     made since `since_s`."""
-    file, place = Path(paths.CELLS_CSV.format(study=spec.study)), (spec.device, spec.cell)
-    rows = read_csv(file, CELLS) if file.is_file() and file.stat().st_mtime >= since_s else []
-    row = next((row for row in rows if (row["device"], row["cell"]) == place), None)
+    file = Path(paths.CELLS_CSV.format(study=spec.study))
+    if not file.is_file() or file.stat().st_mtime < since_s:
+        return ""
+    place = (spec.device, spec.cell)
+    rows = (row for row in read_csv(file, CELLS) if (row["device"], row["cell"]) == place)
+    row = next(rows, None)
     if row is None:
         return ""
     device = f"{spec.device}: " if named else ""
@@ -174,6 +190,8 @@ def result_of(spec: RunSpec, since_s: float, *, named: bool) -> str:
         return f"{device}{row['status']}: {row['cause']}"
     if row["samples_per_s"] is None:
         return f"{device}{number(rate)} samples/s, provisional: {row['cause']}"
-    gain = row["gain_low"], row["gain_high"]
-    loader = "" if None in gain else f", a faster loader gains {bounds(*gain)}"
-    return f"{device}{number(rate)} samples/s, MFU {share(row['mfu'])}{loader}"
+    text = f"{device}{number(rate)} samples/s, MFU {share(row['mfu'])}"
+    low, high = row["gain_low"], row["gain_high"]
+    if low is None or high is None:
+        return text
+    return f"{text}, a faster loader gains {bounds(low, high)}"

@@ -1,11 +1,10 @@
 """`python -m feedrate fits`: what training takes of a device's memory, before anyone rents it."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -32,21 +31,29 @@ def fits(options: argparse.Namespace) -> int:
     options.study = options.study or study_names(Path())
     options.config = [*options.config, "checkpoint=null", "checkpoint_revision=null"]
     project = load_project(options)
-    rows = distinct(project, cells(project, of_plan=bool(options.device)))
+    from feedrate.models.memory import CONTEXT_GIB, ERROR, needs  # imports torch and transformers
+
+    rows: dict[str, Row] = {}  # by what determines the need: cells that differ elsewhere are equal
+    for cell, settings in cells(project, of_plan=bool(options.device)):
+        determining = (settings.model, settings.train, settings.loader.max_tokens)
+        key = repr((cell["study"], cell["device"], cell["count"], determining))
+        if key not in rows:
+            device = replace(project.devices[cell["device"]], count=cell["count"])
+            batch = {"batch": settings.train.batch_size}
+            rows[key] = cell | batch | asdict(needs(settings, device))
     if not rows:
         raise UsageError("no training cell with a published number; name a --device to count all")
-    study, *names = rows[0]
-    for name, group in groupby(rows, key=itemgetter(study)):
-        texts = ([_text(value) for value in list(row.values())[1:]] for row in group)
-        output().print(table(f"{name}: GiB a device", names, texts, left=("device", "cell")))
-    from feedrate.models.memory import CONTEXT_GIB, ERROR  # imports torch and transformers
-
+    columns = list(next(iter(rows.values())))
+    for study, group in groupby(rows.values(), key=itemgetter("study")):
+        lines = [[number_or_text(row[name]) for name in columns[1:]] for row in group]
+        title = f"{study}: GiB a device"
+        output().print(table(title, columns[1:], lines, left=("device", "cell")))
     margin = f"{ERROR:.0%} of the peak for workspaces of kernels, fragmentation and error"
     output().print(
         f"left: memory - {CONTEXT_GIB:g} GiB for the context - peak. It fits with {margin}"
     )
     if options.csv:
-        write_csv(options.csv, [Column("text", key, "") for key in rows[0]], rows)
+        write_csv(options.csv, [Column("text", name, "") for name in columns], rows.values())
     return 0
 
 
@@ -65,22 +72,8 @@ def cells(project: Project, *, of_plan: bool) -> Iterator[tuple[Row, Settings]]:
             yield where, published_settings(project, name, row)
 
 
-def distinct(project: Project, works: Iterable[tuple[Row, Settings]]) -> list[Row]:
-    """A row for each distinct need of the cells of a study on a device."""
-    from feedrate.models.memory import needs  # imports torch and transformers
-
-    rows: dict[str, Row] = {}
-    for cell, settings in works:
-        work = (settings.model, settings.train, settings.loader.max_tokens)
-        key = repr((cell["study"], cell["device"], cell["count"], work))
-        if key not in rows:
-            device = replace(project.devices[cell["device"]], count=cell["count"])
-            batch = {"batch": settings.train.batch_size}
-            rows[key] = cell | batch | asdict(needs(settings, device))
-    return list(rows.values())
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return number(value) if isinstance(value, float) else str(value)
+def number_or_text(value: float | str | None) -> str:
+    """A value of a row for the table."""
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else str(value)

@@ -2,6 +2,7 @@
 which `run` has too, these are the runs of some cells."""
 
 import argparse
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from feedrate.cli.display import output, table
-from feedrate.cli.snakemake import add_choices, check_call, is_local, layers_of
+from feedrate.cli.snakemake import add_choices, check_call, is_local, layers_of, load_graph
 from feedrate.config.errors import Problems
 from feedrate.config.plan import timeouts_min
 from feedrate.config.project import Project, check_levels
@@ -19,12 +20,12 @@ from feedrate.core import paths
 from feedrate.core.errors import UsageError
 from feedrate.flow import configuration
 from feedrate.flow.graph import Graph
-from feedrate.report.text import counted, number
+from feedrate.report.text import counted
 
 COLUMNS = (
-    *("device", "cells", "unsupported", "done", "to do", "time", "time at most"),
-    *("cost (USD)", "cost at most"),
-)
+    "device", "cells", "unsupported", "done", "to do", "time", "time at most", "cost (USD)",
+    "cost at most",
+)  # fmt: skip
 
 
 class Estimate(NamedTuple):
@@ -38,13 +39,6 @@ class Estimate(NamedTuple):
     unknown: int = 0
 
 
-class Outcome(msgspec.Struct):
-    """What an estimate reads of a run that has ended."""
-
-    status: str
-    duration_s: float = 0.0
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
@@ -53,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def add_cell_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that chooses cells."""
-    help_text = "train only [STUDY:]FACTOR=LEVEL,…, other factors at their baselines; repeatable"
-    parser.add_argument("--cell", action="append", default=[], metavar="CELL", help=help_text)
+    text = "train only [STUDY:]FACTOR=LEVEL,…, other factors at their baselines; repeatable"
+    parser.add_argument("--cell", action="append", default=[], metavar="CELL", help=text)
 
 
 def chosen_runs(graph: Graph, texts: Sequence[str]) -> list[RunSpec]:
@@ -68,53 +62,57 @@ def chosen_runs(graph: Graph, texts: Sequence[str]) -> list[RunSpec]:
     with_runs = {key[:3] for key in plan.runs}
     chosen = set[tuple[str, str, str]]()
     for text in texts:
-        named = named_cells(graph, text)
-        cells = set[tuple[str, str, str]]()
-        for study, cell in named:
-            for device in graph.project.config.devices:
-                cells.add((study, device, shared.get((study, device, cell), cell)))
-        if cells.isdisjoint(with_runs):
-            unsupported = (c for c in plan.unsupported if (c.study, c.cell) in named)
+        cells = named_cells(graph, text)
+        on_devices = {
+            (study, device, shared.get((study, device, cell), cell))
+            for study, cell in cells
+            for device in graph.project.config.devices
+        }
+        if on_devices.isdisjoint(with_runs):
+            unsupported = (c for c in plan.unsupported if (c.study, c.cell) in cells)
             lacks = "; ".join(f"{cell.device} lacks {cell.lacks}" for cell in unsupported)
             raise UsageError(f"--cell {text}: {lacks or 'the study leaves this cell out'}")
-        chosen |= cells
+        chosen |= on_devices
     return [spec for key, spec in plan.runs.items() if key[:3] in chosen]
 
 
 def named_cells(graph: Graph, text: str) -> set[tuple[str, str]]:
     """The studies and cells that a text of --cell names. Raises UsageError if there is none."""
     only, _, words = text.rpartition(":")
-    problems, named = Problems(f"--cell {text}"), set[tuple[str, str]]()
-    if only:
-        problems.check_known("", only, graph.project.studies, "studies of this call")
     try:
         levels = parse_levels(words, ",")
     except ValueError as error:
         raise UsageError(f"--cell {text}: {error}") from None
+    cells = set[tuple[str, str]]()
+    problems = Problems(f"--cell {text}")
+    if only:
+        problems.check_known("", only, graph.project.studies, "studies of this call")
     for name, study in graph.project.studies.items():
         if only in ("", name):
-            known, before = {n: f.levels for n, f in study.factors.items()}, len(problems)
-            check_levels(problems, name, levels, known)
+            before = len(problems)
+            check_levels(problems, name, levels, {n: f.levels for n, f in study.factors.items()})
             if len(problems) == before:
-                cell = study.baseline | levels
-                named.add((name, cell_name({factor: cell[factor] for factor in study.factors})))
-    if not named:
+                all_levels = study.baseline | levels
+                cell = cell_name({factor: all_levels[factor] for factor in study.factors})
+                cells.add((name, cell))
+    if not cells:
         raise UsageError("\n".join(problems))
-    return named
+    return cells
 
 
-def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
+def plan(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Print the plan; return the exit code."""
-    given = check_call(options, others)
-    if given.targets:
-        raise UsageError(f"{given.targets[0]}: plan has no targets; choose studies with --study")
-    layers, here = layers_of(options), is_local(options, given)
-    graph = Graph(configuration.load(Path(), layers), Path().resolve())
+    snakemake = check_call(options, words)
+    if snakemake.targets:
+        target = snakemake.targets[0]
+        raise UsageError(f"{target}: plan has no targets; choose studies with --study")
+    layers, here = layers_of(options), is_local(options, snakemake)
+    graph = load_graph(options)
     runs = chosen_runs(graph, options.cell)
     to_do = [spec for spec in runs if not graph.folders.has_result(spec)]
     configuration.check_files(graph.project, to_do, layers, runs_here=here)
     for study in graph.project.studies:
-        rows = list(device_rows(graph, study, runs))
+        rows = device_rows(graph, study, runs)
         output().print(table(f"Runs of {study}", COLUMNS, rows, left=("device",)), "")
     print(outlook(graph, runs, on_cluster=not here))
     return 0
@@ -127,16 +125,17 @@ def device_rows(graph: Graph, study: str, runs: Sequence[RunSpec]) -> Iterator[l
         lacking = [c for c in graph.plan.unsupported if (c.study, c.device) == (study, device)]
         times = estimate(graph.project, [s for s in specs if not graph.folders.has_result(s)])
         cells = sum(spec.repeat == 1 for spec in specs)
-        row = [device, *map(str, (cells, len(lacking), len(specs) - times.runs, times.runs))]
+        counts = (cells, len(lacking), len(specs) - times.runs, times.runs)
+        row = [device, *map(str, counts)]
         if times.runs:
+            row.append("unknown" if times.unknown else range_text(times.low_s, times.high_s))
+            row.append(range_text(times.limit_s, times.limit_s))
             price = graph.project.devices[device].price_usd_per_hour
-            costs = ["no price", "no price"]
-            if price is not None:
-                usd = [price * duration_s / 3600 for duration_s in times[:3]]
-                low, high, most = (f"{cost:.2f}" if cost >= 1 else number(cost, 2) for cost in usd)
-                costs = ["unknown" if times.unknown else f"{low} to {high}", most]
-            likely = "unknown" if times.unknown else range_text(times.low_s, times.high_s)
-            row += [likely, range_text(times.limit_s, times.limit_s), *costs]
+            if price is None:
+                row += ["no price", "no price"]
+            else:
+                low, high, most = (f"{price * duration_s / 3600:.2f}" for duration_s in times[:3])
+                row += ["unknown" if times.unknown else f"{low} to {high}", most]
         yield row
 
 
@@ -151,13 +150,16 @@ def outlook(graph: Graph, runs: Iterable[RunSpec], *, on_cluster: bool) -> str:
     if not by_device:
         return "There are no runs to do."
     estimates = [estimate(graph.project, specs) for specs in by_device.values()]
-    low, high, limit, numbers, unknown = zip(*estimates, strict=True)
     combine = max if on_cluster else sum
-    limit_s, known = combine(limit), sum(numbers) - sum(unknown)
-    text = counted(sum(numbers), "run")
-    if known:
-        part = f" for {known} of them" if sum(unknown) else ""
-        text += f", {range_text(combine(low), combine(high))}{part} (like your earlier runs)"
+    number_of_runs = sum(times.runs for times in estimates)
+    unknown = sum(times.unknown for times in estimates)
+    text = counted(number_of_runs, "run")
+    if unknown < number_of_runs:
+        low_s = combine(times.low_s for times in estimates)
+        high_s = combine(times.high_s for times in estimates)
+        part = f" for {number_of_runs - unknown} of them" if unknown else ""
+        text += f", {range_text(low_s, high_s)}{part} (like your earlier runs)"
+    limit_s = combine(times.limit_s for times in estimates)
     side = ", with one job at a time on each device" if on_cluster else ""
     return f"{text}; at most {range_text(limit_s, limit_s)} by their time limits{side}."
 
@@ -174,12 +176,12 @@ def estimate(project: Project, specs: Sequence[RunSpec]) -> Estimate:
         runs = earlier[spec.device]
         runs = [run for run in runs if run[0].study == spec.study] or runs
         runs = [run for run in runs if run[0].cell == spec.cell] or runs
-        scaled = [(time_s, window_samples(spec) / window_samples(run)) for run, time_s in runs]
-        if scaled:
-            low_s += min(time_s * min(1.0, scale) for time_s, scale in scaled)
-            high_s += max(time_s * max(1.0, scale) for time_s, scale in scaled)
-        else:
+        if not runs:
             unknown += 1
+            continue
+        samples = window_samples(spec)
+        low_s += min(time_s * min(1.0, samples / window_samples(run)) for run, time_s in runs)
+        high_s += max(time_s * max(1.0, samples / window_samples(run)) for run, time_s in runs)
     return Estimate(low_s, high_s, limit_s, len(specs), unknown)
 
 
@@ -187,12 +189,12 @@ def earlier_runs(device: str) -> Iterable[tuple[RunSpec, float]]:
     """The runs on a device that ended well, with their durations, s."""
     for file in Path(paths.RUNS).glob(f"*/{device}/*/rep*/{paths.OUTCOME_NAME}"):
         try:
-            outcome = msgspec.json.decode(file.read_bytes(), type=Outcome)
+            outcome = json.loads(file.read_bytes())
             spec = msgspec.json.decode(file.with_name(paths.SPEC_NAME).read_bytes(), type=RunSpec)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             continue  # deleted meanwhile, or of another version
-        if outcome.status == "ok" and outcome.duration_s:
-            yield spec, outcome.duration_s
+        if outcome["status"] == "ok" and outcome.get("duration_s"):
+            yield spec, outcome["duration_s"]
 
 
 def window_samples(spec: RunSpec) -> int:
@@ -202,7 +204,10 @@ def window_samples(spec: RunSpec) -> int:
 
 def range_text(low_s: float, high_s: float) -> str:
     """`40 to 70 s`, `10 to 30 min`, `3 to 5 h`; one number if both are the same."""
-    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
-    unit, size = next((unit, size) for unit, size in units if high_s >= 2 * size or unit == "s")
-    low, high = (f"{seconds / size:.0f}" for seconds in (low_s, high_s))
+    unit, size_s = "s", 1.0
+    if high_s >= 2 * 3600:
+        unit, size_s = "h", 3600.0
+    elif high_s >= 2 * 60:
+        unit, size_s = "min", 60.0
+    low, high = f"{low_s / size_s:.0f}", f"{high_s / size_s:.0f}"
     return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"

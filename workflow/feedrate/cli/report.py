@@ -7,23 +7,20 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from feedrate.cli.snakemake import add_choices, load_project
+from feedrate.cli.snakemake import add_choices, load_graph
 from feedrate.config.plan import Plan, RunKey, make_plan
-from feedrate.config.project import Project, study_names
-from feedrate.config.project import load_project as read_project
+from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import load
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import digest_file, replaced_folder
-from feedrate.flow.graph import Graph
 from feedrate.report.page import plot_figures, tabulate_results, write_report
 from feedrate.results.assemble import parse_logs, read_document
 from feedrate.results.checks import confirm_results
@@ -38,10 +35,10 @@ Origins = Mapping[str, tuple[str, str]]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    about = "unpacked archives or clones, with the site's name; default: the runs of this folder"
-    parser.add_argument("sites", metavar="[SITE=]FOLDER", nargs="*", help=about)
-    about = "a new folder for the report of several sites"
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help=about)
+    text = "unpacked archives or clones, with the site's name; default: the runs of this folder"
+    parser.add_argument("sites", metavar="[SITE=]FOLDER", nargs="*", help=text)
+    text = "a new folder for the report of several sites"
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     add_choices(parser)
 
 
@@ -52,8 +49,7 @@ def report(options: argparse.Namespace) -> int:
         raise UsageError("--out is for several sites, and they need it")
     if options.sites:
         return _report_of_sites(options)
-    graph = Graph(load_project(options), Path().resolve())
-    plans = graph.study_plans(ended=True)
+    plans = load_graph(options).study_plans(ended=True)
     make_report(plans)
     results = [Path(paths.RESULTS_CSV.format(study=plan.name)) for plan in plans]
     confirm_results(results, Path(paths.CONFIRMED))
@@ -64,7 +60,8 @@ def make_report(plans: Sequence[StudyPlan]) -> None:
     """Make all that follows from the runs in the working directory: results and the page."""
     files = []
     for plan in plans:
-        file, results = write_plan(plan), Path(paths.STUDY.format(study=plan.name))
+        file = write_plan(plan)
+        results = Path(paths.STUDY.format(study=plan.name))
         for device in dict.fromkeys(run.device for run in plan.runs):
             parse_logs(plan=file, device=device, results=results)
         for stage in (collect_results, check_claims, tabulate_results, plot_figures):
@@ -76,7 +73,7 @@ def make_report(plans: Sequence[StudyPlan]) -> None:
 def _report_of_sites(options: argparse.Namespace) -> int:
     if options.out and options.out.exists():
         raise UsageError(f"--out {options.out}: not allowed; it exists")
-    sites = {}
+    sites: dict[str, Path] = {}
     for word in options.sites:
         name, _, place = word.rpartition("=")
         folder = Path(place).resolve()
@@ -85,25 +82,33 @@ def _report_of_sites(options: argparse.Namespace) -> int:
         sites[name or folder.name] = folder
     if len(sites) < len(options.sites):
         raise UsageError("two sites have one name: name them, as in SITE=FOLDER")
-    if wrong := [name for name in sites if options.out and not re.fullmatch(r"[\w.+-]+", name)]:
-        raise UsageError(f"{wrong[0]!r} is not allowed as a site's name: it is in names of folders")
+    for name in sites:
+        if options.out and not re.fullmatch(r"[\w.+-]+", name):
+            raise UsageError(f"{name!r} is not allowed as a site's name: it is in names of folders")
+    has_changes = False
+    for site in sites.values():
+        checksums = site / paths.CHECKSUMS
+        for line in checksums.read_text("utf-8").splitlines() if checksums.is_file() else ():
+            digest, _, name = line.partition("  ")
+            if not (site / name).is_file() or digest_file(site / name) != digest:
+                has_changes = True
+                print(f"{site / name} is not the file of {paths.CHECKSUMS}")
     first = next(iter(sites.values()))
-    changed = [file for folder in sites.values() for file in changed_files(folder)]
-    for file in changed:
-        print(f"{file} is not the file of {paths.CHECKSUMS}")
     runs, origins = _runs(sites, study_names(first))
     project, plan = _planned(first, runs, origins)
     folders = {key: "/".join((paths.RUNS, *key[:3], runs[key].name)) for key in plan.runs}
-    reports = {
+    data_reports = {
         study: data_report(first, [runs[key] for key in plan.runs if key[0] == study])
         for study in project.studies
     }
-    plans = [study_plan(project, s, plan, folders, reports[s]) for s in project.studies]
+    plans = [
+        study_plan(project, study, plan, folders, report) for study, report in data_reports.items()
+    ]
     if options.out:
         with replaced_folder(options.out) as folder:
             for key, name in folders.items():
                 shutil.copytree(runs[key], folder / name)
-            for name in set(reports.values()) - {""}:
+            for name in set(data_reports.values()) - {""}:
                 (folder / name).parent.mkdir(parents=True)
                 shutil.copy(first / name, folder / name)
             with contextlib.chdir(folder):
@@ -112,7 +117,7 @@ def _report_of_sites(options: argparse.Namespace) -> int:
         with contextlib.chdir(first):
             make_report(plans)
     print(f"The report: {(options.out or first) / paths.PAGE}")
-    return int(bool(changed))
+    return int(has_changes)
 
 
 def data_report(site: Path, runs: Sequence[Path]) -> str:
@@ -120,20 +125,12 @@ def data_report(site: Path, runs: Sequence[Path]) -> str:
     site has none. The command in a run's outcome names its data."""
     for run in runs:
         words = shlex.split(json.loads((run / paths.OUTCOME_NAME).read_bytes())["command"])
-        for _, data in filter(lambda pair: pair[0] == "--data", pairwise(words)):
-            report = Path(data).with_name(Path(paths.DATA_REPORT).name)
+        if "--data" in words:
+            data = Path(words[words.index("--data") + 1])
+            report = data.with_name(Path(paths.DATA_REPORT).name)
             if (site / report).is_file():
                 return str(report)
     return ""
-
-
-def changed_files(folder: Path) -> Iterator[Path]:
-    """The files that are missing or differ from the checksums of a folder, if it has any."""
-    sums = folder / paths.CHECKSUMS
-    for line in sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else ():
-        digest, _, name = line.partition("  ")
-        if not (folder / name).is_file() or digest_file(folder / name) != digest:
-            yield folder / name
 
 
 def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, Path], Origins]:
@@ -147,9 +144,10 @@ def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, P
             raise ExpectedError(f"{folder}: there is no run of a known study in {paths.RUNS}/")
         names: dict[str, str] = {}
         for device in sorted({run["device"] for run in ended}):
-            names[device] = f"{device}-{site}" if device in origins else device
-            if names[device] in origins:
-                raise UsageError(f"two devices are called {names[device]}: rename a site")
+            name = f"{device}-{site}" if device in origins else device
+            if name in origins:
+                raise UsageError(f"two devices are called {name}: rename a site")
+            names[device] = name
         origins |= {name: (device, site) for device, name in names.items()}
         for run in ended:
             key = run["study"], names[run["device"]], run["cell"], run["repeat"]
@@ -162,27 +160,26 @@ def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tupl
     in the order of its configuration; and these runs, without those of cells that the project does
     not plan."""
     several = len({site for _, site in origins.values()}) > 1
+    devices_of: dict[str, list[str]] = {}
+    for study, device in dict.fromkeys(key[:2] for key in runs):
+        devices_of.setdefault(study, []).append(device)
     with contextlib.chdir(first):
         config = load(Path("config/config.yaml"), dict[str, Any])
-        measured_studies = dict.fromkeys(key[0] for key in runs)
-        selected = [name for name in config.get("studies") or () if name in measured_studies]
-        chosen = {
-            "studies": list(dict.fromkeys([*selected, *measured_studies])),
-            "devices": list(dict.fromkeys(device for device, _ in origins.values())),
-        }
-        project = read_project(first, config | chosen)
+        selected = [name for name in config.get("studies") or () if name in devices_of]
+        config["studies"] = list(dict.fromkeys([*selected, *devices_of]))
+        config["devices"] = list(dict.fromkeys(device for device, _ in origins.values()))
+        project = load_project(first, config)
     devices = dict(project.devices)
-    for name, (own, site) in origins.items():
-        family = devices[own].variant_of or (own if name != own else None)
-        label = f"{devices[own].label} ({site})" if several else devices[own].label
-        devices[name] = replace(project.devices[own], label=label, variant_of=family)
-    pairs = dict.fromkeys(key[:2] for key in runs)
-    measured = {s: [device for study, device in pairs if study == s] for s in chosen["studies"]}
+    for name, (device, site) in origins.items():
+        entry = project.devices[device]
+        family = entry.variant_of or (device if name != device else None)
+        label = f"{entry.label} ({site})" if several else entry.label
+        devices[name] = replace(entry, label=label, variant_of=family)
     project = replace(
         project,
         config=replace(project.config, devices=list(origins)),
         devices=devices,
-        measured=measured,
+        measured=devices_of,
         sites={name: site for name, (_, site) in origins.items()} if several else {},
     )
     plan = make_plan(project)
@@ -193,11 +190,16 @@ def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tupl
     }
     # A cell has the settings of the plan, if a run of it has, else those of its first repeat.
     settings = {key[:3]: spec.of_cell for key, spec in reversed(specs.items())}
-    settings |= {k[:3]: s.of_cell for k, s in specs.items() if s.of_cell == planned.get(k[:3])}
-    of_plan = {k: s for k, s in specs.items() if k[:3] in planned and s.of_cell == settings[k[:3]]}
-    for key in specs.keys() - of_plan.keys():
-        print(f"left out: {runs[key]}: this configuration does not plan it")
-    unsupported = [c for c in plan.unsupported if c.device in measured.get(c.study, ())]
-    cells = {key[:3] for key in of_plan}
+    for key, spec in specs.items():
+        if spec.of_cell == planned.get(key[:3]):
+            settings[key[:3]] = spec.of_cell
+    counting: dict[RunKey, RunSpec] = {}
+    for key, spec in specs.items():
+        if key[:3] in planned and spec.of_cell == settings[key[:3]]:
+            counting[key] = spec
+        else:
+            print(f"left out: {runs[key]}: this configuration does not plan it")
+    unsupported = [c for c in plan.unsupported if c.device in devices_of.get(c.study, ())]
+    cells = {key[:3] for key in counting}
     shared = [c for c in plan.shared if (c.study, c.device, c.measured_as) in cells]
-    return project, Plan(runs=of_plan, unsupported=unsupported, shared=shared)
+    return project, Plan(runs=counting, unsupported=unsupported, shared=shared)

@@ -1,4 +1,4 @@
-"""The commands `run` (the workflow, its report and a summary) and `cancel`."""
+"""`python -m feedrate run`: the workflow, its report and a summary."""
 
 import argparse
 from collections.abc import Sequence
@@ -10,75 +10,76 @@ from feedrate.cli.display import output, table
 from feedrate.cli.jobs import STOPPED
 from feedrate.cli.plan import add_cell_option, chosen_runs, outlook
 from feedrate.cli.report import make_report
-from feedrate.cli.snakemake import add_choices, check_call, is_local, load_project, run_snakemake
-from feedrate.core import paths, scheduler
+from feedrate.cli.snakemake import add_choices, check_call, is_local, load_graph, run_snakemake
+from feedrate.core import paths
 from feedrate.core.errors import UsageError, fail
 from feedrate.flow import driver
 from feedrate.flow.graph import Graph
 from feedrate.report.sentences import answers
 from feedrate.report.study import StudyResults
-from feedrate.report.text import counted
 from feedrate.results.files import RUNS, read_csv
 from feedrate.results.schema import BAD
 
-LOCKED = 3
-"""Exit code if another driver works in the folder."""
 
-
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `run`. `-n` and `-q` are Snakemake's own, so that `-np` works."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command. `-n` and `-q` are Snakemake's own, so that `-np` works."""
     add_choices(parser)
     add_cell_option(parser)
     parser.add_argument("--quiet", action="store_true", help="print errors only (also -q)")
-    shown = "show what would run (also -n)"
-    parser.add_argument("--dry-run", "--dryrun", action="store_true", help=shown)
+    text = "show what would run (also -n)"
+    parser.add_argument("--dry-run", "--dryrun", action="store_true", help=text)
 
 
-def run(options: argparse.Namespace, others: Sequence[str]) -> int:
+def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the workflow and write its report; return the exit code."""
-    given = check_call(options, others)
+    snakemake = check_call(options, words)
     if options.cell:
-        others = [*_outcomes(options, given), *others]  # before options that take several words
-    quiet = options.quiet or any(level.name in ("ALL", "PROGRESS") for level in given.quiet or ())
-    if options.dry_run or given.dryrun:  # the number of jobs by rule; `snakemake -n` lists them
-        code = run_snakemake(options, *others, "--dry-run", "--quiet", "host", "rules", "reason")
+        if snakemake.targets:
+            target = snakemake.targets[0]
+            raise UsageError(f"--cell and the target {target} exclude each other")
+        graph = load_graph(options)
+        outcomes = [graph.outcome(spec) for spec in chosen_runs(graph, options.cell)]
+        words = [*outcomes, *words]  # before options that take several words
+    if options.dry_run or snakemake.dryrun:
+        # The number of jobs by rule; `snakemake -n` lists them.
+        code = run_snakemake(options, *words, "--dry-run", "--quiet", "host", "rules", "reason")
         if code == 0:
-            show_outlook(options, given)
+            show_outlook(options, snakemake)
         return code
-    if why := driver.occupied():
-        return fail("feedrate", why, LOCKED)
+    if reason := driver.occupied():
+        raise driver.Occupied(reason)
     driver.STARTED.unlink(missing_ok=True)
     page = Path(paths.PAGE)
-    before_ns = page.is_file() and page.stat().st_mtime_ns
-    words = [*others, "--quiet", "all"] if quiet else others
-    code = run_snakemake(options, *words, held_back=quiet)
+    before_ns = page.stat().st_mtime_ns if page.is_file() else None
+    is_quiet = options.quiet or any(
+        level.name in ("ALL", "PROGRESS") for level in snakemake.quiet or ()
+    )
+    if is_quiet:
+        words = [*words, "--quiet", "all"]
+    code = run_snakemake(options, *words, held_back=is_quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
         return code
-    if options.cell or (code and not given.targets):
-        graph = Graph(load_project(options), Path().resolve())
-        report_on_what_exists(graph, only_some=bool(options.cell))
-    after_ns = page.is_file() and page.stat().st_mtime_ns
-    if after_ns and not quiet and not (given.targets and after_ns == before_ns):
-        show(page)  # not of targets without a page
-    return code or (confirm_cells(graph, options.cell) if options.cell else 0)
+    if options.cell or (code and not snakemake.targets):
+        report_on_what_exists(load_graph(options), only_some=bool(options.cell))
+    after_ns = page.stat().st_mtime_ns if page.is_file() else None
+    is_of_this_call = not snakemake.targets or after_ns != before_ns
+    if after_ns and is_of_this_call and not is_quiet:
+        show(page)
+    if options.cell and not code:
+        return confirm_cells(load_graph(options), options.cell)
+    return code
 
 
-def _outcomes(options: argparse.Namespace, given: argparse.Namespace) -> list[str]:
-    """The outcomes of the chosen cells: Snakemake's targets. Raises UsageError."""
-    if given.targets:
-        raise UsageError(f"--cell and the target {given.targets[0]} exclude each other")
-    graph = Graph(load_project(options), Path().resolve())
-    return [graph.outcome(spec) for spec in chosen_runs(graph, options.cell)]
-
-
-def show_outlook(options: argparse.Namespace, given: argparse.Namespace) -> None:
+def show_outlook(options: argparse.Namespace, snakemake: argparse.Namespace) -> None:
     """Print how many runs the targets of a dry run need, and how long they take."""
-    graph = Graph(load_project(options), Path().resolve())
-    targets = given.targets or ()
-    runs = chosen_runs(graph, options.cell) if options.cell else graph.runs_to_do(targets)
-    print(outlook(graph, runs, on_cluster=not is_local(options, given)))
+    graph = load_graph(options)
+    if options.cell:
+        runs = chosen_runs(graph, options.cell)
+    else:
+        runs = graph.runs_to_do(snakemake.targets or ())
+    print(outlook(graph, runs, on_cluster=not is_local(options, snakemake)))
 
 
 def report_on_what_exists(graph: Graph, *, only_some: bool) -> None:
@@ -93,38 +94,13 @@ def report_on_what_exists(graph: Graph, *, only_some: bool) -> None:
 def confirm_cells(graph: Graph, cells: Sequence[str]) -> int:
     """Say which runs of the chosen cells did not end well; return the exit code."""
     folders = {graph.folders.result(spec) for spec in chosen_runs(graph, cells)}
-    files = [Path(paths.RESULTS_CSV.format(study=study)) for study in graph.project.studies]
-    rows = [row for file in files for row in read_csv(file, RUNS) if not row["measured_as"]]
-    bad = [
-        f"{row['folder']}: {row['status']}: {row['cause']}"
-        for row in rows
-        if row["folder"] in folders and row["status"] in BAD
-    ]
+    bad = []
+    for study in graph.project.studies:
+        for row in read_csv(Path(paths.RESULTS_CSV.format(study=study)), RUNS):
+            is_chosen = row["folder"] in folders and not row["measured_as"]
+            if is_chosen and row["status"] in BAD:
+                bad.append(f"{row['folder']}: {row['status']}: {row['cause']}")
     return fail("feedrate", "\n  ".join(["these runs did not end well:", *bad])) if bad else 0
-
-
-def add_cancel_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `cancel`."""
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only list the jobs")
-    text = "cancel even while a run is active in this folder"
-    parser.add_argument("--force", action="store_true", help=text)
-
-
-def cancel(options: argparse.Namespace) -> int:
-    """List this project's jobs on the cluster and cancel them; return the exit code."""
-    why = driver.occupied()
-    if why and not (options.force or options.dry_run):
-        why += " with Ctrl-C, which cancels its jobs, or use --force"
-        return fail("feedrate", why, LOCKED)
-    jobs = scheduler.own_jobs()
-    for job in jobs:
-        print(f"{job.id}  {job.state.lower()}  {job.rule}  {job.nodes or job.reason}".rstrip())
-    if not jobs:
-        print(f"This project has no jobs on {scheduler.NAME}.")
-    elif not options.dry_run:
-        scheduler.cancel(jobs)
-        print(f"Cancelled {counted(len(jobs), 'job')}.")
-    return 0
 
 
 def show(page: Path) -> None:

@@ -14,7 +14,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,23 +74,23 @@ class Line(msgspec.Struct, frozen=True):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
-    help_text = "stop after these minutes; default: selftest_minutes of config.yaml"
-    parser.add_argument("--minutes", type=float, metavar="N", help=help_text)
-    help_text = "only this part of config/selftest.yaml; repeatable"
-    parser.add_argument("--part", action="append", metavar="NAME", help=help_text)
+    text = "stop after these minutes; default: selftest_minutes of config.yaml"
+    parser.add_argument("--minutes", type=float, metavar="N", help=text)
+    text = "only this part of config/selftest.yaml; repeatable"
+    parser.add_argument("--part", action="append", metavar="NAME", help=text)
 
 
-def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
+def selftest(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Test the chosen devices and print their pages; 1 if something failed."""
     if options.minutes is not None:
         options.config.append(f"selftest_minutes={options.minutes}")
     if options.part:
         options.config.append(f"selftest_parts=[{', '.join(options.part)}]")
-    check_call(options, others)
+    check_call(options, words)
     started_s = time.time()
     devices = load_project(options).config.devices
     rules = [paths.rule_of(paths.SELFTEST_RULE, device) for device in devices]
-    code = run_snakemake(options, NAME, "--forcerun", *rules, *others)
+    code = run_snakemake(options, NAME, "--forcerun", *rules, *words)
     for device in devices:
         page = Path(paths.SELFTEST.format(device=device)).with_suffix(".txt")
         if page.is_file() and page.stat().st_mtime >= started_s:
@@ -111,29 +112,31 @@ def selftest_device(
     """Test one device on this machine, all parts or `only` these. Next to `out`, which has all
     lines at the end, are the runs and the page selftest.txt, written again as each part ends.
     Raises DeviceError if every part is bound to fail."""
-    start_s, runs = time.monotonic(), out.parent / "runs"
-    end_s, late = start_s + 60 * minutes, f"not run within {minutes:g} minutes"
+    start_s = time.monotonic()
+    runs = out.parent / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     out.unlink(missing_ok=True)
     project = plan_project(device, entry, parts)
-    plan, all_parts = make_plan(project), project.studies[NAME].factors["part"].levels
+    plan = make_plan(project)
+    all_parts = project.studies[NAME].factors["part"].levels
     chosen_parts = only or all_parts
     specs = [s for s in plan.runs.values() if is_shown(s) and s.levels["part"] in chosen_parts]
     specs.sort(key=lambda spec: all_parts.index(spec.levels["part"]))
     findings = examine(project, [spec for spec in specs if spec.device == device])
-    if bound := [str(f) for f in findings if f.outlook == FAILS and not f.studies]:
-        raise DeviceError("nothing was started: " + "; ".join(bound))
+    if faults := [str(f) for f in findings if f.outlook == FAILS and not f.studies]:
+        raise DeviceError("nothing was started: " + "; ".join(faults))
+    late = f"not run within {minutes:g} minutes"
     lines = {subject(spec): Line("unknown", subject(spec), late) for spec in specs}
-    lacking = {str(cell.levels["part"]): cell.lacks for cell in plan.unsupported}
     planned_parts = {spec.levels["part"] for spec in specs}
-    for part, lacks in lacking.items():
+    for cell in plan.unsupported:
+        part = str(cell.levels["part"])
         if part in chosen_parts and part not in planned_parts:
-            lines[part] = Line("not claimed", part, f"the registry does not claim {lacks}")
+            lines[part] = Line("not claimed", part, f"the registry does not claim {cell.lacks}")
     if entry.count == 1:
         lines["all cards"] = Line("not claimed", "all cards", "the entry has one card")
-    of_all = max(specs, key=lambda spec: spec.count, default=None)
-    tests = [physics(of_all, entry, runs)] if of_all and not only else []
-    tests += [part_lines(spec, entry, data, runs, end_s) for spec in specs]
+    tests = [part_lines(spec, entry, data, runs, start_s + 60 * minutes) for spec in specs]
+    if specs and not only:
+        tests.insert(0, physics(max(specs, key=attrgetter("count")), entry, runs))
     for line in chain.from_iterable(tests):
         tell("feedrate selftest", f"{line.outcome}: {line.subject}: {line.text}")
         lines[line.subject] = line
@@ -198,21 +201,22 @@ def part_lines(
     spec: RunSpec, entry: Device, data: Path, runs: Path, end_s: float
 ) -> Iterator[Line]:
     """The lines of one part; none if the time is over."""
-    part, left_s = str(spec.levels["part"]), end_s - time.monotonic()
     name = subject(spec)
-    if left_s < LEAST_S:
+    remaining_s = end_s - time.monotonic()
+    if remaining_s < LEAST_S:
         return
     try:
-        record = run_part(spec, entry, data, runs, min(left_s, PART_S))
+        record = run_part(spec, entry, data, runs, min(remaining_s, PART_S))
     except LogError as error:
         yield Line("failed", name, f"{error}")
         return
-    if left_s < PART_S and "stopped after" in record.cause:
-        yield Line("unknown", name, f"stopped after {left_s:.0f} s: the time was over")
+    if remaining_s < PART_S and "stopped after" in record.cause:
+        yield Line("unknown", name, f"stopped after {remaining_s:.0f} s: the time was over")
         return
     yield judge_run(record, name)
     if record.measurement is None:
         return
+    part = str(spec.levels["part"])
     if part == "baseline" or part.startswith("decode"):
         yield judge_pixels(record, name)
     if part in LIMITS:
@@ -221,21 +225,22 @@ def part_lines(
 
 def run_part(spec: RunSpec, entry: Device, data: Path, runs: Path, limit_s: float) -> Record:
     """The record of a job, run as in the workflow. Raises LogError if there is none."""
-    folder, store = runs / spec.device / spec.cell, store_folder(spec.settings, data.parent)
-    options: dict[str, Any] = {"store": store and store / STORE_INDEX}
+    folder = runs / spec.device / spec.cell
+    # A last try records a fault of the machine too.
+    options: dict[str, Any] = {"try": sys.maxsize, "timeout_min": limit_s / 60}
     jobs = []
-    if store and not options["store"].is_file():
-        settings = store_spec(spec.settings)
-        jobs.append(job("store_dataset", settings=settings, data=data, out=options["store"]))
-    # A last try, which records a fault of the machine too.
-    options |= {"try": sys.maxsize, "timeout_min": limit_s / 60}
+    if store := store_folder(spec.settings, data.parent):
+        options["store"] = index = store / STORE_INDEX
+        if not index.is_file():
+            settings = store_spec(spec.settings)
+            jobs.append(job("store_dataset", settings=settings, data=data, out=index))
     jobs.append(job("train", spec=spec, data=data, out=folder, **options) + " --quiet")
-    for words in jobs:
-        subprocess.run([sys.executable, "-m", "feedrate", *shlex.split(words)], check=False)
+    for command in jobs:
+        subprocess.run([sys.executable, "-m", "feedrate", *shlex.split(command)], check=False)
     return build_record(folder, entry)
 
 
-# The judgements. Each rests on what any device must do, not on the past figures of one.
+# The judgements rest on what any device must do, not on past figures of a device.
 
 
 def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
@@ -267,12 +272,13 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
         ranks = ranks[:1]
     highest_w = 0.0
     for card, readings in enumerate(ranks):
-        times, joules = zip(*((s, j or 0.0) for s, j in readings), strict=True)
-        if any(later < earlier for earlier, later in pairwise(joules)):
+        joules = [reading_j or 0.0 for _, reading_j in readings]
+        if joules != sorted(joules):
             return Line("failed", "energy", f"the counter of card {card} decreased")
         if joules[-1] == joules[0]:
             return Line("failed", "energy", f"the counter of card {card} did not increase")
-        highest_w = max(highest_w, (joules[-1] - joules[0]) / (times[-1] - times[0]))
+        duration_s = readings[-1][0] - readings[0][0]
+        highest_w = max(highest_w, (joules[-1] - joules[0]) / duration_s)
     text = f"the counters increase; {highest_w:.4g} W on average under matrix products"
     if power_w is None:
         return Line("unknown", "energy", f"{text}; no rated power is registered")
@@ -282,9 +288,9 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
 
 def judge_run(record: Record, subject: str) -> Line:
     """A claimed capability's job ends well, as asked for, whatever disturbs its speed."""
-    wrong = [c for c in record.checks if not c.passed and c.name not in DISTURBED]
-    if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
-        cause = wrong[0].detail if wrong else record.cause
+    failed = [c for c in record.checks if not c.passed and c.name not in DISTURBED]
+    if record.measurement is None or record.status not in ("ok", "invalid") or failed:
+        cause = failed[0].detail if failed else record.cause
         return Line("failed", subject, f"{record.status}: {cause}")
     rate = rate_text(record.measurement.samples_per_s)
     return Line("passed", subject, f"{rate} samples/s, {len(record.checks)} checks passed")
@@ -292,11 +298,11 @@ def judge_run(record: Record, subject: str) -> Line:
 
 def judge_pixels(record: Record, subject: str) -> Line:
     """The pixels of a decode path match those of the reference on the host."""
-    off = record.pixels.mean_abs_diff
-    if off is None:
+    difference = record.pixels.mean_abs_diff
+    if difference is None:
         return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
-    text = f"on average {off:.3g} of 255 levels from the reference's"
-    return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
+    text = f"on average {difference:.3g} of 255 levels from the reference's"
+    return Line(_if(difference <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
 
 
 def judge_limit(record: Record, expected: str, memory_gib: float | None, subject: str) -> Line:
@@ -309,7 +315,7 @@ def judge_limit(record: Record, expected: str, memory_gib: float | None, subject
     cell |= {"loader_workers": loader.workers, "decodes_on_device": loader.decode == "device"}
     cell["device_busy_share"] = None  # a slow model may have small kernels
     name, low, high = limit_of(cell, Thresholds(), memory_gib)
-    text: str = name or "not known"
+    text = name or "not known"
     if name != expected:
         text += f", not {expected}"
     text += f": a faster loader would gain {low or 0.0:.0%} to {high or 0.0:.0%}"

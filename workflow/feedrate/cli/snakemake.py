@@ -20,10 +20,44 @@ from feedrate.core.errors import UsageError
 from feedrate.core.files import check_project
 from feedrate.core.processes import die_with_parent, stop_signals
 from feedrate.flow import configuration
+from feedrate.flow.graph import Graph
 
 TWICE_WITHIN_S = 2.0
 """A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
 if it is interrupted again while it handles the first one."""
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select a profile and override keys of config.yaml."""
+    parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
+    parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
+    text = "an entry of devices.yaml, or `detected` for those of this machine; repeatable"
+    parser.add_argument("--device", action="append", help=text)
+    parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
+    several: dict[str, Any] = {"nargs": "+", "default": [], "action": "extend"}
+    text = "YAML file that overrides keys of config.yaml"
+    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=text, **several)
+    text = "keys of config.yaml in Snakemake's syntax; repeatable"
+    parser.add_argument("--config", "-C", metavar="KEY=VALUE", help=text, **several)
+    parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
+
+
+def assignments(options: argparse.Namespace) -> list[str]:
+    """The choices as KEY=VALUE of --config."""
+    words = []
+    if options.study:
+        words.append(f"studies=[{','.join(options.study)}]")
+    if options.device:
+        words.append(f"devices=[{','.join(options.device)}]")
+    if options.dataset:
+        words.append(f"dataset={options.dataset}")
+    return [*words, *options.config]
+
+
+def layers_of(options: argparse.Namespace) -> configuration.Layers:
+    """The configuration of a call, file by file. Raises ConfigError."""
+    _, files = configuration.read_profile(options.profile)
+    return configuration.read_layers([*files, *map(Path, options.configfile)], assignments(options))
 
 
 def load_project(options: argparse.Namespace) -> Project:
@@ -31,26 +65,22 @@ def load_project(options: argparse.Namespace) -> Project:
     return configuration.load(Path(), layers_of(options))
 
 
-def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select a profile and override keys of config.yaml."""
-    parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
-    parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
-    help_text = "an entry of devices.yaml, or `detected` for those of this machine; repeatable"
-    parser.add_argument("--device", action="append", help=help_text)
-    parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
-    several: dict[str, Any] = {"nargs": "+", "default": [], "action": "extend"}
-    help_text = "YAML file that overrides keys of config.yaml"
-    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=help_text, **several)
-    help_text = "keys of config.yaml in Snakemake's syntax; repeatable"
-    parser.add_argument("--config", "-C", metavar="KEY=VALUE", help=help_text, **several)
-    parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
+def load_graph(options: argparse.Namespace) -> Graph:
+    """The plan of a call, and what of it exists now. Raises ConfigError."""
+    return Graph(load_project(options), Path().resolve())
 
 
-def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
-    """Check a call before Snakemake starts; return what Snakemake reads in `others`. Raises
-    ConfigError, and UsageError for an option or a value in `others` that Snakemake refuses."""
-    check_configuration(options, others)
-    if not others:
+def is_local(options: argparse.Namespace, snakemake: argparse.Namespace | None = None) -> bool:
+    """Whether jobs run on this host: by the profile, unless options of Snakemake name it."""
+    executor, _ = configuration.read_profile(options.profile)
+    return (getattr(snakemake, "executor", None) or executor) in ("", "local")
+
+
+def check_call(options: argparse.Namespace, words: Sequence[str]) -> argparse.Namespace:
+    """Check a call before Snakemake starts; return what Snakemake reads in `words`. Raises
+    ConfigError, and UsageError for an option or a value in `words` that Snakemake refuses."""
+    check_configuration(options, words)
+    if not words:
         return argparse.Namespace(dryrun=False, quiet=None, targets=None)
     from snakemake.cli import parse_args  # slow
     from snakemake.exceptions import CliException, WorkflowError
@@ -58,12 +88,12 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            parsed: argparse.Namespace = parse_args(list(others))[1]
+            snakemake: argparse.Namespace = parse_args(list(words))[1]
     except SystemExit:
         raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
     except (CliException, WorkflowError, ValueError) as error:
-        raise UsageError(f"an option of Snakemake, in {shlex.join(others)}: {error}") from None
-    return parsed
+        raise UsageError(f"an option of Snakemake, in {shlex.join(words)}: {error}") from None
+    return snakemake
 
 
 def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
@@ -76,31 +106,13 @@ def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> 
     return project
 
 
-def layers_of(options: argparse.Namespace) -> configuration.Layers:
-    """The configuration of a call, file by file. Raises ConfigError."""
-    _, files = configuration.read_profile(options.profile)
-    return configuration.read_layers([*files, *map(Path, options.configfile)], assignments(options))
-
-
-def is_local(options: argparse.Namespace, given: argparse.Namespace | None = None) -> bool:
-    """Whether jobs run on this host: by the profile, unless Snakemake's words name an executor."""
-    executor, _ = configuration.read_profile(options.profile)
-    return (getattr(given, "executor", None) or executor) in ("", "local")
-
-
-def assignments(options: argparse.Namespace) -> list[str]:
-    """The choices as KEY=VALUE of --config."""
-    chosen = {"studies": options.study, "devices": options.device}
-    lists = [f"{key}=[{','.join(names)}]" for key, names in chosen.items() if names]
-    dataset = [f"dataset={options.dataset}"] if options.dataset else []
-    return [*lists, *dataset, *options.config]
-
-
 def snakemake_arguments(options: argparse.Namespace, *words: str) -> list[str]:
     """The profile, `words` and the choices, which come last: --config takes all that follows."""
     arguments = ["--profile", options.profile, *words]
-    for flag, values in (("--configfile", options.configfile), ("--config", assignments(options))):
-        arguments += [flag, *values] if values else []
+    if options.configfile:
+        arguments += ["--configfile", *options.configfile]
+    if values := assignments(options):
+        arguments += ["--config", *values]
     return arguments
 
 
@@ -118,9 +130,9 @@ def run_snakemake(options: argparse.Namespace, *words: str, held_back: bool = Fa
         process_group=0,
         preexec_fn=_begin_snakemake,
     )
-    with _interrupting(process.pid) as received:
+    with _interrupting(process.pid) as signal_times_s:
         _, errors = process.communicate()
-    if received:
+    if signal_times_s:
         return STOPPED
     if errors and process.returncode:
         lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
@@ -136,20 +148,20 @@ def _begin_snakemake() -> None:
 
 @contextlib.contextmanager
 def _interrupting(group: int) -> Iterator[list[float]]:
-    """Interrupt a process group when a stop signal comes; gives the times of such signals, s."""
-    received: list[float] = []
+    """Interrupt a process group when a stop signal comes; yield the times of such signals, s."""
+    times_s: list[float] = []
 
     def interrupt(_number: int, _frame: object) -> None:
+        now_s = time.monotonic()
+        times_s.append(now_s)
         # A signal to make's process group comes twice: make passes it on.
-        repeated = bool(received) and time.monotonic() - received[0] < TWICE_WITHIN_S
-        received.append(time.monotonic())
-        if not repeated:
+        if len(times_s) == 1 or now_s - times_s[0] >= TWICE_WITHIN_S:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGINT)
 
     previous = {number: signal.signal(number, interrupt) for number in stop_signals()}
     try:
-        yield received
+        yield times_s
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -39,6 +39,8 @@ _lock: TextIO | None = None
 class Occupied(ExpectedError):
     """Another driver works in this folder."""
 
+    exit_code = 3
+
 
 def plan(graph: Graph, layers: Layers) -> None:
     """Begin to plan as the driver: check the targets of this call, and write the plans of the
