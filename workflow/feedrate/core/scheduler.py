@@ -3,6 +3,7 @@ and its executor report. Besides, the profiles and the launcher `srun` are Slurm
 `flow/resources.py` names its resources. Functions raise SchedulerError unless they say what they do
 without an answer."""
 
+import math
 import os
 import re
 import shlex
@@ -17,12 +18,9 @@ from feedrate.core.errors import ExpectedError
 from feedrate.core.files import end_of_file
 
 NAME = "Slurm"
-EXECUTOR = "slurm"
-"""Snakemake's executor that sends jobs to it."""
-INSIDE = "srun …"
-"""How a user starts a command on a node."""
-PREFIX = "feedrate"
-"""`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
+EXECUTOR = "slurm"  # Snakemake's, which sends jobs to it
+INSIDE = "srun …"  # how a user starts a command on a node
+PREFIX = "feedrate"  # `slurm-jobname-prefix` of the profiles: it identifies the suite's jobs
 ANSWER_S = 30.0  # a controller that has not answered then counts as absent
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 TIMEOUT = "TIMEOUT"
@@ -69,8 +67,7 @@ OPTIONS = {
 """The options of sbatch with which the executor requests a job's resources."""
 GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
 """The form of `gres` that the executor takes."""
-NEAR_MIN = 1.0
-"""A job that is stopped this close to its limit has reached it: a site may signal early."""
+NEAR_MIN = 1.0  # a job that is stopped so close to its limit has reached it: sites may signal early
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
@@ -125,8 +122,8 @@ def find(job_id: str) -> Job | None:
     memory, Slurm may call the job FAILED; here it is then OUT_OF_MEMORY."""
     if not job_id:
         return None
-    known = _queue("--jobs", job_id, "--states", "all")
-    job = known[-1] if known else _from_accounting(job_id)
+    jobs = _queue("--jobs", job_id, "--states", "all") or _from_accounting(job_id)
+    job = jobs[-1] if jobs else None
     if job and job.state == "FAILED":
         with suppress(SchedulerError, OSError):
             log = Path(_field("StdOut", "job", job_id, pattern=".+"))
@@ -158,18 +155,15 @@ def why_stopped() -> str:
 
 def own_jobs(folder: Path | str = ".") -> list[Job]:
     """This user's waiting and running jobs for the project in `folder`, from any driver."""
-    here = os.path.realpath(folder)
-    return [
-        job
-        for job in _queue("--user", str(os.getuid()))
-        if re.fullmatch(rf"{PREFIX}_[0-9a-f-]{{36}}", job.name)
-        and os.path.realpath(job.folder) == here
-    ]
+    jobs = _queue("--user", str(os.getuid()))
+    ours = [job for job in jobs if re.fullmatch(rf"{PREFIX}_[0-9a-f-]{{36}}", job.name)]
+    return [job for job in ours if os.path.realpath(job.folder) == os.path.realpath(folder)]
 
 
 def cancel(jobs: Iterable[Job]) -> None:
     """End these jobs. Raises SchedulerError if Slurm refuses."""
-    if numbers := [job.id for job in jobs]:
+    numbers = [job.id for job in jobs]
+    if numbers:
         _ask("scancel", *numbers)
 
 
@@ -187,73 +181,72 @@ def submitted(message: str) -> tuple[int, str] | None:
 def why_not_sent(message: str) -> str:
     """Why a job was not sent, without a full stop, if the executor's message says that it was not;
     else empty."""
-    if refused := _REFUSED.search(message):
-        return f"Slurm refused the job: {'; '.join(refused[1].splitlines())}"
-    failed = _NOT_SENT.search(message)
-    return f"the job could not be submitted to Slurm: {failed[1]}" if failed else ""
+    if match := _REFUSED.search(message):
+        return f"Slurm refused the job: {'; '.join(match[1].splitlines())}"
+    match = _NOT_SENT.search(message)
+    return f"the job could not be submitted to Slurm: {match[1]}" if match else ""
 
 
 def how_ended(message: str, logs: Iterable[str]) -> str:
     """How a job ended, without a full stop, by the executor's message and the ends of the job's
     logs; empty if the message does not say it."""
-    ended = _ENDED.search(message)
-    if ended is None:
+    match = _ENDED.search(message)
+    if match is None:
         return ""
-    number, state = ended.groups()
+    number, state = match.groups()
     if any(KILLED_FOR_MEMORY.search(log) for log in logs):
         state = OUT_OF_MEMORY
     return why_ended(Job(number, state)) or f"Slurm job {number} ended as {state}"
 
 
-def problems(requests: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """By name of a job: why Slurm would never run it with the resources that it requests, as
-    Snakemake names them; without jobs that Slurm would run, maybe later."""
-    kinds = partitions()
-    reasons = {name: _problem(resources, kinds) for name, resources in requests.items()}
-    return {name: reason for name, reason in reasons.items() if reason}
-
-
-def _problem(resources: Mapping[str, Any], kinds: Sequence[Partition]) -> str:
+def problem(resources: Mapping[str, Any], partitions: Sequence[Partition]) -> str:
+    """Why Slurm would never run a job that requests these resources, as Snakemake names them; empty
+    if it would, maybe later."""
     gres = str(resources.get("gres") or "")
     if gres and not GRES.fullmatch(gres):
         return (
             f"gres {gres!r} is not allowed; expected NAME:COUNT or NAME:TYPE:COUNT. A type with a "
             'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
         )
-    names = str(resources.get("slurm_partition") or "")
-    own = [kind for kind in kinds if (kind.name in names.split(",") if names else kind.is_default)]
+    if names := str(resources.get("slurm_partition") or ""):
+        own = [partition for partition in partitions if partition.name in names.split(",")]
+    else:
+        own = [partition for partition in partitions if partition.is_default]
     if not own:
-        known = ", ".join(dict.fromkeys(kind.name for kind in kinds))
+        known = ", ".join(dict.fromkeys(partition.name for partition in partitions))
         return f"there is no partition {names or 'by default'}; known: {known}"
-    limits_min = [kind.limit_min for kind in own if kind.limit_min is not None]
+    limit_min = max(math.inf if p.limit_min is None else p.limit_min for p in own)
     runtime_min = resources.get("runtime") or 0
-    if len(limits_min) == len(own) and runtime_min > max(limits_min):
-        limit = f"{own[0].name} allows {max(limits_min):.0f}"
-        return f"its last try may take {runtime_min} minutes; {limit}"
-    extra = str(resources.get("slurm_extra") or "")
-    try:
-        others = shlex.split(extra)
-    except ValueError as error:
-        return f"slurm_extra {extra!r} is not allowed: {str(error).lower()}"
-    words = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
+    if runtime_min > limit_min:
+        return f"its last try may take {runtime_min} minutes; {own[0].name} allows {limit_min:.0f}"
+    options = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
     if gpus := resources.get("gpu"):
         model = resources.get("gpu_model")
-        words.append(f"--gpus={model}:{gpus}" if model else f"--gpus={gpus}")
-    return refusal([*words, *others], own)
+        options.append(f"--gpus={model}:{gpus}" if model else f"--gpus={gpus}")
+    extra = str(resources.get("slurm_extra") or "")
+    try:
+        options += shlex.split(extra)
+    except ValueError as error:
+        return f"slurm_extra {extra!r} is not allowed: {str(error).lower()}"
+    return refusal(options, own)
 
 
 def partitions() -> list[Partition]:
     """All partitions; one with several kinds of nodes is there several times."""
     words = ("--noheader", "--all", "--exact", "--format", "%P %a %l %m %c %F %G")
-    kinds = []
+    result = []
     for row in _ask("sinfo", *words).splitlines():
         name, state, limit, memory, cores, numbers, gres = row.split()
         _allocated, _idle, other, total = numbers.split("/")
-        is_up = state == "up" and other == "0"
-        nodes = f"{total} with {cores} cores, {memory} MB and {gres}"
-        default, name = name.endswith("*"), name.removesuffix("*")
-        kinds.append(Partition(name, default, is_up, minutes(limit), nodes))
-    return kinds
+        partition = Partition(
+            name=name.removesuffix("*"),
+            is_default=name.endswith("*"),
+            is_up=state == "up" and other == "0",
+            limit_min=minutes(limit),
+            nodes=f"{total} with {cores} cores, {memory} MB and {gres}",
+        )
+        result.append(partition)
+    return result
 
 
 def refusal(options: Sequence[str], partitions: Sequence[Partition]) -> str:
@@ -285,30 +278,31 @@ def _field(name: str, *entity: str, pattern: str = r"\S+") -> str:
     return match[1]
 
 
-def _queue(*which: str) -> list[Job]:
-    try:
-        answer = _ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
-    except SchedulerError:
-        return []
-    rows = (line.split(_SEPARATOR) for line in answer.splitlines() if _SEPARATOR in line)
-    return [
-        Job(number, state, why, nodes, minutes(limit), minutes(ran), *others)
-        for number, state, why, nodes, limit, ran, *others in rows
-    ]
+def _queue(*selection: str) -> list[Job]:
+    """Jobs from the queue; none if Slurm does not answer."""
+    jobs = []
+    with suppress(SchedulerError):
+        answer = _ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *selection)
+        for line in answer.splitlines():
+            if _SEPARATOR in line:
+                number, state, reason, nodes, limit, ran, *others = line.split(_SEPARATOR)
+                jobs.append(
+                    Job(number, state, reason, nodes, minutes(limit), minutes(ran), *others)
+                )
+    return jobs
 
 
-def _from_accounting(job_id: str) -> Job | None:
+def _from_accounting(job_id: str) -> list[Job]:
     """A job from the accounting, if the site has one."""
+    jobs = []
     words = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem", "--jobs", job_id)
-    try:
+    with suppress(SchedulerError):
         answer = _ask("sacct", "--allocations", "--noheader", "--parsable2", *words)
-    except SchedulerError:
-        return None
-    if not answer.strip():
-        return None
-    state, nodes, limit, ran, memory = answer.splitlines()[-1].split("|")
-    state = state.split()[0]  # "CANCELLED by 1000"
-    return Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory)
+        for line in answer.splitlines():
+            state, nodes, limit, ran, memory = line.split("|")
+            state = state.split()[0]  # "CANCELLED by 1000"
+            jobs.append(Job(job_id, state, "", nodes, minutes(limit), minutes(ran), memory))
+    return jobs
 
 
 def _ask(*command: str) -> str:

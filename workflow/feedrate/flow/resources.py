@@ -66,11 +66,11 @@ def problems(options: argparse.Namespace, project: Project, devices: Iterable[st
     """
     if options.executor != scheduler.EXECUTOR:
         return []
-    requests = {
-        paths.rule_of(paths.TRAIN_RULE, device): _resources(options, project, device)
-        for device in devices
-    }
-    return [f"{rule}: {reason}" for rule, reason in scheduler.problems(requests).items()]
+    partitions, problems = scheduler.partitions(), []
+    for device in devices:
+        if reason := scheduler.problem(_resources(options, project, device), partitions):
+            problems.append(f"{paths.rule_of(paths.TRAIN_RULE, device)}: {reason}")
+    return problems
 
 
 def _resources(options: argparse.Namespace, project: Project, device: str) -> dict[str, Any]:
