@@ -31,9 +31,9 @@ def examined(monkeypatch):
     """What is found, and the devices and studies of each call."""
     calls, found = [], []
 
-    def examine(project, specs, *, here):
+    def examine(project, specs, *, runs_here):
         studies = sorted({spec.study for spec in specs})
-        calls.append((project.config.devices, studies, here))
+        calls.append((project.config.devices, studies, runs_here))
         return list(found)
 
     monkeypatch.setattr(doctor, "examine", examine)
