@@ -170,7 +170,7 @@ def test_scores_are_means_over_repeats_beside_chance(tmp_path, monkeypatch):
     study = write_results(tmp_path, make_project(asks="learning", levels=(1,)))
     after, guesses = (lines(study, "scores")[name] for name in ("After training", "By guessing"))
     score = after["Right caption of five"]
-    assert (score.text, *score.notes) == ("52%", "before 22%", "+20 to 40")
+    assert (score.text, *score.notes) == ("52%", "before 22%", "20 to 40")
     assert guesses["Right caption of five"] == Field("20%", ["100 answers"])
     assert guesses["Word order, both"].text == "17%"
     assert after["Samples/s"].text.startswith(text.number(RATES[1]))

@@ -1,6 +1,5 @@
 """The tables of the first screen, one for each thing that a study may ask."""
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -182,9 +181,7 @@ def _score_line(study: StudyResults, each: Scored, cells: Sequence[Scored]) -> S
 def _gain(score: Score) -> str:
     if score.gain_low is None or score.gain_high is None:
         return ""
-    low = text.fixed(100 * score.gain_low, 0, math.floor)
-    sign = "" if low.startswith("-") else "+"
-    return f"{sign}{low} to {text.fixed(100 * score.gain_high, 0, math.ceil)}"
+    return text.bounds(score.gain_low, score.gain_high).removesuffix("%")
 
 
 def _score_columns(study: StudyResults) -> list[Column]:
