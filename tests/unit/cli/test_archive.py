@@ -156,6 +156,21 @@ def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch,
     assert (root / "results/cells.csv").read_text() == rows
 
 
+def test_a_newer_run_with_other_settings_does_not_hide_the_planned_one(made, tmp_path, monkeypatch):
+    root = shutil.copytree(made, tmp_path / "project")
+    monkeypatch.chdir(root)
+    rows = (root / "results/cells.csv").read_text()
+    newer = shutil.copytree(root / RUN, (root / RUN).with_name("rep1-ffffffff"))
+    spec = json.loads((newer / "spec.json").read_text())
+    spec["protocol"]["steps"] -= 1
+    (newer / "spec.json").write_text(json.dumps(spec))
+    outcome = json.loads((newer / "outcome.json").read_text())
+    outcome["started_at"] = "2099-01-01T00:00:00Z"
+    (newer / "outcome.json").write_text(json.dumps(outcome))
+    assert entry.main(["report", "."]) == 0
+    assert (root / "results/cells.csv").read_text() == rows
+
+
 def test_studies_have_the_order_of_the_configuration_not_that_of_their_runs(tmp_path):
     root = campaign(tmp_path / "project")
     later = "bridgetower-learning"

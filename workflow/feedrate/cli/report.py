@@ -94,8 +94,8 @@ def _report_of_sites(options: argparse.Namespace) -> int:
                 has_changes = True
                 print(f"{site / name} is not the file of {paths.CHECKSUMS}")
     first = next(iter(sites.values()))
-    runs, origins = _runs(sites, study_names(first))
-    project, plan = _planned(first, runs, origins)
+    ended, origins = _runs(sites, study_names(first))
+    project, plan, runs = _planned(first, ended, origins)
     folders = {key: "/".join((paths.RUNS, *key[:3], runs[key].name)) for key in plan.runs}
     data_reports = {
         study: data_report(first, [runs[key] for key in plan.runs if key[0] == study])
@@ -133,10 +133,12 @@ def data_report(site: Path, runs: Sequence[Path]) -> str:
     return ""
 
 
-def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, Path], Origins]:
-    """The folders of all runs that have ended, of each the newest. The first site that has a device
-    keeps its name; others add their own."""
-    runs: dict[RunKey, Path] = {}
+def _runs(
+    sites: Mapping[str, Path], studies: list[str]
+) -> tuple[dict[RunKey, list[Path]], Origins]:
+    """The folders of all runs that have ended, of each the newest first. The first site that has a
+    device keeps its name; others add their own."""
+    runs: dict[RunKey, list[Path]] = {}
     origins: dict[str, tuple[str, str]] = {}
     for site, folder in sites.items():
         ended = [run for run in read_runs(folder / paths.RUNS) if run["study"] in studies]
@@ -151,14 +153,16 @@ def _runs(sites: Mapping[str, Path], studies: list[str]) -> tuple[dict[RunKey, P
         origins |= {name: (device, site) for device, name in names.items()}
         for run in ended:
             key = run["study"], names[run["device"]], run["cell"], run["repeat"]
-            runs.setdefault(key, Path(run["folder"]))
+            runs.setdefault(key, []).append(Path(run["folder"]))
     return runs, origins
 
 
-def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tuple[Project, Plan]:
+def _planned(
+    first: Path, runs: Mapping[RunKey, list[Path]], origins: Origins
+) -> tuple[Project, Plan, dict[RunKey, Path]]:
     """The project of the first site, with the studies and devices that have runs, the studies
-    in the order of its configuration; and these runs, without those of cells that the project does
-    not plan."""
+    in the order of its configuration; and of each run the newest one that has the settings of its
+    cell, without those of cells that the project does not plan."""
     several = len({site for _, site in origins.values()}) > 1
     devices_of: dict[str, list[str]] = {}
     for study, device in dict.fromkeys(key[:2] for key in runs):
@@ -184,22 +188,25 @@ def _planned(first: Path, runs: Mapping[RunKey, Path], origins: Origins) -> tupl
     )
     plan = make_plan(project)
     planned = {key[:3]: spec.of_cell for key, spec in plan.runs.items()}
-    specs = {
-        key: replace(read_document(folder / paths.SPEC_NAME, RunSpec), device=key[1])
-        for key, folder in sorted(runs.items())
-    }
+    specs = [
+        (key, folder, replace(read_document(folder / paths.SPEC_NAME, RunSpec), device=key[1]))
+        for key, folders in sorted(runs.items())
+        for folder in folders
+    ]
     # A cell has the settings of the plan, if a run of it has, else those of its first repeat.
-    settings = {key[:3]: spec.of_cell for key, spec in reversed(specs.items())}
-    for key, spec in specs.items():
+    settings: dict[tuple[str, str, str], Any] = {}
+    for key, _, spec in specs:
+        settings.setdefault(key[:3], spec.of_cell)
         if spec.of_cell == planned.get(key[:3]):
             settings[key[:3]] = spec.of_cell
     counting: dict[RunKey, RunSpec] = {}
-    for key, spec in specs.items():
-        if key[:3] in planned and spec.of_cell == settings[key[:3]]:
-            counting[key] = spec
-        else:
-            print(f"left out: {runs[key]}: this configuration does not plan it")
+    folders: dict[RunKey, Path] = {}
+    for key, folder, spec in specs:
+        if key not in counting and key[:3] in planned and spec.of_cell == settings[key[:3]]:
+            counting[key], folders[key] = spec, folder
+    for key in runs.keys() - counting.keys():
+        print(f"left out: {runs[key][0]}: this configuration does not plan it")
     unsupported = [c for c in plan.unsupported if c.device in devices_of.get(c.study, ())]
     cells = {key[:3] for key in counting}
     shared = [c for c in plan.shared if (c.study, c.device, c.measured_as) in cells]
-    return project, Plan(runs=counting, unsupported=unsupported, shared=shared)
+    return project, Plan(runs=counting, unsupported=unsupported, shared=shared), folders
