@@ -1,5 +1,6 @@
 """The steps of a block: how many its clock leaves out, and how many it counts."""
 
+from itertools import cycle
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from training_jobs import make_spec, named, read_events
 
 from feedrate.devices.base import adapter
 from feedrate.jobs import rounds
-from feedrate.jobs.blocks import Part
+from feedrate.jobs.blocks import FEWEST_ROUNDS, Part
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import BLOCKS, Session
 
@@ -100,6 +101,30 @@ def test_long_bursts_of_a_loader_do_not_take_the_time_of_the_other_parts(
         "loader": 3,
     }
     assert walls_s["loader"] == pytest.approx([16 * 0.04] * 3)
+
+
+@pytest.mark.parametrize(("loader_s", "ended"), [(0.08, True), (0.15, False)])
+def test_a_loader_that_is_ample_is_measured_no_further(
+    loader_s, ended, session, tmp_path, monkeypatch, clock, part
+):
+    """Training takes 0.2 s a step; the model's blocks differ, so that rounds go on."""
+    model_s = cycle([0.1, 0.1, 0.2])
+
+    def step():
+        clock.now_s += next(model_s)
+
+    measured = session(ceiling_s=2.0)
+    parts = {
+        "_live": part(0.2),
+        "_loader_alone": part(loader_s),
+        "_model_alone": lambda: Part(step),
+    }
+    for name, make in {**parts, "_exchange_alone": part(0.01), "_stages": float}.items():
+        monkeypatch.setattr(measured, name, make)
+    measured.measure()
+    blocks = [e["kind"] for e in named(read_events(tmp_path / "events.jsonl"), "ceiling")]
+    assert blocks.count("model") == blocks.count("live") > FEWEST_ROUNDS
+    assert blocks.count("loader") == (FEWEST_ROUNDS if ended else blocks.count("live"))
 
 
 def test_blocks_of_the_model_last_as_long_as_those_of_training(session, part):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import active_children
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -26,6 +26,9 @@ from feedrate.loading.pixels import Batch
 FEWEST_ROUNDS = 3  # rounds of blocks, however long they take
 PRECISE = 0.03
 """Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
+AMPLE = 2.0
+"""A loader of which the 95% interval shows that it is so many times as fast as training has no
+further blocks: how much faster it is changes no answer."""
 SETTLED_S, MOST_SETTLING_S = 0.1, 2.0
 """Workers that do nothing for so long have filled their buffers; the longest wait, s."""
 T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
@@ -52,12 +55,25 @@ def needs_more(walls_s: Mapping[str, Mapping[int, float]], budget_s: float) -> b
     spent_s = max((sum(walls.values()) for walls in walls_s.values()), default=budget_s)
     if not live or spent_s * (1 + 1 / len(live)) > budget_s:
         return False
-    for walls in walls_s.values():
-        ratios = [math.log(wall_s / live[number]) for number, wall_s in walls.items()]
-        t = T95[min(len(ratios) - FEWEST_ROUNDS, len(T95) - 1)]
-        if t * stdev(ratios) / math.sqrt(len(ratios)) > PRECISE:
-            return True
-    return False
+    return any(log_ratio(walls, live)[1] > PRECISE for walls in walls_s.values())
+
+
+def log_ratio(walls_s: Mapping[int, float], live_s: Mapping[int, float]) -> tuple[float, float]:
+    """The logarithm of the time of a kind's blocks over that of the live blocks of their rounds,
+    and the half-width of its 95% interval, from at least `FEWEST_ROUNDS` rounds."""
+    ratios = [math.log(wall_s / live_s[number]) for number, wall_s in walls_s.items()]
+    t = T95[min(len(ratios) - FEWEST_ROUNDS, len(T95) - 1)]
+    return fmean(ratios), t * stdev(ratios) / math.sqrt(len(ratios))
+
+
+def has_ample_loader(walls_s: Mapping[str, Mapping[int, float]], steps: Mapping[str, int]) -> bool:
+    """Whether the loader is known to be at least `AMPLE` times as fast as training, from the
+    seconds of each kind's blocks by round, and their steps."""
+    live, loader = walls_s.get("live", {}), walls_s.get("loader", {})
+    if min(len(live), len(loader)) < FEWEST_ROUNDS:
+        return False
+    ratio, half_width = log_ratio(loader, live)
+    return math.log(steps["loader"] / steps["live"]) - ratio - half_width > math.log(AMPLE)
 
 
 class EndlessBatches:

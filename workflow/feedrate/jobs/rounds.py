@@ -33,7 +33,7 @@ from feedrate.loading.stages import LOADING, STAGES, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
-STAGED = 60
+STAGED = 30
 """Samples in the block that times stages, if the window has so many; enough for percentiles."""
 WAITED = 0.05
 """Share of the window from which training waits for its workers, whose batches come in bursts."""
@@ -106,14 +106,18 @@ class Session:
         for kind, make in makers.items():
             self._start(kind, make)
         walls_s: dict[str, dict[int, float]] = {kind: {} for kind in makers}
+        ended: set[str] = set()
         for number in count():
             first = number % len(makers)  # each round begins with another kind
             for kind in [*makers][first:] + [*makers][:first]:
-                if number % self._every(kind):
+                if number % self._every(kind) or kind in ended:
                     continue
                 if wall_s := self._attempt(kind, partial(self._block, kind, number)):
                     walls_s[kind][number] = wall_s
-            known_s = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
+            known_s = {k: walls for k, walls in walls_s.items() if k not in self._failed | ended}
+            if not self._largest(not blocks.has_ample_loader(known_s, self._steps)):
+                ended.add("loader")
+                del known_s["loader"]
             if not self._largest(needs_more(known_s, self._spec.protocol.ceiling_s)):
                 break
         if "live" not in self._failed:
