@@ -74,7 +74,7 @@ class Device(Strict, kw_only=True):
     software: Annotated[Software, about("The software of its processes.")] = Software()
     job: Annotated[JobResources, about("Requests of a job to a cluster.")] = JobResources()
     threads: Annotated[Count | None, about("CPU cores that a job requests; null: all.")] = None
-    variant_of: Annotated[Name | None, about("The entry that it varies.")] = None
+    variant_of: Annotated[Name | None, about("A study's adapt for it applies too.")] = None
     source: Annotated[str | None, about("Source of the entry's facts.")] = None
 
     @property

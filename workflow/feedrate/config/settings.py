@@ -59,13 +59,13 @@ class LoaderSettings(Strict, kw_only=True):
     """How samples reach the device."""
 
     decode: Annotated[
-        Decode, about("JPEG: as in the published script, on the CPU, once before, on the device.")
+        Decode, about("JPEG: as published, fast on the CPU, once before training, on the device.")
     ] = "reference"
     library: Annotated[Name | UnsetType, about("Plug-in for batches; absent: torch.")] = UNSET
     form: Annotated[
         Literal["best"] | UnsetType, about("best: decoded as the library's documentation does.")
     ] = UNSET
-    scaled_decode: Annotated[bool, about("host and cache: a faster decoder, not equal.")] = False
+    scaled_decode: Annotated[bool, about("host and cache: smaller scale, other pixels.")] = False
     workers: Annotated[Natural, about("Worker processes per rank; on a GPU: threads.")] = 0
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
@@ -87,7 +87,7 @@ class TrainSettings(Strict, kw_only=True):
     batch_size: Annotated[Count, about("Samples per device and micro-step.")] = 48
     eval_batch_size: Annotated[Count | None, about("In evaluation; null: as batch_size.")] = None
     gradient_accumulation: Annotated[Count, about("Micro-steps per step.")] = 1
-    memory_gib: Annotated[Positive | None, about("Limit of a rank on a cpu; null: all.")] = None
+    memory_gib: Annotated[Positive | None, about("Limit of a rank on a cpu; null: none.")] = None
     precision: Annotated[
         Literal["fp32", "tf32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
         about("bf16, fp16, fp8: autocast with fp32 weights; _full: weights and optimizer too."),
@@ -96,7 +96,7 @@ class TrainSettings(Strict, kw_only=True):
         Literal["eager", "compiled", "cuda_graphs"], about("By torch.compile (hpu: hpu.mode).")
     ] = "eager"
     strategy: Annotated[Literal["ddp", "fast_ddp", "fsdp"], about("Exchange of gradients.")] = "ddp"
-    limit_all_gathers: Annotated[bool | None, about("Option of FSDP1; null: FSDP2.")] = None
+    limit_all_gathers: Annotated[bool | None, about("Of FSDP1; null: FSDP2.")] = None
     cpu_offload: Annotated[bool, about("fsdp: keep the state in host memory.")] = False
     learning_rate: Annotated[Positive, about("Peak learning rate.")] = 1e-5
     learning_rate_warmup_steps: Annotated[Natural, about("Steps in which it rises.")] = 0

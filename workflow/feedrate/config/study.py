@@ -55,7 +55,9 @@ class Factor(Strict, kw_only=True):
     bundles: Annotated[dict[str, Bundle], about("Instead of `sets`: level to its settings.")] = {}
     levels: Annotated[list[Level], Meta(min_length=1)]
     label: Annotated[str, about("Name on axes and in tables.")] = ""
-    requires: Annotated[dict[str, Capability], about("Level, as text, to what it requires.")] = {}
+    requires: Annotated[
+        dict[str, Capability], about("By level: the capability that it requires.")
+    ] = {}
 
     @property
     def texts(self) -> list[str]:
@@ -67,8 +69,10 @@ class Exclude(Strict, kw_only=True):
     """Cells to leave out: those with all of these levels."""
 
     levels: Annotated[dict[str, Level], Meta(min_length=1)]
-    unless: Annotated[dict[str, list[Level]], about("Factor to levels: their cells are kept.")] = {}
-    unless_able: Annotated[Capability | None, about("Devices that can do this keep them.")] = None
+    unless: Annotated[dict[str, list[Level]], about("By factor: levels whose cells stay.")] = {}
+    unless_able: Annotated[Capability | None, about("Devices with this capability run them.")] = (
+        None
+    )
     why: Text
 
     def covers(self, levels: Mapping[str, Level], able: Collection[str]) -> bool:
@@ -85,19 +89,17 @@ class Claim(Strict, kw_only=True):
     """A statement of the source, or a question of ours, as an expression over cells."""
 
     id: Name
-    of: Annotated[
-        Literal["source", "advice", "ours"], about("Whether it is the source's own experiment.")
-    ] = "source"
+    of: Annotated[Literal["source", "advice", "ours"], about("Who says it.")] = "source"
     text: Annotated[Text, about("The statement, in our words.")]
     expression: Annotated[
         Text, about("`gaudi2[workers=2] / h100[workers=2]`; `*`: each device that was measured.")
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
     tolerance: Annotated[
-        Share | None, about("Of `published`, instead of claim_tolerance: for the word 'about'.")
+        Share | None, about("For `published`, in place of claim_tolerance: 'about'.")
     ] = None
     more_than: Annotated[float | None, about("The ratio is above this.")] = None
-    no_less_than: Annotated[float | None, about("Or at least this, by smallest_effect.")] = None
+    no_less_than: Annotated[float | None, about("It is not below this by smallest_effect.")] = None
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Literal[
@@ -125,8 +127,8 @@ class Thresholds(Strict, kw_only=True):
     """Lines of limits and statistics; a change of them repeats no training."""
 
     long_wait_share: Annotated[Share, about("A wait of this share of the time is long.")] = 0.10
-    headroom: Annotated[Positive, about("Loader rate over consumption that shows headroom.")] = 1.3
-    replay_gain: Annotated[Positive, about("Model-only to measured rate that shows a loss.")] = 1.1
+    headroom: Annotated[Positive, about("Loader over training: room to spare.")] = 1.3
+    replay_gain: Annotated[Positive, about("Model alone over training: a loss.")] = 1.1
     full_memory_share: Annotated[Share, about("Memory is full from this share of it.")] = 0.95
     noise_share: Annotated[Positive, about("Noisy if two runs may differ by more.")] = 0.10
     smallest_effect: Annotated[Share, about("A smaller gain does not justify a change.")] = 0.03
@@ -144,25 +146,25 @@ class Study(Strict, kw_only=True):
         about("What its first screen shows; null: latency for inference, else speed."),
     ] = None
     claim: Annotated[str, about("The id of the claim that its first screen judges.")] = ""
-    epoch_samples: Annotated[Count | None, about("To report the time of an epoch.")] = None
+    epoch_samples: Annotated[Count | None, about("To show the time of an epoch.")] = None
     task: Annotated[Task, about("Training steps, or forward passes only.")] = "training"
     source: Source
     settings: Settings
     protocol: StudyProtocol
     ladder: Annotated[
-        list[Name], about("Factors: after a level that is out of memory, no later one is run.")
+        list[Name], about("Factors: levels above one that ran out of memory are skipped.")
     ] = []
     adapt: Annotated[
         dict[Name, dict[str, Any]],
-        about("Device, kind or below-40-gib (memory) to other settings, protocol and bundles."),
+        about("By device, kind or memory (below-40-gib): settings, protocol and bundles."),
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[dict[str, Level], about("The level of each factor that ratios refer to.")]
-    within: Annotated[list[Name], about("Factors whose levels have a baseline each.")] = []
+    within: Annotated[list[Name], about("Factors whose levels have their own baseline.")] = []
     exclude: list[Exclude] = []
     published: Annotated[list[str], about("Files in config/published/.")] = []
-    published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []
-    published_accuracies: Annotated[list[str], about("The same, on other benchmarks.")] = []
+    published_scores: Annotated[list[str], about("Files of scores on Winoground.")] = []
+    published_accuracies: Annotated[list[str], about("Files of accuracies elsewhere.")] = []
     claims: list[Claim] = []
     thresholds: Thresholds = Thresholds()
 
@@ -224,7 +226,7 @@ class Published(Strict, kw_only=True):
     timed_samples: Annotated[Count | None, about("Samples in a rate's window, if known.")] = None
     flops_per_sample: Annotated[Positive | None, about("Forward and backward.")] = None
     counted: Annotated[
-        Positive | None, about("Parameters of the model as built here, of a number of parameters.")
+        Positive | None, about("For a number of parameters: those of the model as built here.")
     ] = None
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     software: str = ""
@@ -246,7 +248,7 @@ over."""
 class Fact(Strict, kw_only=True):
     """One item of a sheet."""
 
-    says: Annotated[Level | list[Level], about("In the words of our results; a list: one of it.")]
+    says: Annotated[Level | list[Level], about("In the words of our results; a list: any of them.")]
     where: Annotated[Text, about("Where it says so, or how it follows.")]
     contradicted: Annotated[bool, about("The source contradicts itself; `where` says how.")] = False
 

@@ -104,9 +104,9 @@ class WorkflowConfig(Strict, kw_only=True):
 
     studies: Annotated[list[Name], Meta(description="Files in config/studies.", min_length=1)]
     devices: Annotated[list[Name], Meta(description="Or `detected`.", min_length=1)]
-    dataset: Annotated[Name, about("The one of `datasets` that jobs train on.")]
+    dataset: Annotated[Name, about("A name under `datasets`.")]
     datasets: Annotated[dict[Name, Dataset], about("Datasets by name.")]
-    winoground: Annotated[Name | None, about("One of `winoground_sets`; null: none.")] = None
+    winoground: Annotated[Name | None, about("A name under `winoground_sets`; null: none.")] = None
     winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = {}
     checkpoint: Annotated[Text | None, about("For all studies; null: as each study says.")] = None
     checkpoint_revision: str | None = None
@@ -115,16 +115,16 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = None
     repeats: Annotated[Repeats | None, about("For all studies; null: as each study says.")] = None
     protocol_at_most: Annotated[Most | None, about("null: as in each study.")] = None
-    first_hour: Annotated[list[Text], about("Cells and `selftest`, the most telling first.")] = []
+    first_hour: Annotated[list[Text], about("Cells and `selftest`, in order.")] = []
     selftest_minutes: Annotated[float, Meta(gt=0, description="For all its parts.")] = 9.5
     selftest_parts: Annotated[list[Name] | None, about("In selftest.yaml; null: all.")] = None
-    campaign: Annotated[Text | None, about("Another word measures all again.")] = None
+    campaign: Annotated[Text | None, about("A new word measures all again.")] = None
     push_to_hub: Annotated[Text | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     report_to: Annotated[list[Integration], about("Integrations of the Trainer.")] = msgspec.field(
         default_factory=lambda: ["tensorboard"]
     )
     on_driver: Annotated[
-        list[Literal["short", "downloads"]], about("What runs beside Snakemake, not in Slurm.")
+        list[Literal["short", "downloads"]], about("What runs on the login node.")
     ] = msgspec.field(default_factory=lambda: ["short"])
 
 

@@ -74,7 +74,7 @@ def step_times_sum(e: Evidence) -> Judgement:
 
 def loss_finite(e: Evidence) -> Judgement:
     """In training: there are losses, all are finite, and the last is not exactly 0. Losses of
-    evaluations and, but for fp16, which skips such updates, norms of gradients are finite too."""
+    evaluations are finite too, and norms of gradients unless fp16 skips such updates."""
     losses = losses_of(e.ranks)
     if not losses:
         return False, "No loss was reported."
@@ -130,8 +130,8 @@ def power_within_rating(e: Evidence) -> Judgement:
 
 
 def cores_kept(e: Evidence) -> Judgement:
-    """When the warm-up ended, each rank and its loader workers could use all cores that the rank
-    was bound to; on one host, the ranks saw all cores that the job was granted."""
+    """When the warm-up ended, each rank and its loader workers could still use all cores of the
+    rank. On one host, the ranks saw all cores that the job was granted."""
     granted = e.outcome.machine_before.get("cores_granted") if e.outcome else None
     for rank, events in e.ranks.items():
         start, machine = events.start, next(iter(events.machines), None)

@@ -105,7 +105,7 @@ pictures at 294 px it is up to 4.5 with `scaled_decode`, and at least 46 for ano
 
 def pixels(e: Evidence) -> Judgement:
     """No compared picture differs from `decode: reference` by more than 20 of 255 levels on
-    average: a larger difference means a damaged or a different picture."""
+    average. A larger difference means a damaged or a different picture."""
     data = e.first.data
     worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
     if worst is None:
@@ -121,8 +121,8 @@ def attention(e: Evidence) -> Judgement:
 
 
 def strategy(e: Evidence) -> Judgement:
-    """In training: gradients were exchanged (with the DDP settings that were given), parameters
-    sharded and layers checkpointed as requested."""
+    """In training: gradients were exchanged, parameters sharded and layers checkpointed as
+    requested, with the requested settings of DDP."""
     train, model, ran = e.spec.settings.train, e.spec.settings.model, e.first.strategy
     name = train.strategy
     if ran is None:
@@ -190,7 +190,7 @@ def equal_weights(e: Evidence) -> Judgement:
 
 
 def fp32(e: Evidence) -> Judgement:
-    """Fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else without it."""
+    """On CUDA, fp32 was computed in TF32 with `precision: tf32`, and without TF32 otherwise."""
     wanted = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
     used = (e.first.strategy.fp32 if e.first.strategy else None) or wanted
     return _as_asked("fp32", wanted, used)
@@ -206,8 +206,8 @@ def data_digest(e: Evidence) -> Judgement:
 
 
 def alone_on_host(e: Evidence) -> Judgement:
-    """No other job of feedrate (training, draining of loaders) ran on the host when this
-    one began or ended."""
+    """No other job of feedrate (training, loaders alone) ran on the host when this one began or
+    ended."""
     others = e.outcome.machine_before.get("other_training_jobs") if e.outcome else None
     if others:
         return False, f"Other processes of feedrate ran on the host: {others}."

@@ -80,9 +80,11 @@ RUNS = (
 
 CELLS = (
     *_MEASURED_CELL,
-    _text("status", "ok if any run is ok, else the first other status that a run has."),
-    _text("cause", "Of the first run with that status; for an ok cell, of one that is not ok."),
-    _flag("use", "Whether this is the setting to use, among those compared with it."),
+    _text(
+        "status", "ok if any run is ok, else out_of_memory if any run is, then failed, and so on."
+    ),
+    _text("cause", "Cause of a run with that status; for an ok cell, of a run that is not ok."),
+    _flag("use", "Whether this is the setting to use."),
     _text("limit", "What limits the cell: one of the names under Limits below."),
     _number("gain_low", "What a loader that never lets the device wait would gain.", "share"),
     _number("gain_high", "Upper end of the range.", "share"),
@@ -94,7 +96,7 @@ CELLS = (
     _integer("missing_runs", "Runs that have no folder."),
     _number("provisional_samples_per_s", "If no run is ok: of provisional runs.", "samples/s"),
     _number("speedup", "Ratio to the baseline cell, by the measure of answers.csv."),
-    _number("speedup_ci_low", "Lower end of its interval; a device's intervals are simultaneous."),
+    _number("speedup_ci_low", "Lower end of its interval; those of a device hold together."),
     _number("speedup_ci_high", "Upper end of the interval."),
     *(Column(v.kind, v.column, v.meaning, v.unit) for v in VALUES.values() if v.repeats),
     _number("ci_low", "Lower end of the interval of samples_per_s.", "samples/s"),
@@ -119,7 +121,7 @@ ANSWERS = (
     _number("ci_high", "Upper end of the interval.", "samples/s"),
     _number("gain_at_least", "By how much it is faster than the baseline, at least.", "share"),
     _number("loss_at_most", "By how much another cell could be faster, at most.", "share"),
-    _text("equals", "The cells that are not shown to be faster or slower, between them `;`."),
+    _text("equals", "Cells that are not shown to be faster or slower, separated by `;`."),
     _text("nearest", "The cell that could be fastest; empty: nothing else was compared."),
     _number("nearest_low", "Its ratio to the cell to use: lower end of the interval."),
     _number("nearest_high", "Upper end of the interval."),
@@ -127,14 +129,14 @@ ANSWERS = (
     _number("limit_gain_low", "As gain_low in cells.csv.", "share"),
     _number("limit_gain_high", "As gain_high in cells.csv.", "share"),
     _text("measure", "What cells are compared by: live/model, or window."),
-    _flag("single", "Whether no cell has two runs: noise is then assumed, from noise_share."),
+    _flag("single", "Whether no cell has two runs: noise is then assumed."),
     _integer("more_repeats", "Further repeats of each cell that would halve the uncertainty."),
 )
 
 CLAIMS = (
     _text("study", "Study that the claim belongs to."),
     _text("claim", "Name of the claim in the study."),
-    _text("of", "Whose statement it is: source, advice (the source's, to everybody) or ours."),
+    _text("of", "Who says it: source, advice (of the source, to everybody) or ours."),
     _text("device", "Device or devices that the expression compares, separated by `;`."),
     _text("source", "Title of the source."),
     _text(
@@ -147,9 +149,9 @@ CLAIMS = (
     _text("cells", "The cells of the expression, as `device/cell`, separated by `;`."),
     _number("published_value", "The ratio that the source prints."),
     _number("recomputed_from_published", "The same, from the source's rows of `edition`."),
-    _text("published_verdict", "Whether both agree as far as printed: consistent, or not."),
+    _text("published_verdict", "Whether both agree, to the digits printed: consistent, or not."),
     _number("measured", "The ratio of our medians."),
-    _number("ci_low", "Lower end of its t-interval on the logarithm, or of its range."),
+    _number("ci_low", "Lower end of its interval, or of its range."),
     _number("ci_high", "Upper end of the interval or of the range."),
     _text("verdict", "holds, refuted, cannot tell, not comparable, or no data here."),
     _text("why", "Why there is no verdict; of a cell that should fit, what its runs show."),
@@ -157,7 +159,7 @@ CLAIMS = (
 
 COMPARISON = (
     *_CELL,
-    _text("change", "The answer; without a ratio: other status, only before, only after, no rate."),
+    _text("change", "The answer. Without a ratio: other status, only before, only after, no rate."),
     _text("cause", "Why a cell without a ratio is not ok."),
     _text("status_before", "As in cells.csv; empty if OLD lacks the cell."),
     _text("status_after", "As in cells.csv; empty if NEW lacks the cell."),

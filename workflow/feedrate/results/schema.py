@@ -45,13 +45,13 @@ class Measurement(Strict, kw_only=True):
     data_wait_share: Annotated[float, value("share", "Wait for batches, mean of the ranks.")]
     copy_wait_share: Annotated[Number, value("share", "Copying batches, mean of the ranks.")] = None
     epoch_start_share: Annotated[
-        Number, value("share", "Extra time of epochs' first steps; empty: none starts in it.")
+        Number, value("share", "Extra time of the first steps of epochs; empty: no epoch starts.")
     ] = None
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device (cpu: of a process).", "largest")
     ] = None
     forward_memory_gib: Annotated[
-        Number, value("GiB", "Used after a forward pass (cpu: resident).", "largest")
+        Number, value("GiB", "In use after a forward pass (cpu: resident).", "largest")
     ] = None
     host_peak_memory_gib: Annotated[
         Number, value("GiB", "Peak of all processes on the first host.", "largest")
@@ -62,7 +62,7 @@ class Measurement(Strict, kw_only=True):
     allocator_retries: Annotated[
         int | None, value("", "Times that CUDA's allocator freed its cache.", "largest")
     ] = None
-    energy_j: Annotated[Number, value("J", "Energy of all devices, counted.", "")] = None
+    energy_j: Annotated[Number, value("J", "Energy by all devices' counters.", "")] = None
     energy_j_per_sample: Annotated[Number, value("J", "energy_j divided by samples.")] = None
     power_w: Annotated[Number, value("W", "energy_j divided by wall_s, all devices.")] = None
     mfu: Annotated[
@@ -93,7 +93,7 @@ class Measurement(Strict, kw_only=True):
     ] = None
     slow_rank: Annotated[int | None, value("", "Rank that takes longest by itself.", "same")] = None
     slow_rank_ratio_low: Annotated[
-        Number, value("", "The slow rank's time over the others' median: lower end.")
+        Number, value("", "Lower end of the slow rank's time over the others' median.")
     ] = None
     accuracy_before: Annotated[
         Number, value("share", "Right answers on the test split, before training.")
@@ -166,7 +166,7 @@ class Stages(Strict, kw_only=True):
     open_s: Annotated[Number, value("s", "Loader: opening files.")] = None
     read_s: Annotated[Number, value("s", "Loader: reading files.")] = None
     decode_s: Annotated[Number, value("s", "Loader: decoding pictures.")] = None
-    resize_s: Annotated[Number, value("s", "Loader: resizing and finishing pictures.")] = None
+    resize_s: Annotated[Number, value("s", "Loader: resizing pictures.")] = None
     tokenise_s: Annotated[Number, value("s", "Loader: looking up the texts' tokens.")] = None
     collate_s: Annotated[Number, value("s", "Loader: stacking samples into a batch.")] = None
     hand_over_s: Annotated[Number, value("s", "From a batch's completion to its receipt.")] = None
@@ -189,7 +189,7 @@ class PixelDistance(Strict, kw_only=True):
     mean_abs_diff: Annotated[
         Number, value("levels", "Mean difference from `decode: reference`, of 255.", "largest")
     ] = None
-    psnr_db: Annotated[Number, value("dB", "The same as PSNR; empty: equal.", "")] = None
+    psnr_db: Annotated[Number, value("dB", "As PSNR; empty: pixels are equal.", "")] = None
     worst_abs_diff: Number = None  # of the picture that differs most
 
 
@@ -212,7 +212,7 @@ class Provenance(Strict, kw_only=True):
     ] = []
     host: Annotated[str, value("", "Host that the job ran on.", "")] = ""
     commit: Annotated[str, value("", "Commit of the project at the run.", "")] = ""
-    source_digest: Annotated[str, value("", "Digest of the code of the measured work.", "")] = ""
+    source_digest: Annotated[str, value("", "Digest of the measured code.", "")] = ""
     data_digest: Annotated[str, value("", "Digest of the prepared data's manifest.", "")] = ""
     spec_digest: Annotated[str, value("", "Digest of spec.json.", "")] = ""
     started_at: Annotated[str, value("", "Start of the job, UTC, ISO 8601.", "")] = ""
