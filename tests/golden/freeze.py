@@ -21,8 +21,8 @@ from feedrate.config.spec import Protocol, RunSpec
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.files import digest_value
-from feedrate.report.remarks import reasons, remarks
 from feedrate.report.audit import published
+from feedrate.report.remarks import reasons, remarks
 from feedrate.report.sentences import answers
 from feedrate.report.study import StudyResults
 from feedrate.report.table import all_tables

@@ -17,33 +17,21 @@ from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, write_json
 from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.jobs.workplace import cause_of_missing, is_complete, parts_of
+from feedrate.results import conformity, trainer_logs
 from feedrate.results.checks import check_run
-from feedrate.results.conformity import (
-    DISTURBED,
-    MOST_ATTEMPTS,
-    Evidence,
-    disturbances,
-    head_starts,
-)
 from feedrate.results.measurement import flops_per_sample, measure, scores
 from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import DISTURBED_NAME, Check, Outcome, Record, write_records
 from feedrate.results.schema import Measurement, PixelDistance, Provenance, Status
 from feedrate.results.study_plan import PlannedRun, read_plan
-from feedrate.results.trainer_logs import (
-    FILES,
-    not_finite,
-    one_line,
-    read_evaluations,
-    read_trainer,
-)
+from feedrate.results.trainer_logs import one_line
 
 T = TypeVar("T")
 LOGS = (
     paths.SPEC_NAME,
     paths.LOG_NAME,
     paths.ANY_EVENTS,
-    *(f"{paths.TRAINER_NAME}/{name}" for name in FILES),
+    *(f"{paths.TRAINER_NAME}/{name}" for name in trainer_logs.FILES),
 )
 """The files of a run that its record is made from."""
 
@@ -57,8 +45,9 @@ def parse_logs(plan: Path, device: str, results: Path) -> None:
     write_records(results, device, records)
     disturbed = []
     for record in records:
-        is_disturbed = any(c.name in DISTURBED for c in record.checks if not c.passed)
-        if is_disturbed and record.provenance.attempt < MOST_ATTEMPTS:
+        failed = {check.name for check in record.checks if not check.passed}
+        is_last = record.provenance.attempt >= conformity.MOST_ATTEMPTS
+        if not is_last and not failed.isdisjoint(conformity.DISTURBED):
             disturbed.append(record.folder)
     write_json(results / device / DISTURBED_NAME, disturbed)
     print(f"parsed {len(runs)} runs")
@@ -66,7 +55,7 @@ def parse_logs(plan: Path, device: str, results: Path) -> None:
 
 def read_run(study: str, run: PlannedRun, device: Device) -> Record:
     """The record of a planned run; a failed one, with the reason, where its logs break the parser,
-    and a missing one, with the cause that is known, where no job of it has published its folder."""
+    and a missing one, with the cause if it is known, where no job has published its folder."""
     folder = Path(run.folder)
     status: Status = "missing"
     if is_complete(folder):
@@ -76,9 +65,8 @@ def read_run(study: str, run: PlannedRun, device: Device) -> Record:
                 raise LogError(f"{paths.SPEC_NAME} is that of {record.cell}, rep {record.repeat}")
             return replace(record, device=run.device, folder=run.folder)
         except Exception as error:  # one bad run must not cost the others their records
-            known = isinstance(error, LogError)
-            cause = str(error) if known else f"{type(error).__name__}: {error}"
-            status, cause = "failed", f"The logs in {folder} cannot be read: {cause}"
+            kind = "" if isinstance(error, LogError) else f"{type(error).__name__}: "
+            status, cause = "failed", f"The logs in {folder} cannot be read: {kind}{error}"
     else:
         reason = cause_of_missing(folder).removesuffix(".")
         cause = f"{reason[:1].upper()}{reason[1:]}."
@@ -90,6 +78,7 @@ def build_record(run: Path, device: Device) -> Record:
     unless it failed. Raises LogError if spec.json is missing or wrong: nothing else describes the
     run."""
     spec = read_document(run / paths.SPEC_NAME, RunSpec)
+    trainer = run / paths.TRAINER_NAME
     outcome: Outcome | None = None
     ranks: Ranks = {}
     checks: list[Check] = []
@@ -106,10 +95,11 @@ def build_record(run: Path, device: Device) -> Record:
         log = ""
         with suppress(OSError):
             log = (run / paths.LOG_NAME).read_text(encoding="utf-8", errors="replace")
-        wrong = not_finite(run / paths.TRAINER_NAME)
-        checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log, wrong))
+        evidence = conformity.Evidence(spec, measurement, device, ranks, outcome, log)
+        checks += check_run(evidence._replace(not_finite=trainer_logs.not_finite(trainer)))
     status, cause = _status(outcome, measurement, checks)
-    first, alone = ranks.get(0, RankEvents()), ceilings(ranks)
+    first, parts = ranks.get(0, RankEvents()), ceilings(ranks)
+    pixels = {name: f"pixel_{name}" for name in PixelDistance.__struct_fields__}
     return copy_fields(
         Record,
         spec,
@@ -119,17 +109,18 @@ def build_record(run: Path, device: Device) -> Record:
         model_parameters=first.model.parameters if first.model else None,
         flops_per_sample=flops_per_sample(ranks),
         measurement=measurement,
-        ceilings=alone,
+        ceilings=parts,
         stages=stages(ranks),
-        pixels=PixelDistance(
-            **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
-        ),
-        trainer=read_trainer(run / paths.TRAINER_NAME, first.trainer),
-        evaluation=read_evaluations(run / paths.TRAINER_NAME),
+        pixels=PixelDistance(**{n: getattr(first.data, key, None) for n, key in pixels.items()}),
+        trainer=trainer_logs.read_trainer(trainer, first.trainer),
+        evaluation=trainer_logs.read_evaluations(trainer),
         scores=scores(first.evaluations),
         winoground=first.evaluations[0].winoground if first.evaluations else "",
         checks=checks,
-        disturbances=[*disturbances(ranks)[1], *head_starts(spec, measurement, alone)],
+        disturbances=[
+            *conformity.disturbances(ranks)[1],
+            *conformity.head_starts(spec, measurement, parts),
+        ],
         provenance=_provenance(outcome, first),
     )
 
@@ -146,14 +137,15 @@ def read_document(path: Path, kind: type[T]) -> T:
 
 def _faults_of_files(run: Path, outcome: Outcome) -> list[Check]:
     """The failed checks of logs that differ from what the outcome states, and of its identity."""
-    checks = []
-    logs = {n: d for n, d in outcome.files.items() if any(fnmatch(n, log) for log in LOGS)}
-    present = {name: digest_file(run / name) for name in logs if (run / name).is_file()}
-    if changed := sorted(name for name in logs if present.get(name) != logs[name]):
-        detail = (
-            f"{', '.join(changed)} changed after the run: restore the logs, or delete the run's "
-            "folder to repeat the run."
-        )
+    checks, changed = [], []
+    for name, digest in sorted(outcome.files.items()):
+        if any(fnmatch(name, log) for log in LOGS):
+            file = run / name
+            if not file.is_file() or digest_file(file) != digest:
+                changed.append(name)
+    if changed:
+        remedy = "restore the logs, or delete the run's folder to repeat the run."
+        detail = f"{', '.join(changed)} changed after the run: {remedy}"
         checks.append(Check(name="logs_unchanged", passed=False, detail=detail))
     identity, _ = parts_of(run)
     if identity and outcome.identity not in ("", identity):
@@ -181,11 +173,14 @@ def _status(
 
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     """The provenance from outcome and events; unknown fields keep their defaults."""
-    fields = {name: getattr(first.start, name, None) for name in Provenance.__struct_fields__}
-    known: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    fields: dict[str, Any] = {}
     if first.model and first.model.made_on:
-        known["weights_made_on"] = first.model.made_on
+        fields["weights_made_on"] = first.model.made_on
     for note in first.notes:
         if note.about.endswith("trace"):  # a failure is about `ceiling trace`
-            known["trace"] = note.message if note.about == "trace" else f"none: {note.message}"
-    return copy_fields(Provenance, outcome or Provenance(), **known)
+            fields["trace"] = note.message if note.about == "trace" else f"none: {note.message}"
+    for name in Provenance.__struct_fields__:
+        value = getattr(first.start, name, None)
+        if value is not None:
+            fields[name] = value
+    return copy_fields(Provenance, outcome or Provenance(), **fields)

@@ -11,6 +11,7 @@ import numpy as np
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
+from feedrate.jobs import events as run_events
 from feedrate.jobs.events import Evaluation, Step, Window
 from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
 from feedrate.results.record import Score
@@ -27,18 +28,18 @@ def measure(
     """The measurement of a run; None where no rank closed its window. The rate is never a mean of
     rates. A step takes as long as on its slowest rank; in inference, all ranks' steps count."""
     windows = list(windows_of(ranks).values())
-    if min((w.wall_s for w in windows), default=0) <= 0:
+    if not windows or min(w.wall_s for w in windows) <= 0:
         return None
     first, events = windows[0], ranks.values()
-    inside = [_steps_in(e.steps, first) for e in events]
+    steps = [_steps_in(e.steps, first) for e in events]  # by rank
     samples, wall_s = sum(w.samples for w in windows), max(w.wall_s for w in windows)
     # A sum needs the energy of all ranks, and a counter that never moves counts nothing.
     energies = [w.energy_j for w in windows if w.energy_j is not None]
     energy_j = sum(energies) or None if len(energies) == len(windows) else None
-    times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
-    waits = [step.data_wait_s for steps in inside for step in steps]
-    copies = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
-    steps = [step for e in events for step in e.steps]
+    times = _times(steps, spec) or [wall_s / max(first.steps, 1)]
+    waits = [step.data_wait_s for own in steps for step in own]
+    copy_shares = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
+    first_steps = [step.step_s for e in events for step in e.steps if step.step == 1]
     rows = next((e.data.samples for e in events if e.data and e.data.samples), None)
     return Measurement(
         samples=samples,
@@ -48,7 +49,7 @@ def measure(
         steps=first.steps,
         warmup_steps=first.first_step - 1,
         steps_per_epoch=rows // spec.step_samples if rows and spec.task == "training" else None,
-        first_step_s=max((s.step_s for s in steps if s.step == 1), default=None),
+        first_step_s=max(first_steps, default=None),
         step_time_min_s=min(times),
         step_time_median_s=median(times),
         step_time_p95_s=float(np.quantile(times, 0.95)),
@@ -58,9 +59,9 @@ def measure(
         data_wait_s=fmean(w.data_wait_s for w in windows),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
         copy_wait_s=of_known(fmean, (w.copy_wait_s for w in windows)),
-        copy_wait_share=of_known(fmean, copies),
+        copy_wait_share=of_known(fmean, copy_shares),
         data_wait_p95_s=float(np.quantile(waits, 0.95)) if waits else None,
-        epoch_start_share=of_known(max, map(_epoch_starts, inside)),
+        epoch_start_share=of_known(max, map(_epoch_starts, steps)),
         memory_gib=of_known(max, (w.memory_gib for w in windows)),
         peak_memory_gib=of_known(max, (w.peak_memory_gib for w in windows)),
         reserved_memory_gib=of_known(max, (w.reserved_memory_gib for w in windows)),
@@ -97,12 +98,8 @@ def step_sum(ranks: Ranks) -> float | None:
 
 def losses_of(ranks: Ranks) -> list[float]:
     """Every loss that the first rank reported, in order; some may not be finite."""
-    return [step.loss for step in _of_first(ranks) if step.loss is not None]
-
-
-def _of_first(ranks: Ranks) -> list[Step]:
-    """The steps of the first rank that left events."""
-    return ranks[min(ranks)].steps if ranks else []
+    steps = ranks[min(ranks)].steps if ranks else []
+    return [step.loss for step in steps if step.loss is not None]
 
 
 def flops_per_sample(ranks: Ranks, name: str = "flops_per_sample") -> float | None:
@@ -130,20 +127,23 @@ def _epoch_starts(steps: Sequence[Step]) -> float | None:
 def _skipped_updates(ranks: Ranks, window: Window) -> int | None:
     """Steps of the window that lowered the loss scale of fp16, which all ranks share; the scale
     before a run's first step is not known."""
-    steps = _of_first(ranks)
+    steps = ranks[min(ranks)].steps
     if not any(step.loss_scale for step in steps):
         return None
-    before = {step.step: last.loss_scale or 0.0 for last, step in pairwise(steps)}
-    inside = _steps_in(steps, window)
-    return sum((step.loss_scale or 0.0) < before.get(step.step, 0.0) for step in inside)
+    skipped = 0
+    for before, step in pairwise(steps):
+        is_inside = window.first_step <= step.step <= window.last_step
+        skipped += is_inside and (step.loss_scale or 0.0) < (before.loss_scale or 0.0)
+    return skipped
 
 
 def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:
     """The longest time of each step over the ranks, or in inference all times on all ranks, s."""
+    steps = [step for own in ranks for step in own]
     if spec.task == "inference":
-        return [step.step_s for steps in ranks for step in steps]
+        return [step.step_s for step in steps]
     times: dict[int, float] = {}
-    for step in (step for steps in ranks for step in steps):
+    for step in steps:
         times[step.step] = max(step.step_s, times.get(step.step, 0.0))
     return [times[number] for number in sorted(times)]
 
@@ -162,19 +162,22 @@ def _losses(ranks: Ranks) -> dict[str, Any]:
 
 def scores(evaluations: Iterable[Evaluation]) -> list[Score]:
     """The scores of a model before and after training, side by side."""
-    known = {event.moment: {(s.on, s.metric): s for s in event.scores} for event in evaluations}
-    before, after = known.get("before", {}), known.get("after", {})
-    pairs = []
-    for on, metric in before | after:
-        old, new = before.get((on, metric)), after.get((on, metric))
-        low, high = paired_interval(old.right, new.right, new.of) if old and new else (None, None)
+    moments: dict[tuple[str, str], dict[str, run_events.Score]] = {}
+    for evaluation in evaluations:
+        for score in evaluation.scores:
+            moments.setdefault((score.on, score.metric), {})[evaluation.moment] = score
+    rows = []
+    for (on, metric), scores_of in moments.items():
         values: dict[str, Any] = {}
-        for moment, score in (("before", old), ("after", new)):
-            if score:
-                values |= {"n": sum(score.of), "chance": score.chance}
-                values[moment] = sum(score.right) / sum(score.of) if score.of else None
-        pairs.append(Score(on=on, metric=metric, gain_low=low, gain_high=high, **values))
-    return pairs
+        for moment, score in scores_of.items():
+            values |= {"n": sum(score.of), "chance": score.chance}
+            values[moment] = sum(score.right) / sum(score.of) if score.of else None
+        if len(scores_of) == 2:
+            before, after = scores_of["before"], scores_of["after"]
+            interval = paired_interval(before.right, after.right, after.of)
+            values["gain_low"], values["gain_high"] = interval
+        rows.append(Score(on=on, metric=metric, **values))
+    return rows
 
 
 def _accuracy(ranks: Ranks) -> dict[str, Any]:
@@ -182,13 +185,12 @@ def _accuracy(ranks: Ranks) -> dict[str, Any]:
     evaluations = ranks[0].evaluations if 0 in ranks else []
     if not evaluations:
         return {}
-    on_test = [score for score in scores(evaluations) if score.on == "test"]
-    main = next((score for score in on_test if score.metric in ACCURACIES), Score(on="", metric=""))
-    return {
-        "evaluation_s": sum(evaluation.seconds or 0.0 for evaluation in evaluations),
-        "accuracy_before": main.before,
-        "accuracy_after": main.after,
-    }
+    values: dict[str, Any] = {"evaluation_s": sum(e.seconds or 0.0 for e in evaluations)}
+    for score in scores(evaluations):
+        if score.on == "test" and score.metric in ACCURACIES:
+            values |= {"accuracy_before": score.before, "accuracy_after": score.after}
+            break
+    return values
 
 
 def _utilisation(

@@ -40,16 +40,14 @@ class TrainerFigures(Strict, kw_only=True):
 
 
 def read_trainer(folder: Path, event: Trainer | None = None) -> TrainerFigures:
-    """The Trainer's figures from the files in its folder, which alone have optimum-habana's
-    `total_flos`, and from its event, whose metrics take precedence. Rates are as reported: the
-    runtime includes warm-up and graph compilation."""
-    metrics = {**_of_json(folder), **(event.metrics if event else {})}
+    """The Trainer's figures from its event or, where that lacks one, from the files in its folder.
+    Rates are as reported: the runtime includes warm-up and graph compilation."""
+    metrics = {"total_flos": _load(folder / STATE).get("total_flos")}  # of optimum-habana
+    metrics |= _load(folder / "train_results.json") | (event.metrics if event else {})
     if "train_runtime" not in metrics:
-        scalars: dict[str, float] = {}
-        for path in sorted(folder.glob(EVENTS)):  # the newest last: the names have their time
-            scalars |= read_scalars(path)
-        known = {tag.removeprefix("train/"): value for tag, value in scalars.items()}
-        metrics = {**known, **metrics}
+        for path in sorted(folder.glob(EVENTS), reverse=True):  # their names have their time
+            scalars = read_scalars(path).items()
+            metrics = {tag.removeprefix("train/"): value for tag, value in scalars} | metrics
     return TrainerFigures(
         samples_per_s=number(metrics.get("train_samples_per_second")),
         steps_per_s=number(metrics.get("train_steps_per_second")),
@@ -73,12 +71,15 @@ def read_evaluations(folder: Path) -> dict[str, float]:
 def not_finite(folder: Path) -> list[str]:
     """The losses, and norms of gradients, that are NaN or infinite in a Trainer's JSON files."""
     history = _load(folder / STATE).get("log_history")
-    logged = history if isinstance(history, list) else []
-    entries = [entry for entry in logged if isinstance(entry, dict)]
+    entries = history if isinstance(history, list) else []
     entries += map(_load, sorted(folder.glob(TRAINING)))
-    figures = ((n, v) for entry in entries for n, v in entry.items() if v is not None)
-    wrong = (n for n, v in figures if n.endswith(("loss", "grad_norm")) and number(v) is None)
-    return list(dict.fromkeys(wrong))
+    wrong = {}
+    for entry in entries:
+        for name, value in entry.items() if isinstance(entry, dict) else ():
+            is_checked = name.endswith(("loss", "grad_norm")) and value is not None
+            if is_checked and number(value) is None:
+                wrong[name] = value
+    return list(wrong)
 
 
 def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -91,19 +92,6 @@ def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, float]:
         if word in _SPLITS and figure is not None and not key.endswith("_end_time"):
             figures[f"{_SPLITS[word]}_{name}"] = figure
     return figures
-
-
-def _of_json(folder: Path) -> dict[str, Any]:
-    """The training's metrics in the JSON files; train_results.json takes precedence."""
-    state, both = _load(folder / STATE), _load(folder / "all_results.json")
-    if evaluation_figures(both):
-        # Every split writes its memory into all_results.json, so the last one's is left.
-        both = {key: value for key, value in both.items() if key not in (MEMORY, PEAK_MEMORY)}
-    history = state.get("log_history")
-    entries = reversed(history) if isinstance(history, list) else []
-    summaries = (e for e in entries if isinstance(e, dict) and "train_runtime" in e)
-    flos = {"total_flos": state.get("total_flos")}
-    return {**flos, **next(summaries, {}), **both, **_load(folder / "train_results.json")}
 
 
 def _load(path: Path) -> dict[str, Any]:
