@@ -15,9 +15,8 @@ from training_jobs import make_spec
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.job_setup import make_dataset
-from feedrate.jobs.strategy import shares_weights
+from feedrate.jobs.train import build_for_training
 from feedrate.jobs.trainer import make_trainer
-from feedrate.models.build import build
 from feedrate.models.builders import flava
 
 MIB = 2**20
@@ -37,8 +36,7 @@ def main(prepared: Path, out: Path) -> None:
     spec = make_spec(count=2, model={"name": "flava"}, train=train)
     device = adapter("cpu", local_rank, local_ranks)
     grown = [peak_mib()]
-    empty = rank > 0 and shares_weights(spec)
-    built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
+    built = build_for_training(spec, device, prepared, rank)
     size_mib = 4 * built.parameters / MIB
     grown.append(peak_mib())
     dataset = make_dataset(spec, prepared, built, "train")

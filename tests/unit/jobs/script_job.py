@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import set_seed
 
 from feedrate.config.spec import RunSpec
 from feedrate.devices.base import Adapter, adapter
@@ -13,10 +12,9 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.strategy import shares_weights
-from feedrate.jobs.train import cast_for_training
+from feedrate.jobs.train import build_for_training
 from feedrate.jobs.trainer import make_trainer
-from feedrate.models.build import Built, build
+from feedrate.models.build import Built
 
 
 def make_rank(
@@ -31,12 +29,9 @@ def make_rank(
     rank, _, local_rank, local_ranks = rank_from_environment()
     torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
-    set_seed(spec.seed)
-    settings, log = spec.settings, EventLog(out, rank)
+    log = EventLog(out, rank)
     here = device(local_rank, local_ranks) if device else adapter("cpu", local_rank, local_ranks)
-    empty = rank > 0 and shares_weights(spec)
-    built = build(settings.model, settings.loader, prepared, empty=empty)
-    cast_for_training(built.model, spec, built.layers)
+    built = build_for_training(spec, here, prepared, rank)
     for module in built.model.modules():
         if isinstance(module, torch.nn.Dropout) and not dropout:
             module.p = 0.0

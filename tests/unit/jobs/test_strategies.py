@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed.fsdp import BackwardPrefetch
 from training_jobs import make_spec, named, read_events, run_ranks
+from transformers import set_seed
 from transformers.models.flava.modeling_flava import FlavaLayer
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
@@ -121,6 +122,21 @@ def test_a_saved_model_is_the_same_and_loads_whatever_the_strategy(flava, labell
     # What is sharded is saved under each of its names, and nothing else is added.
     assert weights["fsdp"].keys() - weights["ddp"].keys() <= shared
     assert all(torch.equal(state[name], tensor) for name, tensor in weights["fsdp"].items())
+
+
+def test_training_starts_from_the_same_weights_whatever_the_strategy(runs, labelled):
+    """Those that a plain build draws from the seed, or the checkpoint's; compared bit by bit."""
+    spec = make_spec(model={"name": "flava"})
+    set_seed(spec.seed)
+    drawn = build(spec.settings.model, spec.settings.loader, labelled).model.state_dict()
+    ends = {way: load_file(runs[way] / "model/model.safetensors") for way in ("ddp", "fsdp")}
+    expected = dict.fromkeys(WAYS, drawn) | {change: ends[change[0]] for change in CHANGES}
+    for run, weights in expected.items():
+        start = load_file(runs[run] / "start/model.safetensors")
+        shared = start.keys() & weights.keys()
+        assert len(shared) > 100
+        assert all(torch.equal(start[name], weights[name]) for name in shared), run
+    assert any(not torch.equal(drawn[name], value) for name, value in ends["ddp"].items())
 
 
 def test_training_goes_on_by_another_strategy_from_saved_weights(runs):

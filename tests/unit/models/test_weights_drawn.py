@@ -9,6 +9,7 @@ from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings
 from feedrate.core import plugins
 from feedrate.devices.kinds import cpu, cuda, hpu
 from feedrate.jobs.job_setup import place_of_weights
+from feedrate.jobs.train import build_for_training
 from feedrate.models.build import build
 from tiny_spec import tiny_spec
 
@@ -39,18 +40,44 @@ def test_every_tensor_is_made_on_the_device_that_is_named(labelled, name):
     assert shapes == [(name, p.shape, p.requires_grad) for name, p in model.named_parameters()]
 
 
+FSDP = {"strategy": "fsdp"}
+CLOSE_GIB = 4 * 3_491_969 / 2**30 / 0.9  # of the tiny BridgeTower's weights, which fit just so
+
+
+def rank_of(adapter, device, capacity_gib):
+    return SimpleNamespace(
+        device=torch.device(device),
+        draws_weights=adapter.draws_weights,
+        capacity_gib=lambda: capacity_gib,
+        release=lambda: None,
+    )
+
+
 @pytest.mark.parametrize(
-    ("kind", "train", "place"),
+    ("kind", "device", "train", "capacity_gib", "place"),
     [
-        (cpu, {}, "cpu"),
-        (cuda, {}, "cuda:1"),
-        (cuda, {"strategy": "fsdp"}, "cpu"),
-        (cuda, {"strategy": "fsdp", "cpu_offload": True}, "cpu"),
-        (hpu, {}, "cpu"),
+        (cpu, "cpu", {}, 8.0, "cpu"),
+        (cpu, "cpu", FSDP, 8.0, "cpu"),
+        (cuda, "cuda:1", {}, 80.0, "cuda:1"),
+        (cuda, "cuda:1", FSDP, 80.0, "cuda:1"),
+        (cuda, "cuda:1", {**FSDP, "cpu_offload": True}, CLOSE_GIB * 1.001, "cuda:1"),
+        (cuda, "cuda:1", FSDP, CLOSE_GIB * 0.999, "cpu"),
+        (cuda, "cuda:1", FSDP, None, "cpu"),
+        (hpu, "hpu", {}, 96.0, "cpu"),
+        (hpu, "hpu", FSDP, 96.0, "cpu"),
     ],
 )
-def test_where_weights_are_drawn(kind, train, place):
-    adapter = kind.DeviceAdapter
-    device = torch.device(adapter.kind, 1) if kind is not cpu else torch.device("cpu")
-    rank = SimpleNamespace(device=device, draws_weights=adapter.draws_weights)
-    assert place_of_weights(tiny_spec(train=train), rank) == torch.device(place)
+def test_where_weights_are_drawn(labelled, kind, device, train, capacity_gib, place):
+    rank = rank_of(kind.DeviceAdapter, device, capacity_gib)
+    assert place_of_weights(tiny_spec(train=train), rank, labelled) == torch.device(place)
+
+
+def test_what_drew_the_weights_is_read_from_them(labelled):
+    """So a place that was not planned shows; a sharded model leaves the device for the host."""
+    roomy, tight = (rank_of(cuda.DeviceAdapter, "meta", gib) for gib in (80.0, CLOSE_GIB / 2))
+    alone, shared = tiny_spec(), tiny_spec(count=2, train=FSDP)
+    assert build_for_training(alone, roomy, labelled, 0).made_on == "meta"
+    assert build_for_training(shared, tight, labelled, 0).made_on == "cpu"
+    assert build_for_training(shared, roomy, labelled, 1).made_on is None  # rank 0 draws for all
+    with pytest.raises(NotImplementedError, match="no data"):  # nothing to move: never a guess
+        build_for_training(shared, roomy, labelled, 0)

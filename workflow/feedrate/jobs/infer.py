@@ -48,7 +48,7 @@ def run_job(
     job_setup.limit_memory(spec)
     set_seed(spec.seed)
     head = settings.inference.head
-    place = job_setup.place_of_weights(spec, device)
+    place = job_setup.place_of_weights(spec, device, prepared)
     built, answers = build_head(settings.model, settings.loader, prepared, head, on=place)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
     job_setup.write_model(log, built, dataset)

@@ -22,12 +22,14 @@ from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath, distance, open_path
-from feedrate.models.build import Built
+from feedrate.models.build import Built, build_bare
 from feedrate.models.layers import running_attention
 
 RECORDED_INPUTS = "cudagraph_recorded_non_static_inputs"
 """torch's counter, which exists once a CUDA graph was recorded. That of skipped graphs misses some:
 where a forward pass is skipped, so is its backward pass, uncounted."""
+DRAWN_SHARE = 0.9
+"""Share of a device's memory that weights may take while they are drawn; the context takes some."""
 HALVES = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
 
 
@@ -93,11 +95,14 @@ def limit_memory(spec: RunSpec) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def place_of_weights(spec: RunSpec, device: Adapter) -> torch.device:
-    """Where random weights are drawn: on the rank's device, if its kind draws there. Ranks that
-    share the weights draw on the host, because no device needs to hold them all."""
-    is_shared = spec.settings.train.strategy == "fsdp"
-    return device.device if device.draws_weights and not is_shared else torch.device("cpu")
+def place_of_weights(spec: RunSpec, device: Adapter, prepared: Path) -> torch.device:
+    """Where random weights are drawn: on the rank's device, if its kind draws there and, for a
+    model that is then sharded, if all of them fit there. Else on the host."""
+    settings, fits = spec.settings, True
+    if settings.train.strategy == "fsdp" and settings.model.checkpoint is None:
+        bare = build_bare(settings.model, settings.loader, prepared)
+        fits = 4 * bare.parameters / GIB <= DRAWN_SHARE * (device.capacity_gib() or 0.0)
+    return device.device if device.draws_weights and fits else torch.device("cpu")
 
 
 def make_dataset(
@@ -126,7 +131,7 @@ def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
         flops = {tokens: built.count_flops(tokens) for tokens in {padded, real}}
     event = events.Model(
         rank=log.rank,
-        made_on=next(built.model.parameters()).device.type,
+        made_on=built.made_on,
         parameters=built.parameters,
         flops_per_sample=flops.get(padded),
         flops_per_real_sample=flops.get(real),

@@ -26,7 +26,7 @@ from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_wei
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options, note_of
 from feedrate.loading.workers import check_workers
-from feedrate.models.build import build, build_bare
+from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
 from feedrate.models.layers import cast, use_float8
 
@@ -47,12 +47,7 @@ def run_job(
     check_strategy(spec)
     check_memory(spec, device, prepared)
     job_setup.limit_memory(spec)
-    transformers.set_seed(spec.seed)
-    empty = log.rank > 0 and shares_weights(spec)
-    place = job_setup.place_of_weights(spec, device)
-    built = build(settings.model, settings.loader, prepared, on=place, empty=empty)
-    cast_for_training(built.model, spec, built.layers)
-    device.release()  # the allocator keeps the memory of weights that were drawn in fp32 and cast
+    built = build_for_training(spec, device, prepared, log.rank)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
     job_setup.write_model(log, built, dataset)
     others = [name for name in options.report_to if name != TENSORBOARD]
@@ -120,6 +115,21 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     if capacity_gib is not None and settings.model.checkpoint is None:
         model = build_bare(settings.model, settings.loader, prepared).model
         check_fits(model, settings.train, spec.count, capacity_gib)
+
+
+def build_for_training(spec: RunSpec, device: Adapter, prepared: Path, rank: int) -> Built:
+    """The model in the precision that it trains in. Each rank draws the same weights, or rank 0 for
+    all. A model that is then sharded is on the host, as `strategy.sharding` takes it."""
+    model, loader, train = spec.settings.model, spec.settings.loader, spec.settings.train
+    transformers.set_seed(spec.seed)
+    empty = rank > 0 and shares_weights(spec)
+    place = "cpu" if empty else job_setup.place_of_weights(spec, device, prepared)
+    built = build(model, loader, prepared, on=place, empty=empty)
+    cast_for_training(built.model, spec, built.layers)
+    if train.strategy == "fsdp":
+        built.model.to("cpu")
+    device.release()  # the allocator keeps the memory of weights that were cast or moved
+    return built
 
 
 def cast_for_training(

@@ -53,6 +53,8 @@ class Built:
     """Column of the prepared data that the tokenizer reads."""
     scores: Literal["retrieval", "accuracy"] = "retrieval"
     """What evaluation computes from the outputs: text and image embeddings, or class logits."""
+    made_on: str | None = None
+    """Type of the device that drew or read the weights; None: the model is empty."""
 
     @property
     def parameters(self) -> int:
@@ -64,35 +66,33 @@ def build(
     settings: ModelSettings,
     loader: LoaderSettings,
     prepared: Path,
+    head: str | None = None,
     *,
     on: "str | torch.device" = "cpu",
     empty: bool = False,
 ) -> Built:
-    """The model that `settings` name, with a checkpoint's weights, or random ones of torch's
-    generator `on` a device and the tokenizer in `prepared`, the dataset's folder. The weights of an
+    """The model that `settings` name, by default with its head for training. It has a checkpoint's
+    weights, read to the host, or random ones of torch's generator `on` a device, where all its
+    tensors are made, and the tokenizer in `prepared`, the dataset's folder. The weights of an
     `empty` model are undefined, and take no memory until they are written. Raises ModelError."""
+    import torch
+
+    place: Any = nullcontext() if settings.checkpoint else torch.device(on)
     weightless: Any = nullcontext
     if empty:  # transformers 4, on Gaudi, lacks it
         from transformers.initialization import no_init_weights
 
         weightless = no_init_weights
-    with drawing(settings, on), weightless():
-        built: Built = _builder(settings).build(settings, loader, prepared)
+    heads = [] if head is None else [head]
+    with place, weightless():
+        built: Built = _builder(settings).build(settings, loader, prepared, *heads)
     if empty and hasattr(built.model, "tie_weights"):
         built.model.tie_weights()
     if settings.checkpointing:
         from feedrate.models.layers import checkpoint_layers
 
         checkpoint_layers(built.model, built.layers)
-    return built
-
-
-def drawing(settings: ModelSettings, on: "str | torch.device") -> Any:
-    """In this context a model with random weights is made on the device `on`, all its parameters
-    and buffers. A checkpoint is read to the host."""
-    import torch
-
-    return nullcontext() if settings.checkpoint else torch.device(on)
+    return built if empty else replace(built, made_on=next(built.model.parameters()).device.type)
 
 
 def build_head(
@@ -106,12 +106,11 @@ def build_head(
     """The model with a head for inference (`inference.head`), and the outputs that answer."""
     from feedrate.models.flops import forward_flops, one_pair
 
-    builder, heads = _builder(settings), heads_of(settings.name)
+    heads: dict[str, tuple[str, ...]] = getattr(_builder(settings), "HEADS", {})
     if head not in heads:
         known = ", ".join(heads) or "none"
         raise ModelError(f"inference.head: {head!r}: {settings.name} has {known}")
-    with drawing(settings, on):
-        built: Built = builder.build(settings, loader, prepared, head)
+    built = build(settings, loader, prepared, head, on=on)
     model, image_px = built.model.eval().requires_grad_(False), built.image_px
 
     def count_flops(tokens: int) -> float:
