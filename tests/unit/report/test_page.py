@@ -152,7 +152,7 @@ def test_the_largest_that_fits_is_in_the_table(made):
     (answer,) = sentences.answers(study)
     assert answer.text.startswith("At decode host: ")
     assert "workers that fits is 2" in answer.text
-    assert "16 runs out of memory" in answer.text
+    assert "16, runs out of memory" in answer.text
     others = [statement.text for statement in remarks.reasons(study)]
     assert any("decode device" in one for one in others)
 

@@ -6,13 +6,14 @@ from itertools import chain
 from typing import NamedTuple
 
 from feedrate.config.plan import published_settings
-from feedrate.config.study import Published
+from feedrate.config.study import Claim, Published
 from feedrate.report import text
 from feedrate.report.html import Statement, sentence
 from feedrate.report.rows import ClaimRow, level_key
 from feedrate.report.study import StudyResults
 from feedrate.results.claims import (
     CANNOT_TELL,
+    COUNTED,
     NO_DATA,
     NOT_COMPARABLE,
     REFUTED,
@@ -46,16 +47,23 @@ def published(study: StudyResults) -> list[Statement]:
         items = list(dict.fromkeys(reason.partition(":")[0] for reason in reasons))
         obstacles = items if row.verdict == NOT_COMPARABLE else []
         words = sentence(
-            "claim", row=row, facts=facts, differs=differs, missing=missing, obstacles=obstacles
+            "claim",
+            row=row,
+            facts=facts,
+            differs=differs,
+            missing=missing,
+            obstacles=obstacles,
+            by_levels=row.metric in COUNTED,
         )
         statements.append(Statement(words, row.compared))
-    judged = [claim for claim in study.claims if claim.of != "ours" and claim.verdict != NO_DATA]
-    others = [claim for claim in judged if claim is not row]
-    if others:
+    others = [claim for claim in study.claims if claim.of != "ours" and claim is not row]
+    if any(claim.verdict != NO_DATA for claim in others):
         by_outcome = Counter(claim.outcome for claim in others)
         contrary = [claim for claim in others if _is_contrary(study, claim)]
-        words = sentence("claims", counts=by_outcome, contrary=contrary[:2], more=len(contrary[2:]))
-        statements.append(Statement(words, [cell for claim in contrary for cell in claim.compared]))
+        examples = [(each.statement, each.measured, _claimed(study, each)) for each in contrary[:2]]
+        more = len(contrary) - len(examples)
+        words = sentence("claims", counts=by_outcome, contrary=examples, more=more)
+        statements.append(Statement(words, [cell for each in contrary for cell in each.compared]))
     against, changed = contradictions(study.plan), changes(study.plan)
     if against or changed:
         facts = {
@@ -71,14 +79,28 @@ def published(study: StudyResults) -> list[Statement]:
 
 
 def _is_contrary(study: StudyResults, row: ClaimRow) -> bool:
-    """Whether a claim is refuted here, or would be if it were comparable: of single runs, by their
-    ratio alone."""
-    claim = next(claim for claim in study.study.claims if claim.id == row.claim)
-    if row.measured is None:
-        return row.verdict == REFUTED
+    """Whether a claim's ratio is refuted here, or would be if it were comparable: of single runs,
+    by their ratio alone."""
+    if row.measured is None or row.verdict == CANNOT_TELL:
+        return False
     low, high = row.ci_low or row.measured, row.ci_high or row.measured
-    judged = judge(claim, Estimate(row.measured, low, high), study.study.thresholds)
-    return row.verdict != CANNOT_TELL and judged == REFUTED
+    measured = Estimate(row.measured, low, high)
+    return judge(claim_of(study, row), measured, study.study.thresholds) == REFUTED
+
+
+def claim_of(study: StudyResults, row: ClaimRow) -> Claim:
+    """The claim that a row is about."""
+    return next(claim for claim in study.study.claims if claim.id == row.claim)
+
+
+def _claimed(study: StudyResults, row: ClaimRow) -> str:
+    """The ratio that a claim states, in words."""
+    claim = claim_of(study, row)
+    if claim.published is not None:
+        return text.ratio(claim.published)
+    if claim.more_than is not None:
+        return f"more than {text.ratio(claim.more_than)}"
+    return f"at least {text.ratio(claim.no_less_than)}"
 
 
 def contradictions(plan: StudyPlan) -> list[str]:
@@ -186,7 +208,7 @@ class ClaimFacts(NamedTuple):
 def facts_of_claim(study: StudyResults, row: ClaimRow) -> ClaimFacts:
     """The facts of a claim."""
     plan = study.plan
-    claim = next(claim for claim in study.study.claims if claim.id == row.claim)
+    claim = claim_of(study, row)
     ratio = parse(claim.expression, fits=claim.fits is not None)
     above, below = (cell_levels(ref, study.study.factors, study.study.baseline) for ref in ratio)
     differs = {name: level for name, level in above.items() if below[name] != level}

@@ -107,10 +107,14 @@ def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
     record = next((run for run in study.runs_of(first.cell) if run.model), None)
     metric, score = next(iter(first.scores.items()))
     low, high, value = score.gain_low, score.gain_high, score.after or 0.0
+    same = study.study.baseline_of(first.cell.levels)
+    alike = [m.cell for m in models if study.study.baseline_of(m.cell.levels) == same]
+    setting = study.setting_among(first.cell, alike) if len(alike) > 1 else ""
     parts = [
         sentence(
             "learning",
             subject=record.model if record else "The model",
+            setting=setting,
             name=text.uncapital(NAMES[metric]),
             score=score,
             learns=low is not None and low > 0 and _beats_chance(score),
@@ -119,18 +123,19 @@ def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
     ]
     margin, repeated = noise(models, score, thresholds.confidence)
     as_good, equal, other = [first.cell], list[str](), list[str]()
+    after_of = {m.cell.key: m.scores[metric].after or 0.0 for m in models if metric in m.scores}
     for each in models:
         if each is first or metric not in each.scores:
             continue
-        after = each.scores[metric].after or 0.0
-        setting = study.setting_among(each.cell, [each.cell, first.cell])
-        is_same_model = study.study.baseline_of(each.cell.levels) == baseline
+        after = after_of[each.cell.key]
+        own = study.setting_among(each.cell, [each.cell, first.cell])
+        is_same_model = each.cell in alike
         if is_same_model and after >= value - margin:
             as_good.append(each.cell)
         if is_same_model and abs(after - value) <= margin:
-            equal.append(setting)
+            equal.append(own)
         else:
-            other.append(f"{text.share(after)} with {setting}")
+            other.append(f"{text.share(after)} with {own}")
     if len(as_good) > 1:
         cells = [cell for c in as_good[1:] if (cell := study.cell(c.device, c.levels))]
         least = 1 + thresholds.smallest_effect
@@ -143,7 +148,8 @@ def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
             use=study.setting_among(use, [use, first.cell]) if use else "",
             gain=use.speedup - 1 if use else None,
             at_least=use.speedup_ci_low - 1 if use else None,
-            baseline=study.setting_among(first.cell, as_good),
+            lower=max(value - after_of[use.key] + margin, 0.0) if use else None,
+            baseline=setting,
         )
         parts.append(words)
     equal = equal if len(equal) <= FEW else [text.counted(len(equal), "other setting")]
@@ -156,7 +162,7 @@ def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
     order = [
         (NAMES[name].partition(", ")[2], s)
         for name, s in first.scores.items()
-        if s.on == "winoground" and not _beats_chance(s)
+        if s.on == "winoground" and not (_beats_chance(s) and (s.gain_low or 0.0) > 0)
     ]
     parts.append(sentence("other_scores", **facts))
     parts.append(sentence("not_learned", flat=flat, order=order, questions=winoground(study)))

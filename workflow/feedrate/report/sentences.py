@@ -11,6 +11,7 @@ from feedrate.report.html import FEW, Statement, sentence
 from feedrate.report.rows import AnswerRow, CellRow, Line, varying_factors, without
 from feedrate.report.scores import learning, scored
 from feedrate.report.study import StudyResults
+from feedrate.results.answers import LIVE_MODEL
 from feedrate.results.conformity import DISTURBED, cause_kind, merge_causes
 from feedrate.results.schema import BAD
 
@@ -59,36 +60,51 @@ def speed(study: StudyResults, answer: AnswerRow) -> Statement:
         words = sentence("alone", use=use, rate=rate)
         return Statement(f"{words} {loader_gain}".strip(), [answer])
     baseline = study.baseline_cell(cell)
-    is_baseline = answer.cell == answer.baseline
     bad = [other for other in study.tried if other.device == cell.device and other.status in BAD]
     words = sentence(
         "speed",
         use=use,
         rate=rate,
-        baseline="" if is_baseline else study.setting_of_baseline(cell),
-        gain=text.percent((cell.speedup or 1.0) - 1) + "%",
-        at_least=None if baseline is None or not baseline.ok_runs else answer.gain_at_least,
+        gain=_gain(study, answer, cell),
         rivals=rivals(study, answer),
         lacking=any(study.baseline_cell(other) is baseline for other in bad),
     )
+    is_baseline = answer.cell == answer.baseline
     cells = [answer] if baseline is None or is_baseline else [answer, baseline]
     return Statement(f"{words} {loader_gain}".strip(), cells)
 
 
+def _gain(study: StudyResults, answer: AnswerRow, cell: CellRow) -> dict[str, Any]:
+    """The facts about what the cell to use gains over its baseline."""
+    baseline = study.baseline_cell(cell)
+    return {
+        "baseline": "" if baseline is cell else study.setting_of_baseline(cell),
+        "share": text.percent((cell.speedup or 1.0) - 1) + "%",
+        "at_least": answer.gain_at_least if baseline and baseline.ok_runs else None,
+    }
+
+
 def rivals(study: StudyResults, answer: AnswerRow) -> dict[str, Any]:
-    """The facts about the settings that could be faster than the one to use."""
-    thresholds = study.study.thresholds
-    equals = [study.cell_named(answer.device, name) for name in answer.equals.split(";")]
+    """The facts about the settings that could be faster than the one to use. Where they differ from
+    it by their loaders alone, the gain of a perfect loader bounds theirs."""
+    thresholds, perfect = study.study.thresholds, answer.limit_gain_high
+    by_loader = answer.measure == LIVE_MODEL and perfect is not None
+    names = filter(None, answer.equals.split(";"))
+    equals = [cell for name in names if (cell := study.cell_named(answer.device, name))]
     nearest = study.cell_named(answer.device, answer.nearest)
-    is_faster = nearest and answer.nearest_low > 1
+    setting = study.setting(nearest.levels) if nearest else ""
+    words = [study.setting_among(cell, equals) for cell in equals]
+    if len(equals) > FEW:
+        words = [f"{len(equals)} settings, such as {setting}"]
     return {
         "at_most": answer.loss_at_most,
-        "equals": names(study, [cell for cell in equals if cell]),
-        "faster": study.setting(nearest.levels) if is_faster else "",
+        "bounded": by_loader and perfect <= answer.loss_at_most,
+        "equals": text.listed(words),
+        "faster": setting if nearest and answer.nearest_low > 1 else "",
         "more_repeats": answer.more_repeats or 0,
         "smallest": thresholds.smallest_effect,
         "confidence": thresholds.confidence,
-        "single": answer.single,
+        "noise": thresholds.noise_share if answer.single else None,
     }
 
 
@@ -124,6 +140,7 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
         use="" if use is last else study.words(settings),
         use_rate=text.number(use.samples_per_s),
+        gain=_gain(study, answer, use) if answer else None,
         rivals=rivals(study, answer) if answer else None,
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),

@@ -47,13 +47,12 @@ def _share(cell: CellRow) -> str:
 
 
 def _limit(cells: Sequence[CellRow], cell: CellRow) -> Field:
-    """The limit of a cell, or what is known of it; below it how much later than others its first
-    step ends, if that is a second or more: a short run feels it, and the rate does not show it."""
+    """The limit of a cell; below it how much later than others its first step ends, if that is a
+    second or more: a short run feels it, and the rate does not show it."""
     starts_s = [c.first_step_s for c in cells if c.first_step_s and c.device == cell.device]
     later_s = (cell.first_step_s or 0.0) - min(starts_s, default=0.0)
     note = f"starts {text.seconds(later_s)} later" if starts_s and later_s >= 1 else ""
-    waits = "" if cell.limit else f"waits {text.share(cell.data_wait_share)} of the time"
-    return Field(cell.limit or "not clear", [waits, note])
+    return Field(cell.limit or "not clear", [note])
 
 
 def _still_to_gain(cell: CellRow) -> str:

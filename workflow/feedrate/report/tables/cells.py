@@ -93,7 +93,7 @@ def _alone(part: str, cell: CellRow) -> Field:
 
 
 def _loss(cell: CellRow) -> Field:
-    note = "equal to the baseline's bit for bit" if cell.loss_identical else ""
+    note = "by repeat equal to the baseline's, bit for bit" if cell.loss_identical else ""
     if not note and cell.loss_shift is not None and cell.loss_seeds is not None:
         shift, seeds = (
             f"{value:{sign}.3f}" if abs(value) >= 0.0005 else "less than 0.001"
@@ -169,7 +169,7 @@ def _scaling_columns(_: StudyResults) -> list[Column]:
 
 
 OVERLAP = "Times are per step; the loader's stages overlap the others."
-ROUNDS = "Below a part alone: against training in the same rounds, not by the samples/s beside it."
+ROUNDS = "Below the rate of a part alone: this part against training, both in the same rounds."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns, ROUNDS),
     Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),

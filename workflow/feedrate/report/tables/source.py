@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.audit import conditions
+from feedrate.report.audit import claim_of, conditions
 from feedrate.report.rows import ClaimRow, RunRow, without
 from feedrate.report.study import StudyResults
 from feedrate.report.table import Column, Field, Table, rate, wide
@@ -65,8 +65,7 @@ def _claim(study: StudyResults, claim: ClaimRow) -> Statement:
     devices = text.listed(map(study.label, claim.device.split(";")))
     device = devices if claim.measured is not None else ""
     agrees = AGREES.get(claim.published_verdict, "")
-    statement = next(each for each in study.study.claims if each.id == claim.claim)
-    margin = statement.margin(study.study.thresholds)
+    margin = claim_of(study, claim).margin(study.study.thresholds)
     is_judged = claim.measured is not None and claim.verdict != NOT_COMPARABLE
     tolerance = f"tolerance: {text.percent(margin)}%" if is_judged and margin else ""
     notes = [claim.why, tolerance, _basis(study, claim, devices)]
