@@ -55,7 +55,7 @@ def test_ranks_that_exchange_gradients_take_equally_many_steps(
 ):
     steps, made = session(other=7, stops=stops), []
     part = Part(lambda: made.append(kind), untimed_steps=lambda: 3)
-    steps._parts[kind], steps._steps[kind] = part, 2
+    part.steps, steps._parts[kind] = 2, part
     steps._block(kind, 0)
     (block,) = named(read_events(tmp_path / "events.jsonl"), "ceiling")
     assert len(made) == before + 2
@@ -131,7 +131,7 @@ def test_blocks_of_the_model_last_as_long_as_those_of_training(session, part):
     measured = session(ceiling_s=0.1)
     measured._start("live", part(0.2, 16))
     measured._start("model", part(0.1))
-    assert (measured._steps["live"], measured._steps["model"]) == (16, 32)
+    assert [measured._parts[kind].steps for kind in ("live", "model")] == [16, 32]
 
 
 @pytest.mark.parametrize("kind", ["live", "loader"])
@@ -143,4 +143,4 @@ def test_batches_that_were_ready_do_not_make_blocks_longer(session, clock, kind)
 
     made = session(ceiling_s=4.0 * BLOCKS)  # four seconds a block
     made._start(kind, lambda: Part(step, untimed_steps=lambda: len(ready)))
-    assert made._steps[kind] == 4
+    assert made._parts[kind].steps == 4

@@ -96,7 +96,7 @@ def test_the_block_of_stages_has_enough_samples_for_percentiles_or_the_windows(
     steps, measured, job, monkeypatch
 ):
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
-    monkeypatch.setattr(rounds, "STAGED", 20)
+    monkeypatch.setattr(rounds, "STAGE_SAMPLES", 20)
     events = job(steps=steps, warmup_steps=0, batch_size=4)
     assert named(events, "stages")[0]["steps"] == measured
 
@@ -106,7 +106,7 @@ def test_the_first_step_that_waits_between_stages_is_not_counted(job, monkeypatc
     waited, stage = [], Session._stage
 
     def recorded(self, name, *args, **kwargs):
-        waited.extend([name] if self._here.switch[0] else [])
+        waited.extend([name] if self._process.switch[0] else [])
         return stage(self, name, *args, **kwargs)
 
     monkeypatch.setattr(Session, "_stage", recorded)
@@ -269,7 +269,7 @@ def test_rounds_go_on_until_rates_are_precise_or_the_time_is_spent(walls_s, budg
 def test_blocks_of_training_are_whole_bursts_of_batches_if_it_waits_for_its_workers(
     waited, whole, job, monkeypatch
 ):
-    monkeypatch.setattr(rounds, "WAITED", waited)
+    monkeypatch.setattr(rounds, "WAIT_SHARE", waited)
     monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
     events = job(workers=2)
     steps = {e["kind"]: e["samples"] / 2 for e in named(events, "ceiling")}
@@ -324,12 +324,12 @@ class Threaded:
 def test_batches_that_threads_made_before_a_block_are_known(depth, monkeypatch):
     monkeypatch.setattr("feedrate.jobs.blocks.SETTLED_S", 0.001)
     pipeline = Pipeline(Threaded(depth), None, EndlessBatches(40, 4, seed=1))
-    assert pipeline.ahead(1) == depth
+    assert pipeline.steps_ahead(1) == depth
     with pipeline.running():
         for _ in range(5):
             next(pipeline)
-    assert pipeline.ahead(1) == depth
-    assert pipeline.ahead(3) == -(-depth // 3)
+    assert pipeline.steps_ahead(1) == depth
+    assert pipeline.steps_ahead(3) == -(-depth // 3)
     stopped = Threaded(depth)
     stopped.by_torch = True
-    assert Pipeline(stopped, None, EndlessBatches(40, 4, seed=1)).ahead(1) == 0
+    assert Pipeline(stopped, None, EndlessBatches(40, 4, seed=1)).steps_ahead(1) == 0

@@ -6,11 +6,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import torch
@@ -35,7 +36,8 @@ T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95% (two-sided) with 2, 3, ... degrees of freedom."""
 
 
-class Part(NamedTuple):
+@dataclass
+class Part:
     """A kind of block; `step` does this part of the work of an optimizer step."""
 
     step: Callable[[], None]
@@ -43,6 +45,9 @@ class Part(NamedTuple):
     warmup: int = 0  # steps before its first block
     step_multiple: int = 1  # blocks have a multiple of this number of steps: batches come in bursts
     untimed_steps: Callable[[], int] = int  # before a block's clock starts; called as it begins
+    steps: int = 1  # of a block
+    block_s: float = 0.0  # the time that a block takes, roughly
+    walls_s: dict[int, float] = field(default_factory=dict)  # of its blocks, by round
 
 
 def needs_more(walls_s: Mapping[str, Mapping[int, float]], budget_s: float) -> bool:
@@ -66,14 +71,15 @@ def log_ratio(walls_s: Mapping[int, float], live_s: Mapping[int, float]) -> tupl
     return fmean(ratios), t * stdev(ratios) / math.sqrt(len(ratios))
 
 
-def has_ample_loader(walls_s: Mapping[str, Mapping[int, float]], steps: Mapping[str, int]) -> bool:
-    """Whether the loader is known to be at least `AMPLE` times as fast as training, from the
-    seconds of each kind's blocks by round, and their steps."""
-    live, loader = walls_s.get("live", {}), walls_s.get("loader", {})
-    if min(len(live), len(loader)) < FEWEST_ROUNDS:
+def has_ample_loader(parts: Mapping[str, Part]) -> bool:
+    """Whether the loader is known to be at least `AMPLE` times as fast as training."""
+    if not {"live", "loader"} <= parts.keys():
         return False
-    ratio, half_width = log_ratio(loader, live)
-    return math.log(steps["loader"] / steps["live"]) - ratio - half_width > math.log(AMPLE)
+    live, loader = parts["live"], parts["loader"]
+    if min(len(live.walls_s), len(loader.walls_s)) < FEWEST_ROUNDS:
+        return False
+    ratio, half_width = log_ratio(loader.walls_s, live.walls_s)
+    return math.log(loader.steps / live.steps) - ratio - half_width > math.log(AMPLE)
 
 
 class EndlessBatches:
@@ -95,25 +101,27 @@ class EndlessBatches:
 class Pipeline:
     """A loader whose worker processes are stopped (SIGSTOP) outside of `running`, so that nothing
     else that is measured shares its cores with them. Threads cannot be stopped: they fill their
-    buffers after a block, and `ahead` says for how many steps the next block has batches."""
+    buffers after a block, and `steps_ahead` says for how many steps the next block has batches."""
 
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: EndlessBatches) -> None:
         """Start the workers, take the first batch and stop them."""
-        others = set(active_children())
-        self._order, self._stops, self._taken = order, path.by_torch, 0
+        earlier_children = set(active_children())
+        self._order, self._has_processes, self._received = order, path.by_torch, 0
         self._batches = path.batches(dataset, order)
         next(self)
-        self._workers = set(active_children()) - others
+        self._workers = set(active_children()) - earlier_children
         self._stop()
 
     def __next__(self) -> Batch:
         """The next batch, on the host unless the device decodes. Only inside of `running`."""
-        self._taken += 1
+        self._received += 1
         return next(self._batches)
 
-    def ahead(self, a_step: int) -> int:
-        """Steps of `a_step` batches that are ready or in the making; 0 if workers were stopped."""
-        return 0 if self._stops else -(-(self._order.requested - self._taken) // a_step)
+    def steps_ahead(self, step_batches: int) -> int:
+        """Steps whose batches are ready or in the making; 0 if workers were stopped."""
+        if self._has_processes:
+            return 0
+        return math.ceil((self._order.requested - self._received) / step_batches)
 
     def fill(self) -> None:
         """Let the workers load until they are idle: they are as far ahead as they may be."""
@@ -139,7 +147,7 @@ class Pipeline:
     def _stop(self) -> None:
         """Stop the workers, or wait until threads have filled their buffers."""
         self._signal(signal.SIGSTOP)
-        if self._stops:
+        if self._has_processes:
             return
         requested, until_s = -1, perf_counter() + MOST_SETTLING_S
         while requested != self._order.requested and perf_counter() < until_s:
@@ -163,8 +171,8 @@ def write_trace(
     """Write rank 0's trace of so many calls of `step` to `folder`, and a note that says what it
     lacks. The other ranks only keep step. A profiler slows the steps: they come last of all."""
     kinds = {"CPU", adapter.profiled_as}
-    watched = profile(activities=[kind for kind in supported_activities() if kind.name in kinds])
-    with watched if log.rank == 0 else nullcontext():
+    profiler = profile(activities=[kind for kind in supported_activities() if kind.name in kinds])
+    with profiler if log.rank == 0 else nullcontext():
         for number in range(1, steps + 1):
             with record_function(f"ProfilerStep#{number}"):  # PyTorch's own tools look for it
                 step()
@@ -173,11 +181,11 @@ def write_trace(
         return
     part = folder / f"part.{TRACE_NAME}"  # the profiler packs it, by its suffix
     try:
-        watched.export_chrome_trace(str(part))
+        profiler.export_chrome_trace(str(part))
         part.rename(folder / TRACE_NAME)
     finally:
         part.unlink(missing_ok=True)
     message, device = TRACE_NAME, adapter.profiled_as
-    if device not in {event.device_type.name for event in watched.events()}:
+    if device not in {event.device_type.name for event in profiler.events()}:
         message += f"; no events of {device}: torch or the driver does not profile it"
     log.write(Note(rank=0, about="trace", message=message))

@@ -22,8 +22,16 @@ from torch.profiler import record_function
 
 from feedrate.config.spec import RunSpec, Stage
 from feedrate.devices.base import Adapter
-from feedrate.jobs import blocks, events
-from feedrate.jobs.blocks import FEWEST_ROUNDS, EndlessBatches, Part, Pipeline, needs_more
+from feedrate.jobs import events
+from feedrate.jobs.blocks import (
+    FEWEST_ROUNDS,
+    EndlessBatches,
+    Part,
+    Pipeline,
+    has_ample_loader,
+    needs_more,
+    write_trace,
+)
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import note_of
 from feedrate.loading.dataset import PairDataset, collate
@@ -33,11 +41,11 @@ from feedrate.loading.stages import LOADING, STAGES, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
-STAGED = 30
+STAGE_SAMPLES = 30
 """Samples in the block that times stages, if the window has so many; enough for percentiles."""
-WAITED = 0.05
-"""Share of the window from which training waits for its workers, whose batches come in bursts."""
-APART = ("loader", "model")
+WAIT_SHARE = 0.05
+"""Part of the window from which training waits for its workers, whose batches come in bursts."""
+INDEPENDENT = ("loader", "model")
 """Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
 
 
@@ -50,9 +58,10 @@ def measure_ceilings(
 ) -> None:
     """Write `ceiling` and `stages` events, on all ranks at the same time, or a `note` for a kind
     that fails. Raises CutOffError if other ranks would wait for this one."""
-    window, trainer.meter = trainer.meter.window, None
-    waited = window.data_wait_s / window.wall_s if window else 1.0
-    session = Session(spec, adapter, log, trainer, dataset, waited)
+    window = trainer.meter.window
+    trainer.meter = None
+    wait_share = window.data_wait_s / window.wall_s if window else 1.0
+    session = Session(spec, adapter, log, trainer, dataset, wait_share)
     try:
         session.measure()
     except CutOffError:
@@ -74,22 +83,20 @@ class Session:
         log: EventLog,
         trainer: Any,
         dataset: PairDataset,
-        waited: float = 1.0,
+        wait_share: float = 1.0,
     ) -> None:
-        """`waited`: the share of the window in which this rank waited for data."""
+        """`wait_share`: the part of the window in which this rank waited for data."""
         self._spec, self._adapter, self._log, self._trainer = spec, adapter, log, trainer
-        self._waited = waited
+        self._wait_share = wait_share
         self._train, self._ranks = spec.settings.train, spec.count
         self._step_samples = spec.step_samples // spec.count
         self._recorder = Recorder(spec.settings.loader.workers)
-        self._here = self._recorder.attach(0)
+        self._process = self._recorder.attach(0)
         if not trainer.path.by_torch:  # threads that load compute in this process too
-            self._here.cpu_clock = partial(float, "nan")
+            self._process.cpu_clock = partial(float, "nan")
         self._dataset = copy(dataset)
         self._dataset.recorder = self._recorder
         self._parts: dict[str, Part] = {}
-        self._steps: dict[str, int] = {}  # of a block of each kind
-        self._block_s: dict[str, float] = {}  # about the seconds of such a block
         self._failed: set[str] = set()
         self._forward_gib: float | None = None  # after the last forward pass that was recorded
         self.pipelines: list[Pipeline] = []
@@ -102,23 +109,21 @@ class Session:
             makers["model"] = self._model_alone
             if self._ranks > 1:
                 makers["exchange"] = self._exchange_alone
-        self._waited = self._largest(self._waited)
+        self._wait_share = self._largest(self._wait_share)
         for kind, make in makers.items():
             self._start(kind, make)
-        walls_s: dict[str, dict[int, float]] = {kind: {} for kind in makers}
-        ended: set[str] = set()
+        complete: set[str] = set()  # kinds that need no further block
         for number in count():
             first = number % len(makers)  # each round begins with another kind
             for kind in [*makers][first:] + [*makers][:first]:
-                if number % self._every(kind) or kind in ended:
-                    continue
-                if wall_s := self._attempt(kind, partial(self._block, kind, number)):
-                    walls_s[kind][number] = wall_s
-            known_s = {k: walls for k, walls in walls_s.items() if k not in self._failed | ended}
-            if not self._largest(not blocks.has_ample_loader(known_s, self._steps)):
-                ended.add("loader")
-                del known_s["loader"]
-            if not self._largest(needs_more(known_s, self._spec.protocol.ceiling_s)):
+                if kind not in complete and number % self._block_interval(kind) == 0:
+                    self._attempt(kind, partial(self._block, kind, number))
+            parts = {k: self._parts[k] for k in self._parts.keys() - self._failed - complete}
+            if not self._largest(not has_ample_loader(parts)):
+                complete.add("loader")
+                del parts["loader"]
+            walls_s = {kind: part.walls_s for kind, part in parts.items()}
+            if not self._largest(needs_more(walls_s, self._spec.protocol.ceiling_s)):
                 break
         if "live" not in self._failed:
             self._attempt("stages", self._stages)
@@ -136,7 +141,7 @@ class Session:
             note = note_of(error, f"ceiling {kind}", self._log.rank)
             self._log.write(note)
             self._failed.add(kind)
-            if self._ranks > 1 and kind not in APART:
+            if self._ranks > 1 and kind not in INDEPENDENT:
                 raise CutOffError(f"{note.about}: {note.message}") from error
             return 0.0
 
@@ -151,31 +156,31 @@ class Session:
 
         step_s = self._largest(self._attempt(kind, start))
         if kind not in self._failed:
-            multiple = self._parts[kind].step_multiple
-            block_s = self._spec.protocol.ceiling_s / BLOCKS
-            if kind == "model":  # as long as live, with which it is compared
-                block_s = max(block_s, self._block_s.get("live", 0.0))
-            self._steps[kind] = max(1, round(block_s / step_s / multiple)) * multiple
-            self._block_s[kind] = self._steps[kind] * step_s
+            part, block_s = self._parts[kind], self._spec.protocol.ceiling_s / BLOCKS
+            if kind == "model" and "live" in self._parts:  # with which it is compared
+                block_s = max(block_s, self._parts["live"].block_s)
+            bursts = max(1, round(block_s / step_s / part.step_multiple))
+            part.steps = bursts * part.step_multiple
+            part.block_s = part.steps * step_s
 
-    def _every(self, kind: str) -> int:
-        """Every how many rounds there is a block of this kind: those of a loader are few if they
+    def _block_interval(self, kind: str) -> int:
+        """The rounds from one block of this kind to the next: a loader has fewer blocks if they
         must be longer than training's, because its batches come in bursts."""
-        if kind != "loader":
+        if kind != "loader" or {"live", "loader"} & self._failed:
             return 1
-        times = self._block_s.get(kind, 0.0) / self._block_s.get("live", math.inf)
-        return max(1, min(round(times), BLOCKS // FEWEST_ROUNDS))
+        ratio = self._parts["loader"].block_s / self._parts["live"].block_s
+        return max(1, min(round(ratio), BLOCKS // FEWEST_ROUNDS))
 
     def _untimed_steps(self, kind: str) -> int:
         """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
         steps = self._parts[kind].untimed_steps()
-        together = kind not in APART and not self._trainer.path.by_torch
+        together = kind not in INDEPENDENT and not self._trainer.path.by_torch
         return int(self._largest(steps)) if together else steps
 
     def _largest(self, value: float) -> float:
         """The largest value of all ranks."""
-        mine = torch.tensor([float(value)], device=self._adapter.device)
-        return float(self._trainer.accelerator.gather(mine).max())
+        own_value = torch.tensor([float(value)], device=self._adapter.device)
+        return float(self._trainer.accelerator.gather(own_value).max())
 
     def _repeat(self, part: Part, steps: int) -> float:
         """Seconds of so many steps, with the device's work."""
@@ -188,11 +193,11 @@ class Session:
 
     def _block(self, kind: str, number: int) -> float:
         """Measure a block of round `number` and write its event; returns its seconds."""
-        part, steps = self._parts[kind], self._steps[kind]
+        part = self._parts[kind]
         with part.context():
             self._repeat(part, self._untimed_steps(kind))
-            wall_s = self._repeat(part, steps)
-        samples, rank = steps * self._step_samples, self._log.rank
+            wall_s = part.walls_s[number] = self._repeat(part, part.steps)
+        samples, rank = part.steps * self._step_samples, self._log.rank
         block = events.Ceiling(rank=rank, kind=kind, round=number, samples=samples, wall_s=wall_s)
         self._log.write(block)
         return wall_s
@@ -200,11 +205,11 @@ class Session:
     def _stages(self) -> float:
         """Write the time by stage, from a live block of its own, longer than the others."""
         live, loader = self._parts["live"], self._spec.settings.loader
-        enough = min(self._spec.protocol.steps, -(-STAGED // self._step_samples))
-        steps = max(2 * self._steps["live"], -(-enough // live.step_multiple) * live.step_multiple)
+        steps = min(self._spec.protocol.steps, math.ceil(STAGE_SAMPLES / self._step_samples))
+        steps = max(2 * live.steps, math.ceil(steps / live.step_multiple) * live.step_multiple)
         # Waits between stages make other graphs, which Gaudi compiles in a first recording.
         for repeats in (live.step_multiple, steps):
-            with self._staged(), live.context(), self._recorder.recording():
+            with self._stage_marks(), live.context(), self._recorder.recording():
                 wall_s = self._repeat(live, repeats)
         spans = self._recorder.spans(steps, self._step_samples)
         expected = {*LOADING, "hand_over"} if loader.workers else set(LOADING)
@@ -224,14 +229,14 @@ class Session:
         """Write a trace of live steps, in which the stages of the training process are marked."""
         live, steps = self._parts["live"], int(self._spec.protocol.profile_steps or 0)
         folder = Path(self._trainer.args.output_dir).parent
-        with self._staged(), live.context():
+        with self._stage_marks(), live.context():
             self._repeat(live, self._untimed_steps("live"))
-            blocks.write_trace(self._adapter, self._log, folder, live.step, steps)
+            write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
     def _part_with_loader(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
         """A part that is fed by a loader of its own on the run's loading path."""
-        path, a_step = self._trainer.path, self._train.gradient_accumulation
+        path, step_batches = self._trainer.path, self._train.gradient_accumulation
         seed = self._spec.seed + self._log.rank
         order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
         pipeline = Pipeline(path, self._dataset, order)
@@ -240,8 +245,8 @@ class Session:
             partial(step, pipeline),
             pipeline.running,
             warmup,
-            step_multiple=-(-path.round_size // a_step),
-            untimed_steps=partial(pipeline.ahead, a_step),
+            step_multiple=math.ceil(path.round_size / step_batches),
+            untimed_steps=partial(pipeline.steps_ahead, step_batches),
         )
 
     def _live(self) -> Part:
@@ -254,10 +259,10 @@ class Session:
             self._optimizer_step([self._receive(pipeline) for _ in batches])
 
         part = self._part_with_loader(step, warmup=self._spec.settings.loader.prefetch_factor)
-        if self._waited >= WAITED or not self._trainer.path.by_torch:
-            return part
-        self.pipelines[-1].fill()
-        return part._replace(warmup=1, step_multiple=1)
+        if self._wait_share < WAIT_SHARE and self._trainer.path.by_torch:
+            self.pipelines[-1].fill()
+            part.warmup = part.step_multiple = 1
+        return part
 
     def _loader_alone(self) -> Part:
         """The loading path by itself: batches are moved to the device and dropped."""
@@ -294,7 +299,7 @@ class Session:
         return Part(step, warmup=1)
 
     @contextmanager
-    def _staged(self) -> Iterator[None]:
+    def _stage_marks(self) -> Iterator[None]:
         """The stages inside a micro-step are measured separately."""
         stages: list[tuple[Any, str, Stage]] = [
             (self._trainer, "_prepare_inputs", "copy"),
@@ -303,30 +308,30 @@ class Session:
         ]
         with ExitStack() as patches:
             for owner, name, stage in stages:
-                begins = int(stage != "copy")  # the batch was received before
-                call = partial(self._stage, stage, getattr(owner, name), begins)
+                spans = int(stage != "copy")  # the batch was received before
+                call = partial(self._stage, stage, getattr(owner, name), spans)
                 patches.enter_context(patch.object(owner, name, call))
             yield
 
     def _stage(
-        self, name: Stage, call: Callable[..., Any], begins: int, *args: Any, **kwargs: Any
+        self, name: Stage, call: Callable[..., Any], spans: int, *args: Any, **kwargs: Any
     ) -> Any:
-        """The result of a call that is a stage, or (`begins`: 0) goes on with one."""
-        with span(name, begins), record_function(name):  # a trace shows the stage by its name
+        """The result of a call that is a stage, or (`spans`: 0) goes on with one."""
+        with span(name, spans), record_function(name):  # a trace shows the stage by its name
             result = call(*args, **kwargs)
-            if self._here.switch[0]:
+            if self._process.switch[0]:
                 self._adapter.synchronize()
-        if name == "forward" and self._here.switch[0]:
+        if name == "forward" and self._process.switch[0]:
             self._forward_gib = self._adapter.memory().now_gib
         return result
 
     def _receive(self, pipeline: Pipeline) -> Any:
-        """The next batch, on the device. It is handed over once it is complete and asked for."""
-        asked_s = perf_counter()
+        """The next batch, on the device. It is handed over once it is complete and requested."""
+        request_s = perf_counter()
         batch = next(pipeline)
         complete_s = batch.pop(STAMP, None)
-        if complete_s is not None and self._here.switch[0]:
-            self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))
+        if complete_s is not None and self._process.switch[0]:
+            self._process.add("hand_over", perf_counter() - max(request_s, complete_s))
         send = partial(send_to_device, non_blocking=self._spec.settings.loader.non_blocking)
         return self._stage("copy", send, 1, batch, self._adapter.device)
 
