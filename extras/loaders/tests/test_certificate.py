@@ -70,7 +70,7 @@ def test_a_page_says_at_least_where_no_number_was_too_many():
     assert (found.at_least, found.fed, found.feeds) == (True, 64, pytest.approx(100.0))
     text = page(certificate(most))
     assert "This host feeds at least 64 H100s (emulated)" in text
-    assert "A drain predicted 100.0." in text
+    assert "Predicted: 100.0." in text
     assert "differ by more than one" not in text
     few = msgspec.structs.replace(most, limit=feeding(60, 0.0, 4000.0))
     assert next(judge(answer(few), PACE)).feeds == 64.0, "more were fed than a drain predicted"

@@ -52,10 +52,10 @@ class Certified(Strict, kw_only=True):
     """The result of a decode path; the last three fields are what each accelerator needs."""
 
     measured: Fed
-    drained: Annotated[float, about("Accelerators, predicted by a drain.")] = 0.0
+    drained: Annotated[float, about("Accelerators, predicted by the loader alone.")] = 0.0
     feeds: Annotated[float, about("Accelerators, from the rate limit; 0 if refused.")] = 0.0
     fed: Annotated[int, about("Largest measured number, each busy enough.")] = 0
-    at_least: Annotated[bool, about("No number was too many: `feeds` is from the drain.")] = False
+    at_least: Annotated[bool, about("No number was too many: `feeds` is predicted.")] = False
     limited_by: Limit = ""
     cores: Annotated[float, about("If the rate grows with the cores.")] = 0.0
     disk_mb_per_s: Annotated[float, about("Of files outside the page cache, 1e6 bytes/s.")] = 0.0
@@ -156,7 +156,7 @@ def _lines(one: Certified, pace: Pace, host: Answer) -> Iterator[str]:
     )
     yield (
         f"  Rate limit: {rate_text(one.feeds * BUSY * pace.samples_per_s)} samples/s (by "
-        f"{one.limited_by}). Measured: {fed.tried} (the least busy). A drain predicted "
+        f"{one.limited_by}). Measured: {fed.tried} (the least busy). Predicted: "
         f"{one.drained:.1f}."
     )
     yield (

@@ -30,7 +30,7 @@ ANSWER = "fed.json"
 COMPARED = 64
 """Rows whose files are looked at for their sizes."""
 COPIED_BYTES = 2**29
-NOT_DECODED = "it does not decode: it reads pixels that were prepared before"
+NOT_DECODED = "nothing is decoded at run time"
 
 
 class Level(Strict, frozen=True):
@@ -73,7 +73,7 @@ class Fed(Strict, frozen=True, kw_only=True):
 
     level: Level
     refused: str = ""
-    limit: Annotated[Feeding | None, about("The loader drained without pauses.")] = None
+    limit: Annotated[Feeding | None, about("The loader alone, without pauses.")] = None
     runs: Annotated[list[Feeding], about("In the order in which their numbers were tried.")] = []
 
     @property
