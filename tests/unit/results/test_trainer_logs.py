@@ -10,7 +10,7 @@ from feedrate.jobs.events import Trainer
 from feedrate.results.trainer_logs import (
     TrainerFigures,
     evaluation_figures,
-    fallback_reason,
+    fallback_warning,
     not_finite,
     number,
     read_evaluations,
@@ -103,10 +103,9 @@ def test_evaluations_of_all_spellings(tmp_path):
 
 
 def test_the_fallback_of_the_on_device_loader_is_seen():
-    line = "WARNING - Using Pytorch native dataloader because: no module named habana_media."
-    assert fallback_reason(f"x\n{line}\ny") == "no module named habana_media"
-    assert fallback_reason("Using Pytorch native dataloader because: .") == "no reason given"
-    assert fallback_reason("all is well") is None
+    warning = "Using Pytorch native dataloader because: no module named habana_media"
+    assert fallback_warning(f"x\nWARNING - {warning}.\ny") == warning
+    assert fallback_warning("all is well") == ""
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from feedrate.core.variables import UNSET, driver_call
 from feedrate.devices.host import parse_list
 from feedrate.devices.placement import cpus_text
 from feedrate.results import conformity
-from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, Judgement, listed
+from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, Judgement, joined
 from feedrate.results.files import RUNS, read_csv
 from feedrate.results.measurement import losses_of, step_sum, windows_of
 from feedrate.results.record import Check
@@ -36,11 +36,11 @@ def window_after_warmup(e: Evidence) -> Judgement:
     warmup, last = e.spec.protocol.warmup_steps, e.spec.protocol.steps
     first = warmup + 1
     ends = {(w.first_step, w.last_step) for w in windows_of(e.ranks).values()}
-    seen = ends.pop() if len(ends) == 1 else (None, None)
-    if seen == (first, last) and e.measurement.steps == last - first + 1:
+    if ends == {(first, last)} and e.measurement.steps == last - first + 1:
         return True, f"The window is steps {first} to {last}, after {warmup} warm-up steps."
-    counted = f"steps {seen[0]} to {seen[1]} ({e.measurement.steps} counted)"
-    return False, f"The window is {counted}, expected {first} to {last}."
+    start, end = ends.pop() if len(ends) == 1 else (None, None)
+    steps = f"steps {start} to {end} ({e.measurement.steps} counted)"
+    return False, f"The window is {steps}, expected {first} to {last}."
 
 
 def samples_identity(e: Evidence) -> Judgement:
@@ -57,9 +57,9 @@ def samples_identity(e: Evidence) -> Judgement:
         return 0 < m.samples <= expected, f"At most {product}; {m.samples} were counted."
     if m.samples != expected:
         return False, f"{product}, but {m.samples} were counted."
-    counted = [w.samples for w in windows_of(e.ranks).values()]
-    if any(count != of_rank for count in counted):
-        return False, f"Expected {of_rank} samples per rank, counted {listed(counted)}."
+    counts = [window.samples for window in windows_of(e.ranks).values()]
+    if any(count != of_rank for count in counts):
+        return False, f"Expected {of_rank} samples per rank, counted {joined(counts)}."
     return True, f"{product}, as counted."
 
 
@@ -81,9 +81,11 @@ def loss_finite(e: Evidence) -> Judgement:
     bad = [loss for loss in losses if not math.isfinite(loss)]
     if bad:
         return False, f"{len(bad)} of {len(losses)} losses are not finite."
-    skips = e.measurement.skipped_updates is not None
-    if wrong := [name for name in e.not_finite if not (skips and name == "grad_norm")]:
-        return False, f"In the Trainer's logs, {listed(wrong)} is not finite."
+    names = list(e.not_finite)
+    if e.measurement.skipped_updates is not None and "grad_norm" in names:
+        names.remove("grad_norm")
+    if names:
+        return False, f"In the Trainer's logs, {joined(names)} is not finite."
     if losses[-1] == 0:
         return False, "The last loss is exactly 0: the model has stopped learning."
     return True, f"All {len(losses)} losses are finite, the last is {losses[-1]:.4g}."
@@ -100,12 +102,12 @@ def updates_made(e: Evidence) -> Judgement:
 def answers_finite(e: Evidence) -> Judgement:
     """In inference: every pass reported its answer, and all answers are finite."""
     steps = [step for events in e.ranks.values() for step in events.steps]
-    reported = [step.finite for step in steps if step.finite is not None]
+    answers = [step.finite for step in steps if step.finite is not None]
     expected = e.spec.protocol.steps * e.spec.count
-    if len(reported) != expected:
-        return False, f"{len(reported)} of {expected} forward passes reported their answer."
-    if bad := reported.count(False):
-        return False, f"{bad} of {expected} answers are not finite."
+    if len(answers) != expected:
+        return False, f"{len(answers)} of {expected} forward passes reported their answer."
+    if not all(answers):
+        return False, f"{answers.count(False)} of {expected} answers are not finite."
     return True, f"All {expected} answers are finite."
 
 
@@ -134,30 +136,28 @@ def cores_kept(e: Evidence) -> Judgement:
     rank. On one host, the ranks saw all cores that the job was granted."""
     granted = e.outcome.machine_before.get("cores_granted") if e.outcome else None
     for rank, events in e.ranks.items():
-        start, machine = events.start, next(iter(events.machines), None)
+        start = events.start
         if start is None:
             continue
         if granted and e.spec.nodes == 1 and (start.cores_granted or granted) < granted:
             return False, f"Rank {rank} saw {start.cores_granted} of {granted} granted cores."
-        used = parse_list(machine.cores or "") if machine else []
-        if used and not {*parse_list(start.cores or "")} <= {*used}:
-            kept = cpus_text(used)
-            return False, f"Rank {rank} was bound to the cores {start.cores}, and could use {kept}."
+        usable = parse_list(events.machines[0].cores or "") if events.machines else []
+        if usable and not set(parse_list(start.cores or "")).issubset(usable):
+            cores = f"the cores {start.cores}, and could use {cpus_text(usable)}"
+            return False, f"Rank {rank} was bound to {cores}."
     return True, "No rank lost cores."
 
 
-CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
-    check.__name__: check
-    for check in (
-        *(conformity.all_ranks_reported, conformity.world_size),
-        *(window_after_warmup, samples_identity, step_times_sum),
-        *(loss_finite, updates_made, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(conformity.device_model, conformity.decode_path, conformity.library),
-        *(conformity.pixels, conformity.attention, conformity.strategy, conformity.fp32),
-        *(conformity.data_digest, conformity.computation, conformity.equal_weights),
-        *(cores_kept, conformity.alone_on_host, conformity.undisturbed),
-    )
-}
+_ALL: tuple[Callable[[Evidence], Judgement], ...] = (
+    conformity.all_ranks_reported, conformity.world_size,
+    window_after_warmup, samples_identity, step_times_sum,
+    loss_finite, updates_made, answers_finite, mfu_at_most_100_percent, power_within_rating,
+    conformity.device_model, conformity.decode_path, conformity.library,
+    conformity.pixels, conformity.attention, conformity.strategy, conformity.fp32,
+    conformity.data_digest, conformity.computation, conformity.equal_weights,
+    cores_kept, conformity.alone_on_host, conformity.undisturbed,
+)  # fmt: skip
+CHECKS = {check.__name__: check for check in _ALL}
 """By name, in the order of the report; docs/results.md shows their docstrings."""
 SUSPECTS = ("ACCELERATE_", "PYTORCH_", "TORCH_ALLOW_", "TORCHDYNAMO_", "TORCHINDUCTOR_", UNSET)
 """How the variables begin that may be why a check failed."""
@@ -175,15 +175,15 @@ ONLY_OF: dict[str, Task] = {**dict.fromkeys(_TRAINING, "training"), "answers_fin
 def check_run(evidence: Evidence) -> list[Check]:
     """Every check of the run's task, with its finding."""
     checks, task, start = [], evidence.spec.task, evidence.first.start
-    variables = start.environment.items() if start else ()
-    suspects = [
-        f"{n.removeprefix(f'{UNSET}_')}={v}" for n, v in variables if n.startswith(SUSPECTS)
-    ]
+    suspects = []
+    for variable, value in start.environment.items() if start else ():
+        if variable.startswith(SUSPECTS):
+            suspects.append(f"{variable.removeprefix(f'{UNSET}_')}={value}")
     for name, check in CHECKS.items():
         if ONLY_OF.get(name, task) == task:
             passed, detail = check(evidence)
             if suspects and not passed and name not in DISTURBED:
-                detail = f"{detail} The job's environment has {listed(suspects)}."
+                detail = f"{detail} The job's environment has {joined(suspects)}."
             checks.append(Check(name=name, passed=passed, detail=detail))
     return checks
 
@@ -193,22 +193,26 @@ def confirm_results(results: list[Path], out: Path) -> None:
     with a short list of the runs that failed, are missing, or have numbers that a check rejects."""
     rows = [r for file in results for r in read_csv(file, RUNS) if not r.get("measured_as")]
     tried = sum(row["status"] != "unsupported" for row in rows)
-    problems, forced = [], list[str]()
+    problems: list[str] = []
+    disturbed: list[str] = []  # so often that only --forcerun measures them again
     for row in rows:
         if row["status"] not in BAD:
             continue
         name = f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}"
         problems.append(f"{name}: {row['status']}: {row['cause']}")
-        disturbed = not DISTURBED.isdisjoint(row["failed_checks"].split(";"))
-        if disturbed and (row["attempt"] or 1) >= MOST_ATTEMPTS:
-            forced += [] if forced else ["--forcerun"]
-            forced.append(f"{row['folder']}/{OUTCOME_NAME}")
-    if problems:
-        head = f"{len(problems)} of {tried} runs did not end well; the report shows them:"
-        more = [f"… and {len(problems) - LISTED} more"] if len(problems) > LISTED else []
-        call = driver_call()
-        command = command_text("run", *forced, *(call.choices if call else ()))
-        quiet = f" (disturbed {MOST_ATTEMPTS} times: stop other work first)" if forced else ""
-        again = f"To measure them again{quiet}: {command}"
-        raise ExpectedError("\n  ".join([head, *problems[:LISTED], *more]) + f"\n{again}")
-    write_text(out, f"{tried} runs, none failed\n")
+        failed = row["failed_checks"].split(";")
+        if (row["attempt"] or 1) >= MOST_ATTEMPTS and not DISTURBED.isdisjoint(failed):
+            disturbed.append(f"{row['folder']}/{OUTCOME_NAME}")
+    if not problems:
+        write_text(out, f"{tried} runs, none failed\n")
+        return
+    lines = [f"{len(problems)} of {tried} runs did not end well; the report shows them:"]
+    lines += problems[:LISTED]
+    if len(problems) > LISTED:
+        lines.append(f"… and {len(problems) - LISTED} more")
+    options, advice, call = [], "", driver_call()
+    if disturbed:
+        options = ["--forcerun", *disturbed]
+        advice = f" (disturbed {MOST_ATTEMPTS} times: stop other work first)"
+    command = command_text("run", *options, *(call.choices if call else ()))
+    raise ExpectedError("\n  ".join(lines) + f"\nTo measure them again{advice}: {command}")

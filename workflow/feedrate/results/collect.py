@@ -4,7 +4,7 @@ a row per run, cells.csv a row per cell, answers.csv a row per device and level 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from msgspec.structs import replace
@@ -83,31 +83,36 @@ def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     orders: dict[str, list[Any]] = {"device": plan.measured}
     orders |= {name: factor.levels for name, factor in plan.study.factors.items()}
 
-    def place(row: Row) -> list[int]:
-        values = [(row.get(name), order) for name, order in orders.items()]
-        places = [order.index(value) if value in order else len(order) for value, order in values]
-        return [*places, row["repeat"]]
+    def position(row: Row) -> list[int]:
+        positions = []
+        for name, order in orders.items():
+            value = row.get(name)
+            positions.append(order.index(value) if value in order else len(order))
+        return [*positions, row["repeat"]]
 
-    rows = [{**row, "site": plan.project.sites.get(row["device"], "")} for row in rows]
     names = [column.name for column in for_studies(RUNS, plan.project.studies)]
-    return [{name: row.get(name) for name in names} for row in sorted(rows, key=place)]
+    table = []
+    for row in sorted(rows, key=position):
+        row["site"] = plan.project.sites.get(row["device"], "")
+        table.append({name: row.get(name) for name in names})
+    return table
 
 
 def reject_mixed_specs(records: Collection[Record]) -> Iterator[Record]:
     """The same records; an ok run is invalid if its spec differs in more than repeat and seed from
-    that of its cell's first ok run: no median describes both."""
-    first: dict[tuple[str, ...], tuple[int, RunSpec]] = {}
-    cell_of = attrgetter(*KEY)
+    the spec of its cell's first ok run: no median describes both."""
+    first: dict[Key, tuple[int, RunSpec]] = {}
     for record in sorted(records, key=attrgetter("repeat")):
         if record.status == "ok" and record.spec:
-            first.setdefault(cell_of(record), (record.repeat, record.spec.of_cell))
+            key = record.study, record.device, record.cell
+            first.setdefault(key, (record.repeat, record.spec.of_cell))
     for record in records:
-        repeat, spec = first.get(cell_of(record), (0, None))
-        if record.status != "ok" or not record.spec or record.spec.of_cell == spec:
-            yield record
-        else:
-            cause = f"Made with other settings than repeat {repeat}."
-            yield replace(record, status="invalid", cause=cause)
+        if record.status == "ok" and record.spec:
+            repeat, spec = first[record.study, record.device, record.cell]
+            if record.spec.of_cell != spec:
+                cause = f"Made with other settings than repeat {repeat}."
+                record = replace(record, status="invalid", cause=cause)
+        yield record
 
 
 def _run_row(record: Record) -> Row:
@@ -126,7 +131,8 @@ def _run_row(record: Record) -> Row:
     for name in (*KEY, "repeat", "status", "cause", "folder"):
         row[name] = getattr(record, name)
     for value in VALUES.values():
-        if part := getattr(record, value.part):
+        part = getattr(record, value.part)
+        if part:
             measured = getattr(part, value.field)
             row[value.column] = ";".join(measured) if isinstance(measured, list) else measured
     if record.spec:
@@ -137,6 +143,7 @@ def _run_row(record: Record) -> Row:
 
 
 def _settings(spec: RunSpec, cores: int | None) -> Row:
+    """The columns of a run's row that its spec gives; `cores` is the number of granted cores."""
     train, loader, model = spec.settings.train, spec.settings.loader, spec.settings.model
     # A device that decodes loads with threads, which wait for files.
     processes = 0 if loader.decode == "device" else loader.workers * (spec.count // spec.nodes)
@@ -171,45 +178,46 @@ def cell_rows(
     part_noise = {
         part: noise_by_device(runs, itemgetter(f"{part}_ratio"), lambda _: None) for part in PARTS
     }
-    of_cells: dict[Key, list[Row]] = {}
+    runs_of: dict[Key, list[Row]] = {}
     for run in runs:
-        of_cells.setdefault(itemgetter(*KEY)(run), []).append(run)
-    cells = {key: _combine(of_cell, part_noise) for key, of_cell in of_cells.items()}
-    compared: dict[Key, list[Row]] = {}
+        runs_of.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
+    cells = {key: _combine(own, part_noise) for key, own in runs_of.items()}
+    cells_of: dict[Key, list[Row]] = {}  # by their baseline
     for (name, device, _), cell in cells.items():
         entry = plan.project.devices[device]
         if entry.price_usd_per_hour is not None and cell["samples_per_s"]:
             price_usd_per_s = entry.price_usd_per_hour / 3600
             cell["usd_per_million_samples"] = price_usd_per_s / cell["samples_per_s"] * 1e6
         baseline = name, device, cell_name(study.baseline_of(cell))
-        compared.setdefault(baseline, []).append(cell)
+        cells_of.setdefault(baseline, []).append(cell)
         group = groups.get(group_key(cell, study))
         _add_intervals(cell, group, study.thresholds, noise.get((name, device)))
         others = group.faster(cell["cell"]) if group else []
         luck = group.luck if group and cell["use"] else 0.0
         limit = limit_of(cell, study.thresholds, entry.memory_gib, others, luck)
         cell["limit"], cell["gain_low"], cell["gain_high"] = limit
-    for baseline, alike in compared.items():
-        add_losses(alike, baseline, of_cells)
+    for baseline, own in cells_of.items():
+        add_losses(own, baseline, runs_of)
     return list(cells.values())
 
 
 def _combine(runs: Sequence[Row], part_noise: Mapping[str, Noises]) -> Row:
     """The row of a cell with these runs. Columns that are not combined have the values of the first
-    run whose spec could be read. The cause is that of the first run with the cell's status; if only
-    some runs are ok, that of the first run that is not."""
+    run whose spec could be read. The cause is from the first run with the cell's status; if only
+    some runs are ok, from the first run that is not."""
     first = next((run for run in runs if run["world_size"] is not None), runs[0])
     counts = {status: [run["status"] for run in runs].count(status) for status in STATUSES}
     status = next(status for status in STATUSES if counts[status])
     ok = [run for run in runs if run["status"] == "ok"]
     others = [run for run in runs if run["status"] != "ok"]
-    telling = others if ok and others else [run for run in runs if run["status"] == status]
+    if not ok:
+        others = [run for run in runs if run["status"] == status]
     cell = first | {f"{name}_runs": counts[name] for name in STATUSES if name != "unsupported"}
     provisional = [run["samples_per_s"] for run in runs if run["provisional"] and not ok]
     cell |= {
         "status": status,
         "provisional_samples_per_s": of_known(median, provisional),
-        "cause": next((run["cause"] for run in telling if run["cause"]), ""),
+        "cause": next((run["cause"] for run in others or ok if run["cause"]), ""),
         "runs": len(runs) - counts["unsupported"],
         "disturbed": max((run["disturbed"] for run in ok), default=""),
         "short_epochs": any(run["short_epochs"] for run in ok) if ok else None,
@@ -243,36 +251,35 @@ def _add_intervals(
 
 
 def add_losses(cells: Sequence[Row], baseline: Key, runs: Mapping[Key, Sequence[Row]]) -> None:
-    """Add the difference of each cell's final loss from that of their baseline; None where unknown.
+    """Add the difference of each cell's final loss from their baseline's; None where unknown.
     `runs` has the runs of cells by KEY. Repeats with the same number share a seed, and so see the
     same samples in the same order. The effect of seeds is the baseline's range or, where larger,
     the median range of the cells that are compared with it: two seeds may agree by chance."""
     of_baseline = _trained(runs.get(baseline, ()))
-    seeds, ranges, pairs = _range(of_baseline), [], []
+    seeds, ranges, pairs_of = _range(of_baseline), [], {}
     for cell in cells:
-        own = _trained(runs[itemgetter(*KEY)(cell)])
-        is_baseline = cell["cell"] == baseline[-1]
-        common = [] if is_baseline else [what for what in own if what in of_baseline]
-        pairs.append([(own[what], of_baseline[what]) for what in common])
-        if common or is_baseline:
+        own, name = _trained(runs[cell["study"], cell["device"], cell["cell"]]), cell["cell"]
+        pairs_of[name] = [(own[key], of_baseline[key]) for key in own if key in of_baseline]
+        if pairs_of[name] or name == baseline[-1]:
             ranges.append(_range(own))
     if seeds is not None:
         seeds = max(seeds, of_known(median, ranges))
-    for cell, of_cell in zip(cells, pairs, strict=True):
+    for cell in cells:
         cell |= dict.fromkeys(("loss_shift", "loss_seeds", "loss_departs", "loss_identical"))
-        if seeds is not None and len(of_cell) >= FEWEST:
-            shifts = [run["loss_end"] - other["loss_end"] for run, other in of_cell]
-            cell["loss_shift"] = sum(shifts) / len(shifts)
-            cell["loss_departs"] = abs(cell["loss_shift"]) > seeds
-            digests = [(run["loss_digest"], other["loss_digest"]) for run, other in of_cell]
-            cell["loss_identical"] = all(own == other != "" for own, other in digests)
-        if cell["loss_shift"] is not None or cell["cell"] == baseline[-1]:
+        pairs = pairs_of[cell["cell"]]
+        if cell["cell"] == baseline[-1]:
             cell["loss_seeds"] = seeds
+        elif seeds is not None and len(pairs) >= FEWEST:
+            shift = fmean(run["loss_end"] - other["loss_end"] for run, other in pairs)
+            digests = [(run["loss_digest"], other["loss_digest"]) for run, other in pairs]
+            is_identical = all(digest == other != "" for digest, other in digests)
+            cell |= {"loss_shift": shift, "loss_seeds": seeds}
+            cell |= {"loss_departs": abs(shift) > seeds, "loss_identical": is_identical}
 
 
 def _trained(runs: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
-    """The ok runs with a final loss, by what they trained: those with the same key can be compared.
-    Runs that keep an epoch's smaller last batch saw an unknown number of samples."""
+    """The ok runs with a final loss, by a key that runs share which can be compared. Runs that keep
+    an epoch's smaller last batch saw an unknown number of samples."""
     trained = {}
     for run in runs:
         if run["status"] == "ok" and run["loss_end"] is not None and not run["keeps_last_batch"]:

@@ -1,7 +1,7 @@
 """Checks that a run did the work that was asked for, undisturbed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ from feedrate.config.spec import KINDS, LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents
 from feedrate.results.measurement import windows_of
-from feedrate.results.parts import foreign_cpu, passed
+from feedrate.results.parts import counter_changes, foreign_cpu
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Ceilings, Measurement
-from feedrate.results.trainer_logs import fallback_reason
+from feedrate.results.trainer_logs import fallback_warning
 
 
 class Evidence(NamedTuple):
@@ -37,30 +37,31 @@ Judgement = tuple[bool, str]
 """Whether a check is passed, and a sentence."""
 
 
-def listed(values: object) -> str:
+def joined(values: Iterable[object]) -> str:
     """Values in a sentence."""
-    return ", ".join(map(str, values))  # type: ignore[call-overload]
+    return ", ".join(map(str, values))
 
 
-def _as_asked(what: str, wanted: object, used: object) -> Judgement:
-    if used == wanted:
-        return True, f"{what} is {wanted}, as asked for."
-    return False, f"{what}: {wanted} was asked for, {used or 'an unknown one'} was used."
+def _as_requested(what: str, request: object, used: object) -> Judgement:
+    if used == request:
+        return True, f"{what} is {request}, as asked for."
+    return False, f"{what}: {request} was asked for, {used or 'an unknown one'} was used."
 
 
 def all_ranks_reported(e: Evidence) -> Judgement:
     """Every rank closed a timed window."""
-    if missing := sorted(set(range(e.spec.count)) - set(windows_of(e.ranks))):
-        return False, f"No timed window from rank {listed(missing)} of {e.spec.count}."
+    missing = sorted(set(range(e.spec.count)) - set(windows_of(e.ranks)))
+    if missing:
+        return False, f"No timed window from rank {joined(missing)} of {e.spec.count}."
     return True, f"All {e.spec.count} ranks reported."
 
 
 def world_size(e: Evidence) -> Judgement:
     """Each rank saw as many ranks as requested."""
-    seen = {events.start.world_size for events in e.ranks.values() if events.start}
-    others = listed(sorted(seen - {e.spec.count})) or "unknown"
-    if seen == {e.spec.count}:
+    sizes = {events.start.world_size for events in e.ranks.values() if events.start}
+    if sizes == {e.spec.count}:
         return True, f"The world size is {e.spec.count}, as asked for."
+    others = joined(sorted(sizes - {e.spec.count})) or "unknown"
     return False, f"The world size is {others}, expected {e.spec.count}."
 
 
@@ -68,7 +69,7 @@ def device_model(e: Evidence) -> Judgement:
     """The device's model matches the registry's `model_pattern`."""
     starts = [events.start for events in e.ranks.values() if events.start]
     models = sorted({start.device_model for start in starts if start.device_model})
-    pattern, names = e.device.model_pattern, listed(models) or "unknown"
+    pattern, names = e.device.model_pattern, joined(models) or "unknown"
     if pattern is None:
         return True, f"The device registry asks for no model; found {names}."
     if not models or not all(is_called(model, pattern) for model in models):
@@ -78,11 +79,11 @@ def device_model(e: Evidence) -> Judgement:
 
 def decode_path(e: Evidence) -> Judgement:
     """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
-    if (reason := fallback_reason(e.log)) is not None:
-        why = f"Using Pytorch native dataloader because: {reason}"
-        return False, f"The host decoded instead of the device; the log says `{why}`."
+    warning = fallback_warning(e.log)
+    if warning:
+        return False, f"The host decoded instead of the device; the log says `{warning}`."
     used = e.first.data.decode if e.first.data else None
-    return _as_asked("decode", e.spec.settings.loader.decode, used)
+    return _as_requested("decode", e.spec.settings.loader.decode, used)
 
 
 def library(e: Evidence) -> Judgement:
@@ -116,35 +117,35 @@ def pixels(e: Evidence) -> Judgement:
 
 def attention(e: Evidence) -> Judgement:
     """The model's layers ran the requested attention."""
-    wanted, model = e.spec.settings.model.attention, e.first.model
-    return _as_asked("attention", wanted, (model.attention if model else None) or wanted)
+    request, model = e.spec.settings.model.attention, e.first.model
+    return _as_requested("attention", request, (model and model.attention) or request)
 
 
 def strategy(e: Evidence) -> Judgement:
     """In training: gradients were exchanged, parameters sharded and layers checkpointed as
     requested, with the requested settings of DDP."""
-    train, model, ran = e.spec.settings.train, e.spec.settings.model, e.first.strategy
+    train, model, used = e.spec.settings.train, e.spec.settings.model, e.first.strategy
     name = train.strategy
-    if ran is None:
-        plain = name != "fsdp" and not model.checkpointing
-        return plain, f"The strategy {name} was asked for; the run reported none."
-    if (e.spec.count > 1 or name == "fsdp") and ran.name != name:
-        return _as_asked("strategy", name, ran.name)
-    for what, wanted, count in (
-        ("sharded", name == "fsdp", ran.sharded_layers),
-        ("offloaded", train.cpu_offload, ran.offloaded_layers),
-        ("checkpointed", model.checkpointing, ran.checkpointed_layers),
+    if used is None:
+        is_plain = name != "fsdp" and not model.checkpointing
+        return is_plain, f"The strategy {name} was asked for; the run reported none."
+    if (e.spec.count > 1 or name == "fsdp") and used.name != name:
+        return _as_requested("strategy", name, used.name)
+    for state, is_requested, count in (
+        ("sharded", name == "fsdp", used.sharded_layers),
+        ("offloaded", train.cpu_offload, used.offloaded_layers),
+        ("checkpointed", model.checkpointing, used.checkpointed_layers),
     ):
-        expected = ran.layers if wanted else 0
-        if count != expected or (wanted and not count):
-            return False, f"{count} of {ran.layers} layers were {what}, expected {expected}."
+        expected = used.layers if is_requested else 0
+        if count != expected or (is_requested and not count):
+            return False, f"{count} of {used.layers} layers were {state}, expected {expected}."
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
-    for key, used in (ran.ddp or {}).items():
-        chosen = getattr(train, key)
-        if f"train.{key}" not in replaced and chosen not in (None, used):
-            return _as_asked(f"train.{key}", chosen, str(used))
-    sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
-    return True, f"The strategy was as asked for: {ran.name}{sums}."
+    for key, value in (used.ddp or {}).items():
+        request = getattr(train, key)
+        if f"train.{key}" not in replaced and request not in (None, value):
+            return _as_requested(f"train.{key}", request, str(value))
+    sums = f"; gradients were added in {used.reduce_dtype}" if used.reduce_dtype else ""
+    return True, f"The strategy was as asked for: {used.name}{sums}."
 
 
 WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
@@ -153,35 +154,35 @@ WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
 
 def computation(e: Evidence) -> Judgement:
     """Precision, compilation, graphs and, in training, optimizer were as requested."""
-    train, ran = e.spec.settings.train, e.first.computation
-    if ran is None:
+    train, used = e.spec.settings.train, e.first.computation
+    if used is None:
         return True, "The run reported nothing of its precision and optimizer."
-    if ran.precision != train.precision:
-        return _as_asked("precision", train.precision, ran.precision)
+    if used.precision != train.precision:
+        return _as_requested("precision", train.precision, used.precision)
     way = train.optimizer.rpartition("_")[2]
     trains = e.spec.task == "training"
-    if trains and way in WAYS and not ran.optimizer.endswith(way):
-        return _as_asked("optimizer", train.optimizer, ran.optimizer)
+    if trains and way in WAYS and not used.optimizer.endswith(way):
+        return _as_requested("optimizer", train.optimizer, used.optimizer)
     replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
     mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
     compiles = mode.startswith("compile") or mode == "cuda_graphs"
     may_compile = compiles or way in ("8bit", "4bit") or train.precision == "fp8"
-    if bool(ran.compiled_graphs) not in (compiles, may_compile):
-        return False, f"{mode} was asked for; torch.compile compiled {ran.compiled_graphs} graphs."
-    if mode == "cuda_graphs" and ran.recorded_graphs is False:
+    if bool(used.compiled_graphs) not in (compiles, may_compile):
+        return False, f"{mode} was asked for; torch.compile compiled {used.compiled_graphs} graphs."
+    if mode == "cuda_graphs" and used.recorded_graphs is False:
         return False, "CUDA graphs were asked for, and none was recorded."
-    replayed, missed = ran.replayed_passes, ran.missed_passes
-    graphs = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
-    if graphs and (missed or not replayed):
+    replayed, missed = used.replayed_passes, used.missed_passes
+    counts_graphs = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
+    if counts_graphs and (missed or not replayed):
         return False, f"HPU graphs were asked for: {replayed} passes replayed, {missed} missed."
-    by = f" with {ran.optimizer}" if trains else ""
-    return True, f"Steps were computed in {ran.precision}{by}, as asked for."
+    optimizer = f" with {used.optimizer}" if trains else ""
+    return True, f"Steps were computed in {used.precision}{optimizer}, as asked for."
 
 
 def equal_weights(e: Evidence) -> Judgement:
     """In training: all ranks ended with equal weights, unless each held a part of them."""
-    ran = [events.computation for events in e.ranks.values() if events.computation]
-    weights = {one.weights for one in ran} - {""}
+    weights = {events.computation.weights for events in e.ranks.values() if events.computation}
+    weights.discard("")
     if len(weights) > 1:
         return False, f"{e.spec.count} ranks ended with {len(weights)} different sets of weights."
     if not weights or e.spec.count == 1:
@@ -191,18 +192,18 @@ def equal_weights(e: Evidence) -> Judgement:
 
 def fp32(e: Evidence) -> Judgement:
     """On CUDA, fp32 was computed in TF32 with `precision: tf32`, and without TF32 otherwise."""
-    wanted = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
-    used = (e.first.strategy.fp32 if e.first.strategy else None) or wanted
-    return _as_asked("fp32", wanted, used)
+    request = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
+    used = (e.first.strategy and e.first.strategy.fp32) or request
+    return _as_requested("fp32", request, used)
 
 
 def data_digest(e: Evidence) -> Judgement:
     """The data that were read are the data that were prepared."""
-    wanted = e.outcome.data_digest if e.outcome else None
-    if not wanted:
+    prepared = e.outcome.data_digest if e.outcome else ""
+    if not prepared:
         return True, "No data digest was asked for."
     used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
-    return _as_asked("data digest", wanted[:12], listed(digest[:12] for digest in used))
+    return _as_requested("data digest", prepared[:12], joined(digest[:12] for digest in used))
 
 
 def alone_on_host(e: Evidence) -> Judgement:
@@ -211,8 +212,8 @@ def alone_on_host(e: Evidence) -> Judgement:
     others = e.outcome.machine_before.get("other_training_jobs") if e.outcome else None
     if others:
         return False, f"Other processes of feedrate ran on the host: {others}."
-    seen = "were not looked for" if others is None else "did not run at the start or the end"
-    return True, f"Other jobs of feedrate on the host {seen}."
+    state = "were not looked for" if others is None else "did not run at the start or the end"
+    return True, f"Other jobs of feedrate on the host {state}."
 
 
 STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02
@@ -233,26 +234,27 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
         for note in events.notes:
             if note.about == "report_to":
                 possible.append(f"During training, the Trainer also reported to {note.message}.")
-        for end in (machine.device for machine in events.machines):
+        for machine in events.machines:
             lowered = "The device's clocks were lowered by {}.".format
-            certain += map(lowered, end.get("slowed_by", ()))
-            possible += map(lowered, end.get("limited_by", ()))
-            if end.get("others"):
+            certain += map(lowered, machine.device.get("slowed_by", ()))
+            possible += map(lowered, machine.device.get("limited_by", ()))
+            if machine.device.get("others"):
                 possible.append("Other processes were on the device.")
         if len(events.machines) == 2 and events.window:
-            passed_s = passed(events)
-            stolen_s, wall_s = passed_s.get("cpu_stolen_s", 0.0), events.window.wall_s
-            stolen = stolen_s / (passed_s.get("cpu_wanted_s") or 1.0)
-            waited = passed_s.get("memory_waited_s", 0.0) / (events.window.wall_s or 1.0)
-            if busy := events.machines[1].device.get("others_busy"):
+            busy = events.machines[1].device.get("others_busy")
+            if busy:
                 certain.append(f"Another process used {busy:.0%} of the device's cores.")
+            change, wall_s = counter_changes(events), events.window.wall_s
+            stolen_s = change.get("cpu_stolen_s", 0.0)
+            stolen = stolen_s / (change.get("cpu_wanted_s") or 1.0)
             if stolen >= STOLEN_POSSIBLE:
-                kind = certain if stolen >= STOLEN_CERTAIN else possible
                 sentence = f"The hypervisor gave {stolen:.0%} of the CPU time to other guests"
                 if stolen_s < wall_s:  # at worst one core after another kept the job waiting
                     gain = stolen_s / (wall_s - stolen_s)
                     sentence += f"; without that, the rate would be up to {gain:.0%} higher"
-                kind.append(f"{sentence}.")
+                sentences = certain if stolen >= STOLEN_CERTAIN else possible
+                sentences.append(f"{sentence}.")
+            waited = change.get("memory_waited_s", 0.0) / (wall_s or 1.0)
             if waited >= WAITED_FOR_MEMORY:
                 possible.append(f"Processes waited for memory {waited:.0%} of the time.")
     foreign, idle = foreign_cpu(ranks)
@@ -273,13 +275,14 @@ NAMED = 0.02
 def _programs(ranks: Mapping[int, RankEvents]) -> str:
     """The busy programs of the window, on the host where they were, with their shares of the time
     of the job's cores: `python3 (pid 123, 40%), chromium (12%)`."""
-    ends = [e for e in ranks.values() if passed(e).get("cores_s")]
-    busiest = max(ends, key=lambda e: sum(p.cpu_s for p in e.machines[1].programs))
+    complete = [events for events in ranks.values() if counter_changes(events).get("cores_s")]
+    busiest = max(complete, key=lambda events: sum(p.cpu_s for p in events.machines[1].programs))
     names = []
     for program in busiest.machines[1].programs:
-        share = program.cpu_s / passed(busiest)["cores_s"]
-        pid = f"pid {program.pid}, " if program.pid else ""
-        names += [f"{program.name} ({pid}{share:.0%})"] if share >= NAMED else []
+        share = program.cpu_s / counter_changes(busiest)["cores_s"]
+        if share >= NAMED:
+            pid = f"pid {program.pid}, " if program.pid else ""
+            names.append(f"{program.name} ({pid}{share:.0%})")
     return ", ".join(names)
 
 
@@ -287,26 +290,27 @@ LOADED_BEFORE = 0.05
 """Share of the window's batches, loaded before it, from which a run is noisy."""
 
 
-def head_starts(spec: RunSpec, measured: Measurement | None, parts: Ceilings) -> list[str]:
+def head_starts(spec: RunSpec, measurement: Measurement | None, parts: Ceilings) -> list[str]:
     """A sentence if workers had loaded many of the window's batches before it began; else none.
     Near the end of an epoch, fewer are ready than at the window's beginning. This changes no rate
     where the loader is at least as fast as training and has cores of its own."""
-    loader, of_epoch = spec.settings.loader, measured.steps_per_epoch if measured else None
-    fast = spec.kind != "cpu" and (parts.loader_ratio_low or 0.0) >= 1
-    if measured is None or not (loader.workers and of_epoch) or fast:
+    loader = spec.settings.loader
+    if measurement is None or not measurement.steps_per_epoch or not loader.workers:
         return []
-    ready = loader.workers * loader.prefetch_factor / spec.settings.train.gradient_accumulation
+    if spec.kind != "cpu" and (parts.loader_ratio_low or 0.0) >= 1:
+        return []
+    steps_per_epoch, first = measurement.steps_per_epoch, measurement.warmup_steps
+    prefetch = loader.workers * loader.prefetch_factor / spec.settings.train.gradient_accumulation
 
     def ahead(step: int) -> float:
-        done = step % of_epoch
-        return min(ready, of_epoch - done) if done else 0.0
+        done = step % steps_per_epoch
+        return min(prefetch, steps_per_epoch - done) if done else 0.0
 
-    first = measured.warmup_steps
-    share = (ahead(first) - ahead(first + measured.steps)) / measured.steps
+    share = (ahead(first) - ahead(first + measurement.steps)) / measurement.steps
     if share < LOADED_BEFORE:
         return []
-    why = "the epoch's end kept them from loading as many ahead again"
-    return [f"Workers loaded {share:.0%} of the window's batches before it began; {why}."]
+    reason = "the epoch's end kept them from loading as many ahead again"
+    return [f"Workers loaded {share:.0%} of the window's batches before it began; {reason}."]
 
 
 def undisturbed(e: Evidence) -> Judgement:

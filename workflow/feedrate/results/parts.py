@@ -27,7 +27,8 @@ def ceilings(ranks: Ranks) -> Ceilings:
     for part in PARTS:
         rounds = blocks_of(ranks, part)
         values[f"{part}_samples_per_s"] = _rate(*rounds.values())
-        if ratios := round_ratios(ranks, part):
+        ratios = round_ratios(ranks, part)
+        if ratios:
             values |= zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True)
     return Ceilings(rounds=len(live), **values)
 
@@ -36,7 +37,7 @@ def round_ratios(ranks: Ranks, part: str) -> list[float]:
     """The rate of a part over that of training, in each round."""
     live, alone = blocks_of(ranks, "live"), blocks_of(ranks, part)
     pairs = [(_rate(alone[number]), _rate(live[number])) for number in alone if number in live]
-    return [part_rate / live_rate for part_rate, live_rate in pairs if part_rate and live_rate]
+    return [rate / live_rate for rate, live_rate in pairs if rate and live_rate]
 
 
 def names_of(part: str) -> tuple[str, str, str]:
@@ -51,15 +52,20 @@ def over_runs(
     `between` is the noise of this ratio between runs, pooled over cells; None: no cell has two. Its
     excess over the noise between rounds has its own degrees of freedom (Welch, Satterthwaite)."""
     names = names_of(part)
-    known = [run for run in runs if round_noise(run, part) is not None]
-    if not known:
+    squares, ratios, dof = [], [], 0
+    for run in runs:
+        noise = round_noise(run, part)
+        if noise is not None:
+            squares.append(noise**2)
+            ratios.append(run[names[0]])
+            dof += int(run["rounds"]) - 1
+    if not ratios:
         return dict.fromkeys(names)
-    within = fmean((round_noise(run, part) or 0.0) ** 2 for run in known)
+    within = fmean(squares)
     beyond = max(between.sd**2 - within, 0.0) if between else 0.0
-    square, dof = within + beyond, sum(int(run["rounds"]) - 1 for run in known)
+    square = within + beyond
     if between and beyond:
         dof = max(int(square**2 / (within**2 / dof + beyond**2 / between.dof)), 1)
-    ratios = [run[names[0]] for run in known]
     own = pooled_noise([ratios])
     sd = max(math.sqrt(square), own.sd if own else 0.0)
     ratio = median_interval(ratios, CONFIDENCE, Noise(sd, dof, between.cells if between else 1))
@@ -97,19 +103,19 @@ def _rate(*rounds: Blocks) -> float | None:
 def stages(ranks: Ranks) -> Stages:
     """Seconds and CPU seconds per optimizer step of each stage, mean of the ranks that reported
     it; its spans on the rank where they are slowest."""
-    reported = [events.stages for events in ranks.values() if events.stages]
-    known: dict[str, float | None] = {}
+    reports = [events.stages for events in ranks.values() if events.stages]
+    values: dict[str, float | None] = {}
     slowest: dict[str, dict[str, Any]] = {}
     for name in get_args(Stage):
-        known[f"{name}_s"] = of_known(fmean, (rank.seconds.get(name) for rank in reported))
-        spans = [rank.spans[name] for rank in reported if name in rank.spans]
-        known[f"{name}_cpu_s"] = of_known(fmean, (span.get("cpu_s") for span in spans))
+        values[f"{name}_s"] = of_known(fmean, (rank.seconds.get(name) for rank in reports))
+        spans = [rank.spans[name] for rank in reports if name in rank.spans]
+        values[f"{name}_cpu_s"] = of_known(fmean, (span.get("cpu_s") for span in spans))
         if spans:
             slowest[name] = max(spans, key=lambda span: float(span["p95_s"]))
-            enough = slowest[name]["count"] >= FEWEST
-            known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
-    not_split = list(dict.fromkeys(stage for rank in reported for stage in rank.not_split))
-    fields = {name: value for name, value in known.items() if name in Stages.__struct_fields__}
+            if slowest[name]["count"] >= FEWEST:
+                values[f"{name}_p95_s"] = slowest[name]["p95_s"]
+    not_split = list(dict.fromkeys(stage for rank in reports for stage in rank.not_split))
+    fields = {name: value for name, value in values.items() if name in Stages.__struct_fields__}
     return Stages(**fields, not_split=not_split, spans=slowest)
 
 
@@ -127,18 +133,18 @@ def slow_rank(ranks: Ranks) -> dict[str, Any]:
     windows = {rank: e.window for rank, e in ranks.items() if e.window and e.window.samples}
     if not rounds or len(windows) < max(2, len(ranks)):
         return {}
-    own_s = {
-        rank: [w.data_wait_s / w.samples + b[rank].wall_s / b[rank].samples for b in rounds]
-        for rank, w in windows.items()
-    }
+    own_s = {}  # by rank, of each round
+    for rank, window in windows.items():
+        wait_s = window.data_wait_s / window.samples
+        own_s[rank] = [wait_s + blocks[rank].wall_s / blocks[rank].samples for blocks in rounds]
     slowest = max(own_s, key=lambda rank: median(own_s[rank]))
-    others = [times for rank, times in own_s.items() if rank != slowest]
-    ratios = [mine / median(rest) for mine, *rest in zip(own_s[slowest], *others, strict=True)]
-    low = median_interval(ratios, CONFIDENCE).low
-    return {"slow_rank": slowest, "slow_rank_ratio_low": low}
+    slowest_s = own_s.pop(slowest)
+    others_s = map(median, zip(*own_s.values(), strict=True))
+    ratios = [time_s / other_s for time_s, other_s in zip(slowest_s, others_s, strict=True)]
+    return {"slow_rank": slowest, "slow_rank_ratio_low": median_interval(ratios, CONFIDENCE).low}
 
 
-def passed(events: RankEvents) -> dict[str, float]:
+def counter_changes(events: RankEvents) -> dict[str, float]:
     """By how much the host's counters increased in the window; empty where an end is missing."""
     if len(events.machines) != 2:
         return {}
@@ -150,14 +156,14 @@ def busy_shares(ranks: Ranks) -> dict[str, Any]:
     """Shares of the window in which the idlest device ran a kernel, of the granted cores' time that
     the job used, and of the runnable time of its threads in which they waited for a core."""
     ends = [events.machines[1] for events in ranks.values() if len(events.machines) == 2]
-    kernels: list[Any] = [end.device.get("busy") for end in ends]
-    counted = [passed(events) for events in ranks.values()]
-    used_s = sum(counts.get("job_cpu_s", 0.0) for counts in counted)
-    waited_s = sum(counts.get("job_waited_s", 0.0) for counts in counted)
-    hosts = {e.start.host: e.start.cores_granted or 0 for e in ranks.values() if e.start}
-    granted_s = sum(hosts.values()) * max(e.window.wall_s for e in ranks.values() if e.window)
+    busy: list[Any] = [end.device.get("busy") for end in ends]
+    changes = [counter_changes(events) for events in ranks.values()]
+    used_s = sum(change.get("job_cpu_s", 0.0) for change in changes)
+    waited_s = sum(change.get("job_waited_s", 0.0) for change in changes)
+    cores = {e.start.host: e.start.cores_granted or 0 for e in ranks.values() if e.start}
+    granted_s = sum(cores.values()) * max(e.window.wall_s for e in ranks.values() if e.window)
     return {
-        "device_busy_share": min(kernels) if kernels and None not in kernels else None,
+        "device_busy_share": min(busy) if busy and None not in busy else None,
         "cores_busy_share": used_s / granted_s if used_s and granted_s else None,
         "cores_waited_share": waited_s / (used_s + waited_s) if waited_s and used_s else None,
     }
@@ -168,13 +174,13 @@ def foreign_cpu(ranks: Ranks) -> tuple[float, float]:
     ranks that others disturbed most. Ranks on the same cores count together."""
     groups: dict[tuple[str | None, str | None], list[dict[str, float]]] = {}
     for events in ranks.values():
-        counted = passed(events)
-        if events.start and counted.get("cores_s"):
-            groups.setdefault((events.start.host, events.start.cores), []).append(counted)
+        change = counter_changes(events)
+        if events.start and change.get("cores_s"):
+            groups.setdefault((events.start.host, events.start.cores), []).append(change)
     worst = (0.0, 1.0)
-    for group in groups.values():
-        whole_s = median(counts["cores_s"] for counts in group)
-        busy_s = median(counts["cores_busy_s"] for counts in group)
-        own_s = sum(counts["job_cpu_s"] for counts in group)
-        worst = max(worst, ((busy_s - own_s) / whole_s, 1 - busy_s / whole_s))
+    for changes in groups.values():
+        cores_s = median(change["cores_s"] for change in changes)
+        busy_s = median(change["cores_busy_s"] for change in changes)
+        own_s = sum(change["job_cpu_s"] for change in changes)
+        worst = max(worst, ((busy_s - own_s) / cores_s, 1 - busy_s / cores_s))
     return worst

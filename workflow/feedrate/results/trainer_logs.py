@@ -138,8 +138,8 @@ def one_line(text: str) -> str:
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
 
 
-def fallback_reason(text: str) -> str | None:
-    """Why optimum-habana's on-device loader fell back to the host's, with one warning; None if it
-    did not. Such a run is invalid."""
+def fallback_warning(text: str) -> str:
+    """The only warning with which optimum-habana's on-device loader falls back to the host's, and
+    its reason; empty if it did not. Such a run is invalid."""
     match = _FALLBACK.search(text)
-    return (match[1].strip().rstrip(".") or "no reason given") if match else None
+    return match[0].strip().rstrip(".") if match else ""
