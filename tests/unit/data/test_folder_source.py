@@ -95,7 +95,7 @@ def test_what_cannot_be_used_is_left_out_and_listed(workplace, tmp_path):
         "good.jpg/x.jpg": "missing file",
         "a\0b": "missing file",
         "x" * 300: "missing file",
-        "GOOD.jpg": "missing file; one has this name in other case",
+        "GOOD.jpg": "missing file",
         ".hidden/good.jpg": "hidden file",
     }
     workplace.image(".hidden/good.jpg")

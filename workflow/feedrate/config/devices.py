@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from feedrate.config.errors import Origin, Problems, numbered, raise_all
 from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
@@ -80,54 +80,27 @@ class Device(Strict, kw_only=True):
     @property
     def able(self) -> list[str]:
         """The capabilities of its jobs."""
-        alone = [c for c in self.capabilities if c not in BETWEEN_DEVICES]
-        return [*self.capabilities] if self.count > 1 else [*alone, "one_device"]
-
-
-def is_called(model: str, pattern: str) -> bool:
-    """Whether a `model_pattern` matches the whole name `model` that a device reports."""
-    return re.fullmatch(pattern, model) is not None
+        if self.count > 1:
+            return list(self.capabilities)
+        return [c for c in self.capabilities if c not in BETWEEN_DEVICES] + ["one_device"]
 
 
 DETECTED = "detected"
 """The word for the accelerators of this machine among `devices` in config.yaml."""
 
 
-def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
-    """Check each entry of the device registry."""
-    problems = Problems(origin)
-    for name, device in devices.items():
-        problems.check_unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
-        precisions = [peak.precision for peak in device.peaks]
-        problems.check_unique(numbered(f"{name}.peaks[{{}}].precision", precisions))
-        if name == DETECTED:
-            problems.add(name, "this name means the accelerators of a machine; choose another")
-        if device.variant_of is not None:
-            problems.check_known(f"{name}.variant_of", device.variant_of, devices, "entries")
-        try:
-            re.compile(device.model_pattern or "")
-        except re.error as error:
-            why = f"{device.model_pattern!r} is not a regular expression ({error})"
-            problems.add(f"{name}.model_pattern", why)
-        for variable, value in device.software.environment.items():
-            key = f"{name}.software.environment.{variable}"
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-                problems.add(key, "an environment variable cannot have this name")
-            elif SECRET_NAME.search(variable) or secrets_in(value):
-                why = "a secret would appear in every record; set it where snakemake is started"
-                problems.add(key, why)
-        if device.count % device.nodes:
-            why = f"{device.nodes} nodes cannot share {device.count} devices evenly"
-            problems.add(f"{name}.nodes", why)
-        for limit, number in (("MAX_PROCESSES", device.count), ("MAX_NODES", device.nodes)):
-            most = launcher_limit(device.launcher, limit)
-            if number > most:
-                what = limit.removeprefix("MAX_").lower()
-                why = f"{device.launcher!r} starts at most {most:g} {what}, not {number}"
-                problems.add(f"{name}.launcher", why)
-        problems.check_path(f"{name}.software.python", device.software.python)
-        problems.check_path(f"{name}.software.container", device.software.container)
-    return problems
+class Machine(Strict, kw_only=True):
+    """The accelerators found on a machine."""
+
+    host: str
+    kind: Kind | None = None
+    models: list[str] = []  # of each that jobs may use, as its driver names it
+    remark: str = ""  # a sentence that says why there are none, or why they cannot be used
+
+
+def is_called(model: str, pattern: str) -> bool:
+    """Whether a `model_pattern` matches the whole name `model` that a device reports."""
+    return re.fullmatch(pattern, model) is not None
 
 
 def launcher_limit(launcher: Launcher | None, limit: str) -> float:
@@ -140,17 +113,6 @@ def default_launcher(jobs: Literal["process", "processes", "nodes"]) -> Launcher
     """The launcher that declares these `jobs` as DEFAULT_FOR (see devices/launch.py)."""
     declared = plugins.declared(LAUNCHERS, "DEFAULT_FOR")
     return next(name for name, default_for in declared.items() if default_for == jobs)
-
-
-class Machine(Strict, kw_only=True):
-    """The accelerators found on a machine."""
-
-    host: str
-    kind: Kind | None = None
-    models: list[str] = []
-    """The model of each that jobs may use, as its driver names it."""
-    remark: str = ""
-    """A sentence that says why there are none, or why they cannot be used."""
 
 
 def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
@@ -166,6 +128,44 @@ def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
     return devices
 
 
+def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
+    """Check each entry of the device registry."""
+    problems = Problems(origin)
+    for name, device in devices.items():
+        problems.check_unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
+        precisions = [peak.precision for peak in device.peaks]
+        problems.check_unique(numbered(f"{name}.peaks[{{}}].precision", precisions))
+        if name == DETECTED:
+            problems.add(name, "this name means the accelerators of a machine; choose another")
+        if device.variant_of is not None:
+            problems.check_known(f"{name}.variant_of", device.variant_of, devices, "entries")
+        pattern = device.model_pattern or ""
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            text = f"{pattern!r} is not a regular expression ({error})"
+            problems.add(f"{name}.model_pattern", text)
+        for variable, value in device.software.environment.items():
+            key = f"{name}.software.environment.{variable}"
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+                problems.add(key, "an environment variable cannot have this name")
+            elif SECRET_NAME.search(variable) or secrets_in(value):
+                text = "a secret would appear in every record; set it where snakemake is started"
+                problems.add(key, text)
+        if device.count % device.nodes:
+            text = f"{device.nodes} nodes cannot share {device.count} devices evenly"
+            problems.add(f"{name}.nodes", text)
+        for limit, number in (("MAX_PROCESSES", device.count), ("MAX_NODES", device.nodes)):
+            most = launcher_limit(device.launcher, limit)
+            if number > most:
+                noun = limit.removeprefix("MAX_").lower()
+                text = f"{device.launcher!r} starts at most {most:g} {noun}, not {number}"
+                problems.add(f"{name}.launcher", text)
+        problems.check_path(f"{name}.software.python", device.software.python)
+        problems.check_path(f"{name}.software.container", device.software.container)
+    return problems
+
+
 def with_detected(
     names: Sequence[str], devices: Mapping[str, Device], machine: Machine, origin: Origin
 ) -> tuple[list[str], dict[str, Device]]:
@@ -173,31 +173,34 @@ def with_detected(
     machine with another number of devices than the registered entry gets an entry of its own,
     `h100-x1`, so that its results never count as those of the registered entry. Raises ConfigError
     if no entry fits."""
-    problems, count = Problems(origin), len(machine.models)
-    models = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
-    instead = f"name entries of config/devices.yaml: {', '.join(devices)}"
     matching = [
         name
         for name, entry in devices.items()
         if entry.kind == machine.kind and entry.model_pattern and machine.models
         if is_called(machine.models[0], entry.model_pattern)
     ]
-    fault = ""
+    counts = Counter(machine.models)
+    models = " and ".join(f"{count} x {model}" for model, count in counts.items())
+    instead = f"name entries of config/devices.yaml: {', '.join(devices)}"
     if machine.remark or not machine.models:
         remark = machine.remark or f"{machine.host} has no accelerator that can be used"
         fault = f"{remark}; run this where the accelerators are, or {instead}"
-    elif len(set(machine.models)) > 1:
-        why = "and the devices of a job must be of one model"
-        fault = f"{machine.host} has {models}, {why}; {instead}"
-    elif not matching:
-        add = "add one with the peaks of its own data sheet (config/README.md, Add a device)"
-        fault = f"{machine.host} has {models}, and no entry of config/devices.yaml has a "
-        fault += f"model_pattern for it; {add}"
-    if fault:
+    elif len(counts) > 1:
+        fault = f"{machine.host} has {models}: the devices of a job must be of one model; {instead}"
+    else:
+        fault = (
+            f"{machine.host} has {models}, and no entry of config/devices.yaml has a model_pattern "
+            "for it; add one with the peaks of its own data sheet (config/README.md, Add a device)"
+        )
+    if machine.remark or len(counts) != 1 or not matching:
+        problems = Problems(origin)
         problems.add(f"devices[{names.index(DETECTED)}]", f"'detected' is not possible: {fault}")
-    raise_all(problems)
-    exact = [name for name in matching if devices[name].count == count]
-    name, entry = (exact[0], devices[exact[0]]) if exact else variant(matching[0], devices, count)
+        raise_all(problems)
+    exact = [name for name in matching if devices[name].count == len(machine.models)]
+    if exact:
+        name, entry = exact[0], devices[exact[0]]
+    else:
+        name, entry = variant(matching[0], devices, len(machine.models))
     chosen = dict.fromkeys(name if word == DETECTED else word for word in names)
     return list(chosen), {**devices, name: entry}
 
@@ -205,22 +208,24 @@ def with_detected(
 def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
     """The name and values of an entry for another count of devices on one host."""
     entry = devices[name]
+    base = entry.variant_of or name
     share = count / entry.count
     one_node = launcher_limit(entry.launcher, "MAX_NODES") == 1
     several = count > 1 and launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
-    job, base = entry.job, entry.variant_of or name
-    device = msgspec.structs.replace(
+    gres, memory_gib = entry.job.gres, entry.job.memory_gib
+    if gres:
+        gres = re.sub(r"(?<=:)\d+$", str(count), gres)  # gpu:8, gpu:h100:8
+    if memory_gib:
+        memory_gib *= share * entry.nodes
+    price = entry.price_usd_per_hour
+    device = replace(
         entry,
         label=f"{entry.label} x{count}",
         count=count,
         nodes=1,
         launcher=entry.launcher if several and one_node else None,
-        price_usd_per_hour=entry.price_usd_per_hour and entry.price_usd_per_hour * share,
-        job=msgspec.structs.replace(
-            job,
-            gres=job.gres and re.sub(r"(?<=:)\d+$", str(count), job.gres),  # gpu:8, gpu:h100:8
-            memory_gib=job.memory_gib and job.memory_gib * share * entry.nodes,
-        ),
+        price_usd_per_hour=price and price * share,
+        job=replace(entry.job, gres=gres, memory_gib=memory_gib),
         variant_of=base,
     )
     return f"{base}-x{count}", device

@@ -4,7 +4,7 @@ import hashlib
 import io
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,18 +19,16 @@ from feedrate.data.manifest import DataError, RawFile
 
 Value = TypeVar("Value")
 
-_ASPECTS = (4 / 3, 4 / 3, 5 / 4, 1.0, 3 / 2, 4 / 5)
+_ASPECTS = (4 / 3, 4 / 3, 5 / 4, 1.0, 3 / 2, 4 / 5)  # of width to height
 _SHORTEST_PX, _LONGEST_PX = 600, 1200
-_THING_HEIGHTS = {"giant": 0.66, "": 0.5, "small": 0.36}
-"""Height of a single thing by its adjective. Heights and positions are in picture heights."""
+# Heights and positions are in picture heights.
+_THING_HEIGHTS = {"giant": 0.66, "": 0.5, "small": 0.36}  # of a single thing, by its adjective
 _FIGURE_HEIGHT, _COMPANION_HEIGHT, _GROUND = 0.56, 0.3, 0.1
-_PLACES_IN_GROUP = ((-0.52, 0.0), (0.52, 0.0), (0.0, 1.0))
-"""Positions of two or three things, in heights of one of them."""
+_PLACES_IN_GROUP = ((-0.52, 0.0), (0.52, 0.0), (0.0, 1.0))  # of 2 or 3 things, in their heights
 _PAPERS = ((255, 250, 238), (250, 251, 255), (255, 255, 255), (248, 244, 232))
 _OVERSAMPLING = 2
 _STROKE_PX = 24
-_GRAIN = 18
-"""Range of the grain in grey levels; with it, files are as large as those of scanned cartoons."""
+_GRAIN = 18  # grey levels; with it, files are as large as those of scanned cartoons
 _JPEG_QUALITY = 82
 _TIMEOUT_S = 120.0
 
@@ -41,11 +39,6 @@ _TEMPLATES = {
         "{Thing} on the {other} of {place}. On the {side} we see {figure}.{companion}",
         "We see {place}: {figure} is on the {side}, with {thing} on the {other}.{companion}",
     ),
-    "uncanny": (
-        "One does not expect {thing} {where}.",
-        "It is odd that {figure} is {where} with {thing}.",
-    ),
-    "question": ("Why is {figure} {where}?", "Who left {thing} with {figure}?"),
     # Each names the place and the thing, so that the picture decides which of five quips is right.
     "quip": (
         "I asked for {thing}, but not {where}.",
@@ -112,16 +105,18 @@ def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
 def describe(scene: Scene, rng: Random) -> dict[str, str]:
     """True sentences: `description`, and `quip` (a caption as in the contest)."""
     thing = " ".join(filter(None, (scene.thing_size, scene.paint, scene.thing)))
-    sides = ("left", "right") if scene.left else ("right", "left")
-    number, article = ("", "one", "two", "three")[scene.count], "an" if thing[0] in "aeiou" else "a"
+    if scene.count > 1:
+        thing = f"{('two', 'three')[scene.count - 2]} {thing}s"
+    else:
+        thing = f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
     words = {
         "figure": f"a {scene.figure}",
         "who": scene.figure,
-        "thing": f"{number} {thing}s" if scene.count > 1 else f"{article} {thing}",
+        "thing": thing,
         "place": scene.place.name,
         "where": f"{scene.place.preposition} {scene.place.name}",
-        "side": sides[0],
-        "other": sides[1],
+        "side": "left" if scene.left else "right",
+        "other": "right" if scene.left else "left",
     }
     words |= {key.capitalize(): text[0].upper() + text[1:] for key, text in words.items()}
     companion = rng.choice(_COMPANIONS).format(f"a small {scene.companion}")
@@ -133,8 +128,9 @@ def draw_files(scenes: Mapping[str, Scene], seed: int, raw: Path, workers: int) 
     """Draw the scenes, by path under `raw`, with `workers` processes. Raises DataError."""
     draw = partial(_draw_file, seed, raw)
     files = run_isolated(draw, list(scenes.items()), workers, _TIMEOUT_S)
-    for lost in (file for file in files if isinstance(file, Lost)):
-        raise DataError(f"a picture could not be drawn: {lost.reason}")
+    for file in files:
+        if isinstance(file, Lost):
+            raise DataError(f"a picture could not be drawn: {file.reason}")
     return files
 
 
@@ -148,7 +144,7 @@ def _draw_file(seed: int, raw: Path, item: tuple[str, Scene]) -> RawFile:
 def render(scene: Scene, seed: int) -> bytes:
     """The picture as a JPEG file, with one channel if the scene is grey, else three."""
     rng = Random(f"{seed}/{scene.contest}/drawing")
-    image = _on_paper(_Ink(scene, rng).drawn(), rng)
+    image = _on_paper(_Ink(scene, rng).draw(), rng)
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=_JPEG_QUALITY)
     return stream.getvalue()
@@ -158,13 +154,16 @@ class _Ink:
     """Draws a scene at `_OVERSAMPLING` times its size. Lengths are in picture heights, y is up."""
 
     def __init__(self, scene: Scene, rng: Random) -> None:
-        width, self._height_px = (side * _OVERSAMPLING for side in scene.size)
-        self._scene, self._rng, self._aspect = scene, rng, width / self._height_px
-        self._line_px = max(2, round(rng.uniform(1.4, 2.6) * min(width, self._height_px) / 800))
-        self._image = Image.new("RGB", (width, self._height_px))
-        self._draw = ImageDraw.Draw(self._image)
+        width, height = (side * _OVERSAMPLING for side in scene.size)
+        self._scene = scene
+        self._rng = rng
+        self._height_px = height
+        self._aspect = width / height
+        self._line_px = max(2, round(rng.uniform(1.4, 2.6) * min(width, height) / 800))
+        self._image = Image.new("RGB", (width, height))
+        self._pen = ImageDraw.Draw(self._image)
 
-    def drawn(self) -> Image.Image:
+    def draw(self) -> Image.Image:
         """The scene at its own size."""
         scene, middle = self._scene, self._aspect / 2
         self._add_place(scene.place)
@@ -173,16 +172,19 @@ class _Ink:
         aside = min(0.25 * self._aspect, 0.33)
         fit = aside / 0.33
         towards = aside if scene.left else -aside
-        unit = _THING_HEIGHTS[scene.thing_size] * fit * (1.0 if scene.count == 1 else 0.56)
-        group = _PLACES_IN_GROUP[: scene.count] if scene.count > 1 else ((0.0, 0.0),)
-        for dx, dy in group:
-            x, y = middle + towards + dx * unit, _GROUND + dy * unit
-            self._add(shapes.THINGS[scene.thing], x, y, unit, unit)
-        unit = _FIGURE_HEIGHT * fit
-        self._add(shapes.FIGURES[scene.figure], middle - towards, _GROUND, unit, unit)
+        side = _THING_HEIGHTS[scene.thing_size] * fit
+        places: Sequence[tuple[float, float]] = ((0.0, 0.0),)
+        if scene.count > 1:
+            side *= 0.56
+            places = _PLACES_IN_GROUP[: scene.count]
+        thing = shapes.THINGS[scene.thing]
+        for dx, dy in places:
+            self._add(thing, middle + towards + dx * side, _GROUND + dy * side, side, side)
+        side = _FIGURE_HEIGHT * fit
+        self._add(shapes.FIGURES[scene.figure], middle - towards, _GROUND, side, side)
         if scene.companion:
-            unit = _COMPANION_HEIGHT * fit
-            self._add(shapes.FIGURES[scene.companion], middle, _GROUND / 2, unit, unit)
+            side = _COMPANION_HEIGHT * fit
+            self._add(shapes.FIGURES[scene.companion], middle, _GROUND / 2, side, side)
         image = self._image.getchannel("G") if scene.grey else self._image
         return image.reduce(_OVERSAMPLING)
 
@@ -198,16 +200,16 @@ class _Ink:
                 x, y = (column + 0.5 * (row % 2) + dx) * step_x, motif.bottom + (row + dy) * step_y
                 self._add(motif.shape, x, y, (1 + more) * motif.width, (1 + more) * motif.height)
 
-    def _add(self, shape: shapes.Shape, *box: float) -> None:
-        """Fill and outline each polygon of a shape; `box`: its centre, ground, width and height."""
-        x, y, width, height = (length * self._height_px for length in box)
+    def _add(self, shape: shapes.Shape, x: float, y: float, width: float, height: float) -> None:
+        """Fill and outline each polygon of a shape; `x` is its middle, `y` its lower edge."""
+        x, y, width, height = (length * self._height_px for length in (x, y, width, height))
         for points, paint in shape:
             fill = paint or shapes.PAINTS[self._scene.paint]
             corners = [(x + px * width, self._height_px - y - py * height) for px, py in points]
-            self._draw.polygon(corners, fill.rgb)
+            self._pen.polygon(corners, fill.rgb)
             if fill.striped:
                 self._hatch(corners)
-            self._draw.line(self._trembling(corners), shapes.BLACK.rgb, self._line_px, "curve")
+            self._pen.line(self._trembling(corners), shapes.BLACK.rgb, self._line_px, "curve")
 
     def _hatch(self, corners: shapes.Points) -> None:
         left, top = (math.floor(min(values)) for values in zip(*corners, strict=True))
@@ -217,11 +219,12 @@ class _Ink:
         ImageDraw.Draw(inside).polygon([(x - left, y - top) for x, y in corners], 1)
         for x in range(-height, width, round(0.02 * self._height_px)):
             ImageDraw.Draw(lines).line((x, height, x + height, 0), 1, self._line_px)
-        self._draw.bitmap((left, top), ImageChops.logical_and(inside, lines), shapes.BLACK.rgb)
+        self._pen.bitmap((left, top), ImageChops.logical_and(inside, lines), shapes.BLACK.rgb)
 
     def _trembling(self, corners: shapes.Points) -> shapes.Points:
         """A closed outline of short strokes whose ends are moved a little, as if drawn by hand."""
-        random, reach, path = self._rng.random, self._line_px, []
+        path = []
+        random, reach = self._rng.random, self._line_px
         for (ax, ay), (bx, by) in itertools.pairwise([*corners, corners[0]]):
             pieces = 1 + int(math.hypot(bx - ax, by - ay) / (_STROKE_PX * _OVERSAMPLING))
             for k in range(pieces):

@@ -8,13 +8,14 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
 import msgspec
+from msgspec.structs import replace
 
 from feedrate.config.workflow import Dataset
 from feedrate.core import plugins
@@ -43,21 +44,23 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
         rows: list[dict[str, Any]] = []
-        left_out = list(fetched.left_out)
-        columns: dict[str, str] = getattr(settings, "columns", {})
+        rows_left_out = Counter[LeftOut]()  # by what costs them: an image, or a fault of a row
+        for entry in fetched.left_out:
+            rows_left_out[replace(entry, rows=0)] += entry.rows
         for row in fetched.rows:
             try:
-                captions = _captions(row, columns)
+                captions = _captions(row, getattr(settings, "columns", {}))
             except Unusable as reason:
-                left_out.append(LeftOut(path=row["origin"], reason=str(reason)))
+                rows_left_out[LeftOut(path=row["origin"], reason=str(reason), rows=0)] += 1
                 continue
-            rows += [row | {"caption": caption} for caption in captions if caption]
-            no_caption = LeftOut(path=row["origin"], reason="no caption")
-            left_out += [no_caption] * captions.count("")
-        left_out = _merged(left_out)
-        lost = sum(entry.rows for entry in left_out)
+            for caption in captions:
+                if caption:
+                    rows.append(row | {"caption": caption})
+                else:
+                    rows_left_out[LeftOut(path=row["origin"], reason="no caption", rows=0)] += 1
+        left_out = [replace(entry, rows=count) for entry, count in rows_left_out.items()]
         images_read = len(fetched.files) + sum(entry.images for entry in left_out)
-        rows_read = len(rows) + lost
+        rows_read = len(rows) + rows_left_out.total()
         limit = getattr(settings, "limit_per_image", None)
         if limit is not None:
             rows = best_ranked(rows, limit)
@@ -81,7 +84,8 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
         )
         write_json(raw / out.name, msgspec.to_builtins(index))
     images = images_read - len(index.files)
-    print(f"fetched {name}: {len(index.files)} images; left out: {images} images, {lost} rows")
+    rows_lost = rows_left_out.total()
+    print(f"fetched {name}: {len(index.files)} images; left out: {images} images, {rows_lost} rows")
 
 
 def _captions(row: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
@@ -93,29 +97,23 @@ def _captions(row: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
     return texts(row["caption"], "caption") or [""]
 
 
-def _merged(left_out: Iterable[LeftOut]) -> list[LeftOut]:
-    """One entry for all rows that an image, or one thing in a row, costs."""
-    rows = Counter[LeftOut]()
-    for entry in left_out:
-        rows[msgspec.structs.replace(entry, rows=0)] += entry.rows
-    return [msgspec.structs.replace(entry, rows=count) for entry, count in rows.items()]
-
-
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
     """At most `limit` rows per image, in their order: those with the smallest ranks."""
-    kept, count = set[int](), Counter[str]()
-    for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
-        count[rows[position]["image"]] += 1
-        if count[rows[position]["image"]] <= limit:
-            kept.add(position)
-    return [row for position, row in enumerate(rows) if position in kept]
 
+    def rank(position: int) -> float:
+        with suppress(TypeError, ValueError):
+            value = float(rows[position].get("rank", 0))
+            return math.inf if math.isnan(value) else value
+        return math.inf
 
-def _rank(row: dict[str, Any]) -> float:
-    with suppress(TypeError, ValueError):
-        rank = float(row.get("rank", 0))
-        return math.inf if math.isnan(rank) else rank
-    return math.inf
+    best = set[int]()
+    count = Counter[str]()
+    for position in sorted(range(len(rows)), key=rank):
+        image = rows[position]["image"]
+        count[image] += 1
+        if count[image] <= limit:
+            best.add(position)
+    return [row for position, row in enumerate(rows) if position in best]
 
 
 class ListedFiles:
@@ -124,30 +122,30 @@ class ListedFiles:
     def __init__(self, root: Path) -> None:
         """`root` must be resolved."""
         self.root = root
-        self._seen: dict[str, RawFile | str] = {}
+        self._verdicts: dict[str, RawFile | Unusable] = {}
         self._names: dict[Path, dict[str, str]] = {}
 
-    def find(self, named: str) -> str:
-        """The path under the root of a regular file. Raises Unusable."""
-        if named not in self._seen:
+    def find(self, name: str) -> str:
+        """The path under the root of the regular file with this path. Raises Unusable."""
+        if name not in self._verdicts:
             try:
                 with reading_file():
-                    self._seen[named] = self._examine(named)
+                    self._verdicts[name] = self._examine(name)
             except Unusable as reason:
-                self._seen[named] = str(reason)
-        seen = self._seen[named]
-        if isinstance(seen, str):
-            raise Unusable(seen)
-        return seen.path
+                self._verdicts[name] = reason
+        verdict = self._verdicts[name]
+        if isinstance(verdict, Unusable):
+            raise verdict
+        return verdict.path
 
-    def found(self) -> list[RawFile]:
+    def usable(self) -> list[RawFile]:
         """The usable files, each once, sorted by path."""
-        files = {seen.path: seen for seen in self._seen.values() if isinstance(seen, RawFile)}
+        files = {file.path: file for file in self._verdicts.values() if isinstance(file, RawFile)}
         return [files[path] for path in sorted(files)]
 
-    def _examine(self, named: str) -> RawFile:
+    def _examine(self, name: str) -> RawFile:
         """The file's path and digest. Raises OSError or Unusable."""
-        path = Path(os.path.normpath(self.root / named))
+        path = Path(os.path.normpath(self.root / name))
         if not path.is_relative_to(self.root):
             path = path.resolve()
         if path.is_relative_to(self.root):
@@ -161,21 +159,17 @@ class ListedFiles:
         return RawFile(path=relative.as_posix(), sha256=digest_file(path))
 
     def _on_disk(self, path: Path) -> Path:
-        """The path as its folders spell it, in any Unicode form. Raises OSError or Unusable."""
+        """The path as its folders spell it, in any Unicode form. Raises OSError."""
         if os.path.lexists(path) or path == self.root:
             return path
         folder = self._on_disk(path.parent)
         if folder not in self._names:
-            composed = {normalize("NFC", file.name): file.name for file in folder.iterdir()}
-            in_any_case = {name.casefold(): composed[name] for name in composed}
-            self._names[folder] = in_any_case | composed
-        names, name = self._names[folder], normalize("NFC", path.name)
-        actual = names.get(name) or names.get(name.casefold())
-        if actual is None:
+            names = {normalize("NFC", file.name): file.name for file in folder.iterdir()}
+            self._names[folder] = names
+        name = self._names[folder].get(normalize("NFC", path.name))
+        if name is None:
             raise FileNotFoundError
-        if normalize("NFC", actual) != name:
-            raise Unusable("missing file; one has this name in other case")
-        return folder / actual
+        return folder / name
 
 
 def is_hidden(relative: Path) -> bool:
@@ -193,10 +187,11 @@ class EmbeddedImages:
 
     def write(self, image: Any, listed: ListedFiles | None = None) -> str:
         """Write an image, {"bytes", "path"}, if it is new; return its path under raw/. Without
-        bytes, it is read from the file that it names in `listed`. Raises Unusable."""
-        cell = image if isinstance(image, dict) else {}
-        data: bytes | None = cell.get("bytes")
-        name: str = cell.get("path") or ""
+        bytes, it is read from the file of `listed` that it names. Raises Unusable."""
+        if not isinstance(image, dict):
+            image = {}
+        data: bytes | None = image.get("bytes")
+        name: str = image.get("path") or ""
         if data is None and "::" in name:
             raise Unusable("file in an archive")
         if data is None and name and listed:

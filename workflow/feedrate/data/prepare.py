@@ -15,7 +15,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 from feedrate.config.workflow import Dataset, Folder
 from feedrate.core.files import digest_file, digest_text, replaced_folder, write_json, write_text
-from feedrate.data.isolate import Lost
 from feedrate.data.manifest import (
     CHECKSUMS,
     IMAGES,
@@ -35,9 +34,8 @@ from feedrate.data.tables import make_table, read_table, write_table
 from feedrate.data.verify import Stored, verify_images
 
 _SHOWN = 20
-
-VOCABULARY = 4096
-"""Maximum number of tokens that the tokenizer learns."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+VOCABULARY = 4096  # at most so many tokens are learned
 SPECIAL = {
     "bos_token": "<s>",
     "pad_token": "<pad>",
@@ -51,40 +49,46 @@ SPECIAL = {
 def preprocess_dataset(index: Path, settings: Dataset, out: Path, workers: int = 0) -> None:
     """Prepare the dataset of `index` (raw/index.json); `out` is prepared/manifest.json. The same
     index and files give the same manifest. `workers`: processes; 0: one a core."""
-    listed = read_index(index)
-    rows = read_table(index.parent / listed.rows.path).rows
-    root = Path(listed.root) if listed.root else index.parent
+    fetched = read_index(index)
+    rows = read_table(index.parent / fetched.rows.path).rows
+    root = Path(fetched.root) if fetched.root else index.parent
     with replaced_folder(out.parent) as folder:
         (folder / IMAGES).mkdir()
         workers = workers or len(os.sched_getaffinity(0))
-        verdicts = verify_images(root, listed.files, folder, workers)
-        stored = {path: v for path, v in verdicts.items() if isinstance(v, Stored)}
-        lost = Counter(row["image"] for row in rows)
-        reasons = sorted((path, v.reason) for path, v in verdicts.items() if isinstance(v, Lost))
-        bad = [LeftOut(path=path, reason=why, rows=lost[path], images=1) for path, why in reasons]
+        stored: dict[str, Stored] = {}
+        left_out = list(fetched.left_out)
+        rows_of_image = Counter(row["image"] for row in rows)
+        for path, verdict in sorted(verify_images(root, fetched.files, folder, workers).items()):
+            if isinstance(verdict, Stored):
+                stored[path] = verdict
+            else:
+                left_out.append(
+                    LeftOut(path=path, reason=verdict.reason, rows=rows_of_image[path], images=1)
+                )
         samples = _samples(rows, settings, stored)
-        report = make_report(listed, [*listed.left_out, *bad], samples, stored)
+        report = make_report(fetched, left_out, samples, stored)
         _check_bad_share(report, settings.max_bad_share, out.parent)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
         if not captions:
-            why = f"the training split would be empty; {len(samples)} samples are left for others"
-            raise DataError(f"dataset {listed.dataset}: {why}")
+            raise DataError(
+                f"dataset {fetched.dataset}: the training split would be empty; {len(samples)} "
+                "samples are left for others"
+            )
         write_table(folder / SAMPLES, make_table(samples, ("sample_id", "split", "image")))
         train_tokenizer(captions, folder / TOKENIZER)
         write_json(folder / REPORT, report)
         images = {image.path: image.sha256 for image in stored.values()}
         write_json(folder / CHECKSUMS, images)
-        names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-        others = [name for name in names if name.parts[0] not in (IMAGES, REPORT)]
+        files = [SAMPLES, CHECKSUMS, *(f"{TOKENIZER}/{name}" for name in TOKENIZER_FILES)]
         manifest = Manifest(
-            dataset=listed.dataset,
+            dataset=fetched.dataset,
             splits=count_splits(samples),
-            files={name.as_posix(): digest_file(folder / name) for name in others},
+            files={name: digest_file(folder / name) for name in files},
             images=len(images),
         )
         write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
     counts = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
-    print(f"prepared {listed.dataset}: {counts}; {len(images)} images")
+    print(f"prepared {fetched.dataset}: {counts}; {len(images)} images")
 
 
 def _check_bad_share(report: Mapping[str, Any], max_bad_share: float, prepared: Path) -> None:
@@ -113,8 +117,7 @@ def _samples(
     samples = [row | {"image": stored[row["image"]].path} for row in rows if row["image"] in stored]
     if isinstance(settings, Folder) and settings.split is None:
         groups = group_rows(samples)
-        shares = settings.validation_share, settings.test_share
-        splits = share_out(groups, *shares, settings.seed)
+        splits = share_out(groups, settings.validation_share, settings.test_share, settings.seed)
         for sample, group in zip(samples, groups, strict=True):
             sample["split"] = splits[group]
     samples.sort(key=lambda sample: SPLITS.index(sample["split"]))
@@ -129,10 +132,11 @@ def group_rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     and so are those that other rows connect."""
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def first(key: tuple[str, str]) -> tuple[str, str]:
-        while (parent := parents.setdefault(key, key)) != key:
+    def group_of(key: tuple[str, str]) -> tuple[str, str]:
+        parent = parents.setdefault(key, key)
+        while parent != key:
             parents[key] = parents[parent]
-            key = parent
+            key, parent = parent, parents[parent]
         return key
 
     keys = []
@@ -140,9 +144,10 @@ def group_rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         image, contest = ("image", row["image"]), ("contest", str(row["contest_number"]))
         keys.append(image)
         if row["contest_number"] is not None:
-            group, joined = sorted((first(image), first(contest)))  # a contest names its group
+            # The first in the alphabet: a contest names its group.
+            group, joined = sorted((group_of(image), group_of(contest)))
             parents[joined] = group
-    return [first(key)[1] for key in keys]
+    return [group_of(key)[1] for key in keys]
 
 
 def share_out(
@@ -153,10 +158,10 @@ def share_out(
     splits = dict.fromkeys(order, "train")
     count, position = len(order), min(1, len(order))  # the first group trains
     for split, share in (("validation", validation_share), ("test", test_share)):
-        wanted = max(1, round(share * count)) if share > 0 else 0
-        for group in order[position : position + wanted]:
+        end = position + (max(1, round(share * count)) if share > 0 else 0)
+        for group in order[position:end]:
             splits[group] = split
-        position += wanted
+        position = end
     return splits
 
 
@@ -196,8 +201,9 @@ def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
         "clean_up_tokenization_spaces": False,
         **SPECIAL,
     }
-    write_text(folder / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()), indent=1))
-    write_json(folder / "tokenizer_config.json", settings)
+    tokenizer_name, settings_name = TOKENIZER_FILES
+    write_text(folder / tokenizer_name, json.dumps(json.loads(tokenizer.to_str()), indent=1))
+    write_json(folder / settings_name, settings)
 
 
 def make_report(
@@ -208,7 +214,7 @@ def make_report(
 ) -> dict[str, Any]:
     """data_report.json, without times, machine names and absolute paths."""
     pictures = [image.picture for image in stored.values()]
-    places = Counter(image for image, _ in {(row["image"], row["split"]) for row in samples})
+    splits_of = Counter(image for image, _ in {(row["image"], row["split"]) for row in samples})
     reasons = Counter[str]()
     for entry in left_out:
         reasons[entry.reason] += entry.rows
@@ -220,7 +226,7 @@ def make_report(
         "samples": len(samples),
         "splits": msgspec.to_builtins(count_splits(samples)),
         "images": len({image.path for image in stored.values()}),
-        "images_in_several_splits": sum(count > 1 for count in places.values()),
+        "images_in_several_splits": sum(count > 1 for count in splits_of.values()),
         "width_px": summary(picture.width for picture in pictures),
         "height_px": summary(picture.height for picture in pictures),
         "megapixels": summary(picture.width * picture.height / 1e6 for picture in pictures),

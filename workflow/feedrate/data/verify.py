@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
@@ -16,17 +16,13 @@ from feedrate.core.files import atomic_path
 from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import IMAGES, RawFile, Unusable, check_regular, reading_file
 
-TIMEOUT_S = 60.0
-"""Time limit for one image; the largest image allowed takes about a second."""
+TIMEOUT_S = 60.0  # for one image; the largest that is allowed takes about a second
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
 """Formats to try. Pillow opens MPO as JPEG. For EPS and the like it would run other programs."""
 MAX_MEGAPIXELS = 64.0
 MIN_SIDE_PX = 16
-MAX_ASPECT = 20.0
-"""A longer strip would become huge once its shorter side is scaled to the model's size."""
+MAX_ASPECT = 20.0  # a longer strip would become huge once its shorter side is scaled for the model
 JPEG_QUALITY = 95
-WIDE, NARROW = 2**16 - 1, 2**14
-"""The largest level of 16 bits; a smaller range of levels is stretched."""
 
 _WIDE_COLOURS = re.compile(r"(?<!BGR);16|'RGB', [0-9]{4}")
 """In Pillow's plan of decoding, 16 bits a colour of PNG and TIFF, and the largest level of PPM;
@@ -51,8 +47,7 @@ class Stored(NamedTuple):
     path: str
     sha256: str
     size: int
-    is_edited: bool
-    """Whether its file has changed since the fetch."""
+    is_edited: bool  # whether its file has changed since the fetch
     picture: Picture
 
 
@@ -94,16 +89,7 @@ def read_picture(data: bytes) -> Picture:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                width, height = image.size
-                size = f"{width} x {height} px"
-                if width * height > MAX_MEGAPIXELS * 1e6:
-                    raise Unusable(
-                        f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels"
-                    )
-                if min(width, height) < MIN_SIDE_PX:
-                    raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
-                if max(width, height) > MAX_ASPECT * min(width, height):
-                    raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
+                _check_size(*image.size)
                 return _convert(image, data)
     except Unusable:
         raise
@@ -117,58 +103,48 @@ def read_picture(data: bytes) -> Picture:
         raise Unusable(f"cannot be decoded: {str(error) or type(error).__name__}") from None
 
 
+def _check_size(width: int, height: int) -> None:
+    size = f"{width} x {height} px"
+    if width * height > MAX_MEGAPIXELS * 1e6:
+        raise Unusable(f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels")
+    if min(width, height) < MIN_SIDE_PX:
+        raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
+
+
 def _convert(image: Image.Image, data: bytes) -> Picture:
     kind, mode = str(image.format), image.mode
-    differs = {
-        f"{kind} to JPEG": kind != "JPEG",
-        "first frame of several": getattr(image, "is_animated", False),
-        "progressive to baseline": kind == "JPEG" and image.info.get("progressive"),
-    }
-    is_wide = mode[0] == "I" or _WIDE_COLOURS.search(str(getattr(image, "tile", "")))
-    if mode == "F":
-        raise Unusable("its pixels have more than 16 bits")
+    # Their range may be a small part of all levels, so that 8 bits would be black. (Read before
+    # the file is loaded: then Pillow forgets its plan.)
+    if mode[0] in "IF" or _WIDE_COLOURS.search(str(getattr(image, "tile", ""))):
+        raise Unusable("its levels have more than 8 bits; save it with 8")
+    changes = []
+    if kind != "JPEG":
+        changes.append(f"{kind} to JPEG")
+    if getattr(image, "is_animated", False):
+        changes.append("first frame of several")
+    if kind == "JPEG" and image.info.get("progressive"):
+        changes.append("progressive to baseline")
     image.load()
-    turned, orientation = image, None
+    upright, orientation = image, None
     with suppress(Exception):  # damaged EXIF data do not make a picture unusable
         orientation = image.getexif().get(ExifTags.Base.Orientation)
     if orientation in range(2, 9):
-        turned = ImageOps.exif_transpose(image)
-    differs["rotated as its EXIF says"] = turned is not image
-    changes = [change for change, is_so in differs.items() if is_so]
+        upright = ImageOps.exif_transpose(image)
+        changes.append("rotated as its EXIF says")
     if mode in ("L", "RGB") and not changes:
         return Picture(data, *image.size, mode, kind, ())
-    if is_wide:
-        turned, is_stretched = _eight_bits(turned)
-        changes += ["16-bit to RGB", *(["narrow range stretched"] if is_stretched else [])]
-    if turned.has_transparency_data:
+    if upright.has_transparency_data:
         changes.append("transparency on white")
-        layer = turned.convert("RGBA")
+        layer = upright.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-        turned = Image.alpha_composite(white, layer)
-    elif mode not in ("L", "RGB") and not is_wide:
+        upright = Image.alpha_composite(white, layer)
+    elif mode not in ("L", "RGB"):
         changes.append(f"{_MODES.get(mode, mode)} to RGB")
-    rgb = turned.convert("RGB")
+    rgb = upright.convert("RGB")
     # A JPEG file of colours with few chroma samples has no more of them to keep.
     sampling = max(0, JpegImagePlugin.get_sampling(image)) if kind == "JPEG" else 0
     stream = io.BytesIO()
     rgb.save(stream, "JPEG", quality=JPEG_QUALITY, subsampling=sampling)
     return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
-
-
-def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
-    """A picture with 16 bits a channel in 8 bits, and whether its range was stretched: grey levels
-    of at most 14 bits, as cameras and scanners have, would be nearly black. Raises Unusable."""
-    if image.mode[0] != "I":  # Pillow has already cut the colours' lower 8 bits off
-        bands: Any = image.convert("RGB").getextrema()
-        if max(high for _, high in bands) < NARROW // 257:
-            raise Unusable("its 16-bit colours are nearly black, and cannot be stretched")
-        return image, False
-    levels = image.convert("I")
-    ends: Any = levels.getextrema()
-    low, high = ends
-    if high - min(low, 0) > WIDE:
-        raise Unusable("its pixels have more than 16 bits")
-    is_narrow = 0 < high - low < NARROW
-    zero, size = (low, high - low) if is_narrow else (min(low, 0), WIDE)
-    scale = 255 / size
-    return levels.point(lambda level: level * scale + (0.5 - zero * scale)).convert("L"), is_narrow

@@ -47,7 +47,7 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
             except Unusable as reason:
                 lost = LeftOut(path=image or where, reason=str(reason), images=1 if image else 0)
                 left_out.append(lost)
-    return Fetched(rows=rows, files=files.found(), left_out=left_out, root=str(root))
+    return Fetched(rows=rows, files=files.usable(), left_out=left_out, root=str(root))
 
 
 def check_folder(problems: Problems, key: str, settings: Folder) -> list[Path]:
