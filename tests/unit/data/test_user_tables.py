@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.data.manifest import DataError, Unusable
-from feedrate.data.sources.folder import fill, names
+from feedrate.data.sources.folder import fill, names_in
 from feedrate.data.tables import make_table, plain_text, read_table
 
 
@@ -141,7 +141,7 @@ def test_columns_the_table_s_name_and_numbers_fill_in():
 
 def test_braces_in_values_and_attributes_mean_nothing():
     assert fill("{a}", {"a": "{b}", "b": "no"}, "") == "{b}"
-    assert names("{a.__class__}/{b[0]}/{a.__class__}") == ["a.__class__", "b[0]"]
+    assert names_in("{a.__class__}/{b[0]}/{a.__class__}") == ["a.__class__", "b[0]"]
 
 
 @given(st.lists(st.tuples(WORD, WORD)), WORD)
@@ -150,4 +150,4 @@ def test_every_name_is_replaced_by_its_value_and_all_else_stays(pieces, end):
     row = {name: f"<{name}>" for _, name in pieces}
     expected = "".join(f"{fixed}<{name}>" for fixed, name in pieces) + end
     assert fill(template, row, "") == expected
-    assert set(names(template)) == set(row)
+    assert set(names_in(template)) == set(row)

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -13,9 +12,7 @@ from feedrate.core.errors import first_line
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.manifest import DataError, check_files, read_document
 
-TIMEOUT_S = 20.0
-"""Time limit for the hub's first answer."""
-
+TIMEOUT_S = 20.0  # for the hub's first answer
 PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
 """Files of a checkpoint: weights, configuration and tokenizers; never a pickle."""
 
@@ -39,13 +36,14 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
     with replaced_folder(out.parent) as folder:
         sha256 = {}
         for file in files:
-            place = folder / file.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
+            name_in_folder = str(file.relative_to(source))
+            copy = folder / name_in_folder
+            copy.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.link(file.resolve(), place)
+                os.link(file.resolve(), copy)
             except OSError:  # the cache is on another file system
-                shutil.copyfile(file, place)
-            sha256[str(file.relative_to(source))] = digest_file(place)
+                shutil.copyfile(file, copy)
+            sha256[name_in_folder] = digest_file(copy)
         fetched = Checkpoint(name=name, revision=revision, commit=source.name, sha256=sha256)
         write_json(folder / out.name, msgspec.to_builtins(fetched))
     print(f"fetched {name} at {revision}: {len(files)} files")
@@ -62,11 +60,16 @@ def download(kind: str, name: str, revision: str, patterns: Sequence[str], advic
     this revision. Raises the DataError of `unavailable`."""
     import huggingface_hub
 
-    options: dict[str, Any] = {"revision": revision, "allow_patterns": list(patterns)}
-    options |= {"token": token(), "etag_timeout": TIMEOUT_S}
-    repo_type = "model" if kind == "checkpoint" else kind
     try:
-        return Path(huggingface_hub.snapshot_download(name, repo_type=repo_type, **options))
+        folder = huggingface_hub.snapshot_download(
+            name,
+            repo_type="model" if kind == "checkpoint" else kind,
+            revision=revision,
+            allow_patterns=list(patterns),
+            token=token(),
+            etag_timeout=TIMEOUT_S,
+        )
+        return Path(folder)
     except Exception as error:  # each version of the client has its own network errors
         raise unavailable(f"{kind} {name}", revision, error, advice) from None
 

@@ -13,12 +13,11 @@ import psutil
 
 from feedrate.core.processes import die_with_parent
 
-MEMORY_BYTES = 2 * 2**30
-"""Address space that a process may use in addition to that of its imports."""
+MEMORY_BYTES = 2 * 2**30  # address space of a process in addition to that of its imports
 
 
 class Lost(NamedTuple):
-    """An item without a result: the reason, such as a crash of its process."""
+    """An item without a result, and why."""
 
     reason: str
 
@@ -55,9 +54,10 @@ def run_isolated(
                     process.join()
                     code = process.exitcode
                     end = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-                    timed_out = code == -signal.SIGALRM
-                    why = f"it took longer than {timeout_s:g} s" if timed_out else ""
-                    results[number] = Lost(why or f"reading it ended the process ({end})")
+                    reason = f"reading it ended the process ({end})"
+                    if code == -signal.SIGALRM:
+                        reason = f"it took longer than {timeout_s:g} s"
+                    results[number] = Lost(reason)
                 if error is not None:
                     raise error
     finally:

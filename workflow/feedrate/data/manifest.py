@@ -19,16 +19,9 @@ from feedrate.core.files import digest_file, digest_value
 Document = TypeVar("Document")
 
 SPLITS = ("train", "validation", "test")
-
-ROWS = "rows.parquet"
-"""In raw/: the rows as fetched."""
-
-MANIFEST = "manifest.json"
-SAMPLES = "samples.parquet"
-IMAGES = "images"
-TOKENIZER = "tokenizer"
-CHECKSUMS = "checksums.json"
-REPORT = "data_report.json"
+ROWS = "rows.parquet"  # in raw/: the rows as fetched
+MANIFEST, SAMPLES, CHECKSUMS = "manifest.json", "samples.parquet", "checksums.json"
+IMAGES, TOKENIZER, REPORT = "images", "tokenizer", "data_report.json"
 """In prepared/."""
 
 STORE_INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
@@ -37,9 +30,7 @@ pictures.npy (int64): for each picture its start in pixels.npy, and its channels
 (int32): by row its picture, tokens and mask."""
 
 CAPTION = "caption"
-
-MAX_FILE_BYTES = 256 * 2**20
-"""A larger image file is left out unread."""
+MAX_FILE_BYTES = 256 * 2**20  # a larger image file is left out unread
 
 
 class DataError(ExpectedError):
@@ -163,17 +154,12 @@ class StoreIndex(Strict, kw_only=True):
 
 def store_spec(settings: Settings) -> StoreSpec | None:
     """The store that a run with these settings reads; None: it reads no store."""
-    loader, model = settings.loader, settings.model
-    if loader.decode != "cache":
+    if settings.loader.decode != "cache":
         return None
-    return copy_fields(
-        StoreSpec,
-        loader,
-        # The rest (attention, layout, …) changes neither pixels nor tokens.
-        model=ModelSettings(
-            **{n: getattr(model, n) for n in ("name", "size", "checkpoint", "revision", "image_px")}
-        ),
-    )
+    # The rest of the model (attention, layout, …) changes neither pixels nor tokens.
+    names = ("name", "size", "checkpoint", "revision", "image_px")
+    model = ModelSettings(**{name: getattr(settings.model, name) for name in names})
+    return copy_fields(StoreSpec, settings.loader, model=model)
 
 
 def store_folder(settings: Settings, prepared: Path) -> Path | None:
@@ -183,12 +169,12 @@ def store_folder(settings: Settings, prepared: Path) -> Path | None:
 
 
 def read_index(path: Path) -> RawIndex:
-    """Read raw/index.json. Raises DataError if it is missing or not an index."""
+    """Read raw/index.json. Raises DataError."""
     return read_document(path, RawIndex, "the dataset has not been fetched")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read prepared/manifest.json. Raises DataError if it is missing or not a manifest."""
+    """Read prepared/manifest.json. Raises DataError."""
     return read_document(path, Manifest, "the dataset has not been prepared")
 
 
@@ -219,8 +205,8 @@ def check_prepared(folder: Path) -> Manifest:
     images: dict[str, str] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
     check_files(folder, images)
     present = {p.relative_to(folder).as_posix() for p in (folder / IMAGES).rglob("*.jpg")}
-    for name in sorted(present - images.keys()):
-        raise _different(folder, name, "is not in the manifest")
+    if unknown := sorted(present - images.keys()):
+        raise _damaged(folder, unknown[0], "is not in the manifest")
     return manifest
 
 
@@ -234,10 +220,10 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, sha256 in sorted(files.items()):
         try:
             if digest_file(folder / name) != sha256:
-                raise _different(folder, name, "does not match its recorded checksum")
+                raise _damaged(folder, name, "does not match its recorded checksum")
         except OSError as error:
-            raise _different(folder, name, f"cannot be read ({error.strerror})") from None
+            raise _damaged(folder, name, f"cannot be read ({error.strerror})") from None
 
 
-def _different(folder: Path, name: str, how: str) -> DataError:
+def _damaged(folder: Path, name: str, how: str) -> DataError:
     return DataError(f"{folder / name} {how}: delete the folder {folder} and run again")

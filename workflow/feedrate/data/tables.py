@@ -28,13 +28,13 @@ trains on `caption`; `label` is the letter of the right one of `caption_choices`
 EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 """Columns that a copy of Winoground must have."""
 
-_STRICT = "; a field with separators or quotes is in quotes, and its own quotes are doubled"
-_END = "unexpected end of data"
 _LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
 """A list as Python, pandas and JSON write it into a field of text."""
 
-_SPLITS = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation"}
-_SPLITS |= {"testing": "test"} | {name: name for name in ("train", "validation", "test")}
+_SPLITS = {
+    "train": "train", "training": "train", "test": "test", "testing": "test",
+    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
+}  # fmt: skip
 
 
 class Table(NamedTuple):
@@ -61,8 +61,9 @@ def read_table(path: Path, *, separator: str | None = None, only_columns: bool =
         raise DataError(f"{path}: {error.strerror or first_line(error)}") from None
     if not table.columns:
         raise DataError(f"{path}: the table is empty")
-    if twice := [name for name, count in Counter(table.columns).items() if name and count > 1]:
-        raise DataError(f"{path}: several columns have the name {twice[0]!r}")
+    for name, count in Counter(table.columns).items():
+        if name and count > 1:
+            raise DataError(f"{path}: several columns have the name {name!r}")
     return table
 
 
@@ -70,7 +71,9 @@ def _delimited(path: Path, only_columns: bool, separator: str | None) -> Table:
     """CSV, or TSV, in which quotes are text. A line without any value is no row."""
     is_csv = path.suffix.lower() == ".csv"
     separator = separator or ("," if is_csv else "\t")
-    rule = f"(the key separator is {separator!r}{_STRICT if is_csv else ''})"
+    rule = f"the key separator is {separator!r}"
+    if is_csv:
+        rule += "; a field with separators or quotes is in quotes, and its own quotes are doubled"
     columns: list[str] = []
     rows: list[dict[str, Any]] = []
     with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -90,10 +93,10 @@ def _delimited(path: Path, only_columns: bool, separator: str | None) -> Table:
                     rows.append(dict(zip(columns, fields, strict=True)))
                 else:
                     counts = f"{len(fields)} fields, but {len(columns)} columns"
-                    raise DataError(f"{path}, line {first}: {counts} {rule}")
+                    raise DataError(f"{path}, line {first}: {counts} ({rule})")
         except csv.Error as error:
-            why = "a quote is not closed" if str(error) == _END else error
-            raise DataError(f"{path}, line {line}: {why} {rule}") from None
+            text = str(error).replace("unexpected end of data", "a quote is not closed")
+            raise DataError(f"{path}, line {line}: {text} ({rule})") from None
     return Table(columns, rows)
 
 
@@ -140,7 +143,7 @@ def plain_text(value: Any, column: str) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if not isinstance(value, str | Number):
-        raise _no_text(value, column)
+        raise Unusable(f"column {column!r}: a value of type {type(value).__name__}, not text")
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -151,14 +154,10 @@ def texts(value: Any, column: str) -> list[str]:
         return [text for cell in value for text in texts(cell, column) or [""]]
     text = plain_text(value, column).strip()
     if text and not isinstance(value, str):
-        raise _no_text(value, column)
+        raise Unusable(f"column {column!r}: a value of type {type(value).__name__}, not text")
     if _LIST.fullmatch(text):
         raise Unusable(f"column {column!r}: a list written as text")
     return [text] if text else []
-
-
-def _no_text(value: Any, column: str) -> Unusable:
-    return Unusable(f"column {column!r}: a value of type {type(value).__name__}, not text")
 
 
 def split_named(value: Any, column: str) -> str:
@@ -176,9 +175,10 @@ def example_tables(path: Path) -> list[Path]:
         raise DataError(f"{path}: there is no Parquet file")
     for table in tables:
         columns = read_table(table, only_columns=True).columns
-        if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
-            lacks, has = ", ".join(missing), ", ".join(columns)
-            raise DataError(f"{table}: not Winoground's columns: {lacks} missing; it has: {has}")
+        lacking = ", ".join(name for name in EXAMPLE_COLUMNS if name not in columns)
+        if lacking:
+            names = f"{lacking} missing; it has: {', '.join(columns)}"
+            raise DataError(f"{table}: not Winoground's columns: {names}")
     return tables
 
 
@@ -206,11 +206,9 @@ def _numbers(values: list[str | None]) -> "pa.Array":
     import pyarrow as pa
 
     for number, kind in ((int, pa.int64()), (float, pa.float64())):
-        try:
+        with suppress(ValueError, OverflowError, pa.ArrowException):
             numbers = [None if value is None else number(value) for value in values]
             return pa.array(numbers, kind, from_pandas=True)  # NaN is null
-        except (ValueError, OverflowError, pa.ArrowException):
-            continue
     return pa.array(values, pa.string())
 
 

@@ -27,8 +27,7 @@ Rows = list[dict[str, Any]]
 
 _IMAGES = ("image_0", "image_1")
 _CAPTIONS = ("caption_0", "caption_1")
-_FIRST_CONTEST = 2_000_000
-"""Drawn examples use the scenes from this contest number on, which no dataset uses."""
+_FIRST_CONTEST = 2_000_000  # drawn examples use scenes from here on, which no dataset uses
 _SIDES = (
     "the {a} is on the left and the {b} is on the right",
     "on the left there is the {a} and on the right there is the {b}",
@@ -73,20 +72,20 @@ def fetch_winoground(name: str, settings: Examples, out: Path) -> None:
         raw.mkdir()
         match settings:
             case GeneratedExamples():
-                rows, files = _drawn(settings, raw, workers)
+                rows, files = _draw(settings, raw, workers)
             case LocalExamples():
                 copy += f" ({name})"
-                rows, files = _of_tables(Path(settings.path), raw)
+                rows, files = _read_tables(Path(settings.path), raw)
             case HubExamples():
                 advice = "set `winoground` to the generated one, a local copy or null"
                 source, revision = settings.name, settings.revision
                 downloaded = download("dataset", source, revision, ["*.parquet"], advice)
                 copy += f" ({source} at {downloaded.name})"
-                rows, files = _of_tables(downloaded, raw)
+                rows, files = _read_tables(downloaded, raw)
         stored = verify_images(raw, files, folder, workers)
         shutil.rmtree(raw)
         examples = _examples(key, rows, stored)
-        sha256 = {e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)}
+        sha256 = {i.path: i.sha256 for i in stored.values() if isinstance(i, Stored)}
         document = Winoground(copy=copy, examples=examples, sha256=sha256)
         write_json(folder / out.name, msgspec.to_builtins(document))
     print(f"fetched Winoground ({name}): {len(examples)} examples")
@@ -112,7 +111,7 @@ def invent_pair(seed: int, number: int) -> tuple[tuple[Scene, Scene], tuple[str,
     return scenes, (template.format(a=a, b=b), template.format(a=b, b=a))
 
 
-def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, list[RawFile]]:
+def _draw(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, list[RawFile]]:
     (raw / "images").mkdir()
     scenes: dict[str, Scene] = {}
     rows: Rows = []
@@ -124,7 +123,7 @@ def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> tuple[Rows, 
     return rows, draw_files(scenes, settings.seed, raw, workers)
 
 
-def _of_tables(copy: Path, raw: Path) -> tuple[Rows, list[RawFile]]:
+def _read_tables(copy: Path, raw: Path) -> tuple[Rows, list[RawFile]]:
     """The rows of a copy's tables, with their images as files under raw/. Raises DataError."""
     images = EmbeddedImages(raw)
     rows: Rows = []
@@ -157,8 +156,11 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
             if isinstance(image, Lost):
                 raise DataError(f"{where}: {name}: {image.reason}")
             images.append(image.path)
-        pair, (first, second) = (images[0], images[1]), (caption[0] for caption in captions)
-        examples[int(text)] = Example(id=int(text), images=pair, captions=(first, second))
+        examples[int(text)] = Example(
+            id=int(text),
+            images=(images[0], images[1]),
+            captions=(captions[0][0], captions[1][0]),
+        )
     if not examples:
         raise DataError(f"{key}: it has no example")
     return list(examples.values())

@@ -18,9 +18,6 @@ TABLE = "table"
 """In the template of an image's path, `{table}` is the name of the row's table without its
 extension, unless a column has this name."""
 
-SEPARATORS = ";\t|,"
-"""Between the fields of tables; one that fits the header is suggested."""
-
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -37,7 +34,8 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
         shown = path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
         table = read_table(path, separator=settings.separator)
         for number, row in enumerate(table.rows, start=1):
-            where, image = f"{shown}, row {number}", ""
+            where = f"{shown}, row {number}"
+            image = ""
             mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}
             try:
                 if settings.split is not None:
@@ -45,8 +43,9 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
                 image = fill(settings.image, row, path.stem)
                 rows.append(mapped | {"image": files.find(image), "origin": where})
             except Unusable as reason:
-                lost = LeftOut(path=image or where, reason=str(reason), images=1 if image else 0)
-                left_out.append(lost)
+                left_out.append(
+                    LeftOut(path=image or where, reason=str(reason), images=1 if image else 0)
+                )
     return Fetched(rows=rows, files=files.usable(), left_out=left_out, root=str(root))
 
 
@@ -82,21 +81,16 @@ def _check_columns(
 ) -> None:
     """Report each column that the settings name and the table lacks."""
     named = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
-    named |= {f"image ({{{name}}})": name for name in names(settings.image) if name != TABLE}
+    named |= {f"image ({{{name}}})": name for name in names_in(settings.image) if name != TABLE}
     if settings.split is not None:
         named["split"] = settings.split
-    missing = {place: column for place, column in named.items() if column not in columns}
-    for place, column in missing.items():
-        listed = ", ".join(columns)
-        problems.add(f"{key}.{place}", f"{table} has no column {column!r}; it has: {listed}")
-    for separator in SEPARATORS if missing else "":
-        parts = {part.strip() for name in columns for part in name.split(separator)}
-        if parts.issuperset(missing.values()) or len(columns) == 1 < len(parts):
-            what = f"{table} seems to have the separator {separator!r}; set it here"
-            problems.add(f"{key}.separator", what)
+    for place, column in named.items():
+        if column not in columns:
+            names = ", ".join(columns)
+            problems.add(f"{key}.{place}", f"{table} has no column {column!r}; it has: {names}")
 
 
-def names(template: str) -> list[str]:
+def names_in(template: str) -> list[str]:
     """The columns in the template of an image's path, such as `cartoons/{contest}.jpg`."""
     return list(dict.fromkeys(_BRACES.findall(template)))
 
@@ -105,7 +99,7 @@ def fill(template: str, row: Mapping[str, Any], table: str) -> str:
     """The template with the row's values in place of the braces; braces in values stay. Raises
     Unusable if one is empty, or neither text nor a number."""
     values: dict[str, str] = {}
-    for name in names(template):
+    for name in names_in(template):
         values[name] = plain_text(row.get(name, table if name == TABLE else None), name)
         if not values[name].strip():
             raise Unusable(f"column {name!r}: no value")

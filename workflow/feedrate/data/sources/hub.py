@@ -57,19 +57,22 @@ def _find(settings: Hub) -> tuple[str, str | None]:
 
     if Path(settings.name).is_dir():
         return settings.name, None
-    what = f"dataset {settings.name}"
+    subject = f"dataset {settings.name}"
     try:
         api = huggingface_hub.HfApi(token=hub.token())
         info = api.dataset_info(settings.name, revision=settings.revision, timeout=hub.TIMEOUT_S)
         return settings.name, info.sha
     except Exception as error:  # each version of the client has its own network errors
-        if not hub.refusal(what, settings.revision, error):
+        if not hub.refusal(subject, settings.revision, error):
             with suppress(Exception):
-                options: Any = {"repo_type": "dataset", "revision": settings.revision}
-                options |= {"local_files_only": True}
-                folder = huggingface_hub.snapshot_download(settings.name, **options)
+                folder = huggingface_hub.snapshot_download(
+                    settings.name,
+                    repo_type="dataset",
+                    revision=settings.revision,
+                    local_files_only=True,
+                )
                 return folder, Path(folder).name
-        raise hub.unavailable(what, settings.revision, error, _ADVICE) from None
+        raise hub.unavailable(subject, settings.revision, error, _ADVICE) from None
 
 
 def _load(settings: Hub, path: str, commit: str | None) -> dict[str, Any]:
@@ -98,10 +101,10 @@ def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]
     for ours, theirs in columns.items():
         key = f"datasets.{name}.columns.{ours}"
         if theirs not in table.column_names:
-            known = ", ".join(table.column_names)
-            what = f"split {split} of {settings.name} has no column {theirs!r}; it has: {known}"
-            raise ConfigError(f"{key}: {what}")
+            names = ", ".join(table.column_names)
+            text = f"split {split} of {settings.name} has no column {theirs!r}; it has: {names}"
+            raise ConfigError(f"{key}: {text}")
         if ours == _IMAGE and not isinstance(features[theirs], datasets.Image):
-            what = f"{theirs!r} is not a column of images; it holds {features[theirs]}"
-            raise ConfigError(f"{key}: {what}")
+            text = f"{theirs!r} is not a column of images; it holds {features[theirs]}"
+            raise ConfigError(f"{key}: {text}")
     return columns
