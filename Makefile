@@ -55,19 +55,19 @@ run: $(READY) ## Run the studies of config/config.yaml and write report.html (AR
 plan: $(READY) ## Show how many runs are to do, for how long and at what cost, without starting them
 	@$(BIN)/python -m feedrate plan $(CHOICES)
 
-doctor: $(READY) ## Show what this machine has, what each study would lack, and what to do about it
+doctor: $(READY) ## Show what this machine has, what each study lacks here, and what to do about it
 	@$(BIN)/python -m feedrate doctor $(CHOICES)
 
 selftest: $(READY) ## Show, in ten minutes or `--minutes N`, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
 
-first-hour: $(READY) ## Measure what tells most of this machine: make first-hour MINUTES=8
+first-hour: $(READY) ## Measure the most informative cells in a limited time: make first-hour MINUTES=8
 	@$(BIN)/python -m feedrate first-hour $(if $(MINUTES),--minutes $(MINUTES)) $(CHOICES)
 
-fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
+fits: $(READY) ## Show which published cells fit in memory, and the largest batches, without the device
 	@$(BIN)/python -m feedrate fits $(CHOICES)
 
-compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../before NEW=results; alone: what there is in runs/
+compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../before NEW=results; alone: list the sets in runs/
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
 
 test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'

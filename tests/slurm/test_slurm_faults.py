@@ -132,7 +132,7 @@ def orphaned(make_workflow) -> Workflow:
 
 
 def test_a_driver_started_again_cancels_the_jobs_that_still_run(cluster, orphaned):
-    assert "cancelling 1 job that a killed run left on Slurm" in orphaned.output
+    assert "cancelling 1 job that a killed call left on Slurm" in orphaned.output
     states = jobs_of(cluster, orphaned, "train_h100")
     assert sorted(states) == ["CANCELLED", "COMPLETED", "COMPLETED"]
 
@@ -209,7 +209,7 @@ def test_what_slurm_would_not_run_is_told_and_nothing_is_sent(cluster, make_work
     workflow.start()
     assert workflow.wait() != 0
     told = workflow.output
-    assert "Nothing was started, because this is bound to fail" in told
+    assert "Nothing was started, because this will fail" in told
     for rule, reason in (
         ("train_h100", "there is no partition h200"),
         ("train_gaudi2", "no node has what it asks for"),

@@ -130,11 +130,11 @@ def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goe
 def second_driver_is_told(project):
     second = project.run()
     assert second.returncode == fault("second driver", "local").exit_code
-    assert "another run works in this folder" in second.stdout
+    assert "another call works in this folder" in second.stdout
     assert len(second.stdout.splitlines()) == 1
     plain = project.call("snakemake", "--profile", "profiles/local")
     assert plain.returncode == fault("second driver", "slurm").exit_code
-    assert "another run works in this folder" in plain.stdout
+    assert "another call works in this folder" in plain.stdout
     assert "--unlock" not in plain.stdout, "the lock is not to be taken from a living driver"
 
 

@@ -18,15 +18,15 @@ from feedrate.core.files import settle_caches
 COMMANDS = {
     "run": "Run the studies of config.yaml, write report.html and print a summary.",
     "plan": "Show how many runs are to do, for how long and at what cost. Starts nothing.",
-    "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
-    "selftest": "Show, in a given time, which capabilities of a device work on this machine.",
-    "first-hour": "Measure what tells most of this machine within some minutes, a line each.",
-    "fits": "Show which cells fit in memory and the largest batches, without their devices.",
+    "doctor": "Show what this machine has, what each study lacks here, and what to do about it.",
+    "selftest": "Show which capabilities of a device work on this machine, in a limited time.",
+    "first-hour": "Measure the most informative cells in a limited time.",
+    "fits": "Show which cells fit in memory, and the largest batches, without the device.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "archive": "Pack runs, configuration, results and report into one zip file, without secrets.",
     "report": "Make results, tables, figures and the page again from run folders.",
     "prune": "List folders of runs and data that no planned run uses, and delete them.",
-    "cancel": "Cancel this project's jobs that a killed run left on a cluster.",
+    "cancel": "Cancel this project's jobs that a killed call left on a cluster.",
 }
 """Each command is a module of cli/ with a function of the same name, which carries it out, and a
 function `add_options`."""

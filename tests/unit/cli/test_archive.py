@@ -78,8 +78,8 @@ def test_a_report_of_an_archive_has_the_same_results_and_pages(unpacked, made, c
     outcome.write_text((content := outcome.read_text()) + " ")
     assert entry.main(["report", str(unpacked)]) == 1
     out = capsys.readouterr().out
-    assert "results/cells.csv is not the file of SHA256SUMS" in out
-    assert f"{RUN}/outcome.json is not the file of SHA256SUMS" in out
+    assert "results/cells.csv differs from its checksum in SHA256SUMS" in out
+    assert f"{RUN}/outcome.json differs from its checksum in SHA256SUMS" in out
     outcome.write_text(content)
     for file in DERIVED:
         assert (unpacked / file).read_bytes() == (made / file).read_bytes()
@@ -204,10 +204,10 @@ def test_the_data_of_a_site_are_those_that_its_runs_read(tmp_path):
     [
         ("archive --out x.tar", 2, "--out x.tar: not allowed; the name of an archive ends in .zip"),
         ("report nowhere", 2, "nowhere: neither a clone nor an unpacked archive"),
-        ("report . .", 2, "--out is for several sites, and they need it"),
-        ("report . --out x", 2, "--out is for several sites, and they need it"),
-        ("report . . --out x", 2, "two sites have one name: name them, as in SITE=FOLDER"),
-        ("report a/b=. . --out x", 2, "'a/b' is not allowed as a site's name"),
+        ("report . .", 2, "several sites need --out FOLDER"),
+        ("report . --out x", 2, "several sites need --out FOLDER"),
+        ("report . . --out x", 2, "two sites have the same name"),
+        ("report a/b=. . --out x", 2, "site 'a/b': not allowed; use letters, digits and _ . + -"),
         ("report . . --out config", 2, "--out config: not allowed; it exists"),
         ("report .", 1, "there is no run of a known study in runs/"),
         ("archive --out x.zip", 1, "results/ has no study; first call `python -m feedrate report`"),

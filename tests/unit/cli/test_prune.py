@@ -110,5 +110,5 @@ def test_nothing_is_deleted_while_a_driver_works(planned, capsys):
         other.stdout.readline()
         assert entry.main(["prune", "--yes"]) == 3
         other.stdin.close()
-    assert "another run works in this folder" in capsys.readouterr().err
+    assert "another call works in this folder" in capsys.readouterr().err
     assert runs() == before

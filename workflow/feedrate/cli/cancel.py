@@ -10,7 +10,7 @@ from feedrate.report.text import counted
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("-n", "--dry-run", action="store_true", help="only list the jobs")
-    text = "cancel even while a run is active in this folder"
+    text = "cancel even while a call works in this folder"
     parser.add_argument("--force", action="store_true", help=text)
 
 

@@ -46,11 +46,11 @@ def fits(options: argparse.Namespace) -> int:
     columns = list(next(iter(rows.values())))
     for study, group in groupby(rows.values(), key=itemgetter("study")):
         lines = [[number_or_text(row[name]) for name in columns[1:]] for row in group]
-        title = f"{study}: GiB a device"
+        title = f"{study}: GiB per device"
         output().print(table(title, columns[1:], lines, left=("device", "cell")))
-    margin = f"{ERROR:.0%} of the peak for workspaces of kernels, fragmentation and error"
+    margin = f"{ERROR:.0%} of the peak left, for workspaces of kernels, fragmentation and errors"
     output().print(
-        f"left: memory - {CONTEXT_GIB:g} GiB for the context - peak. It fits with {margin}"
+        f"left: memory - {CONTEXT_GIB:g} GiB for the context - peak. fits: at least {margin}"
     )
     if options.csv:
         write_csv(options.csv, [Column("text", name, "") for name in columns], rows.values())

@@ -46,7 +46,7 @@ def report(options: argparse.Namespace) -> int:
     """Make the report of this folder, of another one, or of several sites in a new one. Return 1 if
     a file differs from its checksum, or a run did not end well."""
     if (len(options.sites) > 1) != (options.out is not None):
-        raise UsageError("--out is for several sites, and they need it")
+        raise UsageError("several sites need --out FOLDER, and one site does not take it")
     if options.sites:
         return _report_of_sites(options)
     plans = load_graph(options).study_plans(ended=True)
@@ -81,10 +81,10 @@ def _report_of_sites(options: argparse.Namespace) -> int:
             raise UsageError(f"{place}: neither a clone nor an unpacked archive")
         sites[name or folder.name] = folder
     if len(sites) < len(options.sites):
-        raise UsageError("two sites have one name: name them, as in SITE=FOLDER")
+        raise UsageError("two sites have the same name; write SITE=FOLDER for each")
     for name in sites:
         if options.out and not re.fullmatch(r"[\w.+-]+", name):
-            raise UsageError(f"{name!r} is not allowed as a site's name: it is in names of folders")
+            raise UsageError(f"site {name!r}: not allowed; use letters, digits and _ . + -")
     has_changes = False
     for site in sites.values():
         checksums = site / paths.CHECKSUMS
@@ -92,7 +92,7 @@ def _report_of_sites(options: argparse.Namespace) -> int:
             digest, _, name = line.partition("  ")
             if not (site / name).is_file() or digest_file(site / name) != digest:
                 has_changes = True
-                print(f"{site / name} is not the file of {paths.CHECKSUMS}")
+                print(f"{site / name} differs from its checksum in {paths.CHECKSUMS}")
     first = next(iter(sites.values()))
     ended, origins = _runs(sites, study_names(first))
     project, plan, runs = _planned(first, ended, origins)

@@ -100,7 +100,7 @@ def confirm_cells(graph: Graph, cells: Sequence[str]) -> int:
             is_chosen = row["folder"] in folders and not row["measured_as"]
             if is_chosen and row["status"] in BAD:
                 bad.append(f"{row['folder']}: {row['status']}: {row['cause']}")
-    return fail("feedrate", "\n  ".join(["these runs did not end well:", *bad])) if bad else 0
+    return fail("feedrate", "\n  ".join(["these runs are not ok:", *bad])) if bad else 0
 
 
 def show(page: Path) -> None:

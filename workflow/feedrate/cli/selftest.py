@@ -131,7 +131,9 @@ def selftest_device(
     for cell in plan.unsupported:
         part = str(cell.levels["part"])
         if part in chosen_parts and part not in planned_parts:
-            lines[part] = Line("not claimed", part, f"the registry does not claim {cell.lacks}")
+            lines[part] = Line(
+                "not claimed", part, f"config/devices.yaml does not claim {cell.lacks}"
+            )
     if entry.count == 1:
         lines["all cards"] = Line("not claimed", "all cards", "the entry has one card")
     tests = [part_lines(spec, entry, data, runs, start_s + 60 * minutes) for spec in specs]
@@ -247,19 +249,19 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     """A large matrix product reaches 20% to 100% of the registered peak."""
     subject = f"{card}: matrix product in {product.precision}"
     if product.tflops is None:
-        text = product.failure or "this kind of device computes it only in its Trainer"
+        text = product.failure or "only the Trainer of this kind of device computes it"
         return Line("failed" if product.failure else "unknown", subject, text)
     text = f"{product.tflops:.4g} TFLOP/s, side {product.side}"
     if peak_tflops is None:
-        return Line("unknown", subject, f"{text}; no peak is registered")
+        return Line("unknown", subject, f"{text}; config/devices.yaml has no peak")
     share = product.tflops / peak_tflops
-    text += f", {100 * share:.3g}% of the registered {peak_tflops:g}"
+    text += f", {100 * share:.3g}% of the peak {peak_tflops:g}"
     if share <= 1:
         return Line(_if(share >= LEAST_OF_PEAK), subject, text)
-    text += ": the device's synchronisation does not wait, the entry describes another device"
+    text += ": synchronisation does not wait, or config/devices.yaml describes another device"
     if share > MOST_OF_PEAK:
         return Line("failed", subject, text)
-    return Line("unknown", subject, f"{text}, or its clock exceeds the data sheet's")
+    return Line("unknown", subject, f"{text}, or the clock exceeds the data sheet")
 
 
 def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
@@ -281,7 +283,7 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
         highest_w = max(highest_w, (joules[-1] - joules[0]) / duration_s)
     text = f"the counters increase; {highest_w:.4g} W on average under matrix products"
     if power_w is None:
-        return Line("unknown", "energy", f"{text}; no rated power is registered")
+        return Line("unknown", "energy", f"{text}; config/devices.yaml has no power_w")
     passed = highest_w <= (1 + POWER_SHARE) * power_w
     return Line(_if(passed), "energy", f"{text}, rated for {power_w:g} W")
 
@@ -300,8 +302,8 @@ def judge_pixels(record: Record, subject: str) -> Line:
     """The pixels of a decode path match those of the reference on the host."""
     difference = record.pixels.mean_abs_diff
     if difference is None:
-        return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
-    text = f"on average {difference:.3g} of 255 levels from the reference's"
+        return Line("failed", f"{subject}: pixels", "they were not compared with decode: reference")
+    text = f"{difference:.3g} of 255 off on average, from decode: reference"
     return Line(_if(difference <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
 
 

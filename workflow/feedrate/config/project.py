@@ -189,7 +189,7 @@ def check_study(
     if study.claim:
         problems.check_known("claim", study.claim, claims, "the study's claims")
     if study.asks == "latency" and study.task != "inference":
-        problems.add("asks", "latency is what `task: inference` measures; this study trains")
+        problems.add("asks", "latency needs `task: inference`; this study trains")
     if study.asks == "largest" and not study.ladder:
         problems.add("asks", "largest needs a `ladder` of factors that need more memory")
     for key, claim in numbered("claims[{}].edition", study.claims):

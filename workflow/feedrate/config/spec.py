@@ -215,7 +215,7 @@ def inference_faults(spec: RunSpec) -> Iterator[str]:
     if precision == "fp8":
         yield "train.precision: fp8 is for training, and this is inference; use bf16"
     if spec.settings.inference.preprocessing == "in" and loader.decode == "cache":
-        why = "cache prepares pictures before, so inference.preprocessing: in cannot time it"
+        why = "cache decodes before the run, so inference.preprocessing: in cannot time it"
         yield f"loader.decode: {why}; use reference or host"
     if loader.decode == "device":
         yield "loader.decode: device is for training, and this is inference; use host or cache"

@@ -134,12 +134,12 @@ def occupied(stream: TextIO | None = None) -> str:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return f"another run works in this folder{name}; wait for its end, or stop it"
+            return f"another call works in this folder{name}; wait until it ends, or stop it"
         if driver and driver.host != socket.gethostname():
             # Some file systems keep locks to each host.
             return (
-                f"a run on another host works in this folder{name}, or was killed there; if it has "
-                f"ended, delete {LOCK}"
+                f"a call on another host works in this folder{name}, or was killed there; if it "
+                f"has ended, delete {LOCK}"
             )
     return ""
 
@@ -150,7 +150,7 @@ def cancel_left_over_jobs() -> None:
     jobs = scheduler.own_jobs()
     if not jobs:
         return
-    killed = f"{counted(len(jobs), 'job')} that a killed run left on {scheduler.NAME}"
+    killed = f"{counted(len(jobs), 'job')} that a killed call left on {scheduler.NAME}"
     tell("feedrate", f"cancelling {killed}")
     scheduler.cancel(jobs)
     until_s = time.monotonic() + ENDED_S
@@ -185,5 +185,5 @@ def check(project: Project, specs: Sequence[RunSpec], call: Namespace) -> None:
         faults += resources.problems(call, project, dict.fromkeys(spec.device for spec in specs))
     if faults:
         doctor = command_text("doctor")
-        head = f"Nothing was started, because this is bound to fail (`{doctor}` shows all checks):"
+        head = f"Nothing was started, because this will fail (`{doctor}` shows all checks):"
         raise ExpectedError("\n  ".join([head, *faults]))
