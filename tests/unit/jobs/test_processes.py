@@ -64,11 +64,13 @@ def test_secrets_that_only_the_jobs_environment_has_are_hidden(tmp_path, monkeyp
     code = "import os; print(os.environ['X_TOKEN'])"
     environment = {**os.environ, "X_TOKEN": "abcdefgh"}
     launch = Launch(command=[sys.executable, "-c", code], environment=environment)
+    monkeypatch.setattr(processes, "stop_descendants", lambda: None)
+    idle = SimpleNamespace(check=lambda: None, update=lambda events: None)
     with Path(os.devnull).open() as lock:
-        process, output = processes._start(launch, [lock.fileno()], tmp_path / "log")
-        process.wait(30)
-        output.join(5)
-    assert list(output.tail) == ["***"]
+        end = processes.run_processes(
+            tmp_path, launch, limit_min=1, locks=[lock.fileno()], requests=idle, progress=idle
+        )
+    assert end.tail == ["***"]
 
 
 def test_a_full_disk_stops_no_reading(tmp_path):

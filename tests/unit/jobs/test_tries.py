@@ -33,12 +33,12 @@ def run(tmp_path):
 def result_of(run):
     """The result after tries of these Slurm jobs, the oldest first, for a try of job 99."""
 
-    def _result(*tokens, since="1.5", mine="1.5"):
+    def _result(*tokens, since="1.5", own="1.5"):
         for age, token in enumerate(reversed(tokens)):
             place = run.with_name(f".{run.name}.{since}.{token}")
             place.mkdir()
             os.utime(place, (1e9 - age, 1e9 - age))
-        return result_of_earlier_tries(run, Workplace(run.with_name("x"), mine, "job-99"))
+        return result_of_earlier_tries(run, Workplace(run.with_name("x"), own, "job-99"))
 
     return _result
 
@@ -84,7 +84,7 @@ def test_the_longest_time_limit_is_a_result(jobs, result_of, tries, limit_min, l
     ("token", "calls"),
     [
         ("job-12", {"since": "2"}),  # of another call
-        ("job-12", {"since": "0", "mine": "0"}),  # started by hand
+        ("job-12", {"since": "0", "own": "0"}),  # started by hand
         ("job-99", {}),  # this very job
         ("pid-1-1@here", {}),  # killed on this host: nothing is known
     ],

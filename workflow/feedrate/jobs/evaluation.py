@@ -53,7 +53,7 @@ def evaluate(
     """Score the Trainer's model; rank 0 writes the `evaluation` event. Before training, only rank 0
     calls this, and nothing wraps its model yet. After training, all ranks pass all rows, because
     those that share the model must keep step."""
-    began_s = perf_counter()
+    start_s = perf_counter()
     scores: list[Score] = []
     answers = partial(read_answers, trainer, list(built.other_outputs))
     datasets = {name: make_dataset(spec, prepared, built, name, options.store) for name in SPLITS}
@@ -74,24 +74,24 @@ def evaluate(
                 predict(trainer, built, dataset, scores)
     if log.rank == 0:
         copy = read_winoground(winoground).copy if winoground else ""
-        took_s = round(perf_counter() - began_s, 3)
-        log.write(Evaluation(rank=0, moment=moment, scores=scores, winoground=copy, seconds=took_s))
+        time_s = round(perf_counter() - start_s, 3)
+        log.write(Evaluation(rank=0, moment=moment, scores=scores, winoground=copy, seconds=time_s))
 
 
 @contextmanager
 def evaluating(model: Any, device: torch.device | None) -> Iterator[None]:
     """Put a model into evaluation, on a device if it is not on one of its kind, and back."""
-    was_training, place = model.training, next(model.parameters()).device
-    moves = device is not None and device.type != place.type  # before it is sharded
+    was_training, home = model.training, next(model.parameters()).device
+    away = device is not None and device.type != home.type  # before it is sharded
     try:
-        if moves:
+        if away:
             model.to(device)
         model.eval()
         yield
     finally:
         model.train(was_training)
-        if moves:
-            model.to(place)
+        if away:
+            model.to(home)
 
 
 def read_answers(
@@ -104,8 +104,9 @@ def read_answers(
     size = trainer.args.per_device_eval_batch_size
     for number, batch in enumerate(DataLoader(dataset, size, collate_fn=collate)):
         rows = slice(number * size, (number + 1) * size)
-        others = ({"input_ids": ids[rows], "attention_mask": mask[rows]} for ids, mask in texts)
-        for part, tokens in zip(parts, ({}, *others), strict=True):
+        captions: list[dict[str, torch.Tensor]] = [{}]
+        captions += [{"input_ids": ids[rows], "attention_mask": mask[rows]} for ids, mask in texts]
+        for part, tokens in zip(parts, captions, strict=True):
             _, answer, _ = trainer.prediction_step(
                 trainer.model, batch | tokens, False, ignore_keys=ignored
             )
@@ -132,25 +133,24 @@ def scores_of_split(answers: Answers, dataset: PairDataset, built: Built) -> Ite
     name, images = dataset.split, np.unique(np.array(dataset.images), return_inverse=True)[1]
     if built.scores == "accuracy":
         ((logits,),), classes = answers(dataset), dataset.input_ids[:, 0].numpy()
-        known = classes >= 0  # the others were not trained on
-        right = classes[known, None] == np.arange(logits.shape[1])
-        hits = choice_hits(logits[known], right)
-        yield score(name, "accuracy", hits, images[known], 1 / len(built.tokenizer.names))
+        trained = classes >= 0  # other classes were not trained on
+        right = classes[trained, None] == np.arange(logits.shape[1])
+        hits = choice_hits(logits[trained], right)
+        yield score(name, "accuracy", hits, images[trained], 1 / len(built.tokenizer.names))
         return
-    choices = read_choices(dataset, built)
-    offered, labels = choices or ([], None)
-    (text, image), *of_choices = answers(dataset, offered)
+    choices, labels = read_choices(dataset, built) or ([], None)
+    (text, image), *choice_answers = answers(dataset, choices)
     of_image, first = np.unique(images, return_index=True)
-    ways = {
+    directions = {
         "image_to_text": (image[first], text, of_image, images),
         "text_to_image": (text, image[first], images, of_image),
     }
-    for way, (queries, targets, of_query, of_target) in ways.items():
+    for direction, (queries, targets, of_query, of_target) in directions.items():
         hits = nearest_hits(queries, targets, of_query, of_target)
         chance = float(np.mean([np.mean(of_target == group) for group in of_query]))
-        yield score(name, f"{way}_recall_at_1", hits, of_query, chance)
+        yield score(name, f"{direction}_recall_at_1", hits, of_query, chance)
     if labels is not None:
-        cosines = np.stack([(other * image).sum(axis=1) for other, _ in of_choices], axis=1)
+        cosines = np.stack([(choice * image).sum(axis=1) for choice, _ in choice_answers], axis=1)
         hits = choice_hits(cosines, labels[:, None] == np.arange(CHOICES))
         yield score(name, "matching_accuracy", hits, images, 1 / CHOICES)
 
@@ -215,9 +215,9 @@ def read_choices(data: PairDataset, built: Built) -> tuple[list[Tokens], Numbers
         return None
     split = [("split", "=", data.split)]
     table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pydict()
-    labels, offered = table["label"], [texts or [] for texts in table["caption_choices"]]
-    if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
+    labels, rows = table["label"], [texts or [] for texts in table["caption_choices"]]
+    if any(len(texts) != CHOICES for texts in rows) or not set(labels) <= set(_LETTERS):
         return None
-    texts = [[str(row[number]) for row in offered] for number in range(CHOICES)]
-    tokens = [tokenise(built.tokenizer, column, data.loader.max_tokens) for column in texts]
+    choices = [[str(texts[number]) for texts in rows] for number in range(CHOICES)]
+    tokens = [tokenise(built.tokenizer, texts, data.loader.max_tokens) for texts in choices]
     return tokens, np.array([_LETTERS.index(label) for label in labels])

@@ -51,8 +51,8 @@ class Meter:
         self._pending: deque[PendingStep] = deque()
         self._window_s: float | None = None  # when the window opened; None while it is closed
         self._window_paused_s = 0.0
-        self._inside: list[events.Step] = []
-        self._others: dict[int, Use] = {}  # other processes of the host as the window opened
+        self._window_steps: list[events.Step] = []
+        self._processes: dict[int, Use] = {}  # of the host and not of the job, as the window opened
         self.window: events.Window | None = None  # once it has closed
         # The mark at which the loop asked for batches; None while it does not wait for any.
         self._fetch_start: Any = None
@@ -101,32 +101,32 @@ class Meter:
 
     def end_step(self, step: int, scale: "torch.Tensor | None" = None) -> None:
         """Optimizer step `step` (counted from 1) has ended; in fp16, with this loss scale."""
-        opens, closes = step == self._warmup_steps, step == self._last_step
-        if opens or closes:
+        is_first, is_last = step == self._warmup_steps, step == self._last_step
+        if is_first or is_last:
             self._adapter.synchronize()  # only work submitted inside the window counts
-        if opens:
+        if is_first:
             self._log.write(machine_now(self._adapter, self._log.rank))
-            self._others = cpu_by_process(os.getppid())
+            self._processes = cpu_by_process(os.getppid())
             self._energy.start(perf_counter())
         now_s = perf_counter()
         self._add_step(step, now_s, scale)
-        self.write_steps(wait=opens or closes)
+        self.write_steps(wait=is_first or is_last)
         if self._window_s is not None:
             self._energy.end_step(now_s)
-            if closes:
+            if is_last:
                 self._close_window(now_s - self._window_s - self._window_paused_s)
-        if opens:
+        if is_first:
             self._window_s, self._window_paused_s = now_s, 0.0
         self._step_start_s = now_s
         self._clear_step()
 
     def _close_window(self, wall_s: float) -> None:
         self._energy.stop()
-        paused_s, used_j = self._window_paused_s, self._energy.total_j
-        self.window = window_of(self._inside, wall_s, paused_s, self._adapter, used_j)
+        paused_s, energy_j = self._window_paused_s, self._energy.total_j
+        self.window = window_of(self._window_steps, wall_s, paused_s, self._adapter, energy_j)
         self._log.write(self.window)
         # After the window, whose event ends it for those who time it from outside.
-        self._log.write(machine_now(self._adapter, self._log.rank, self._others))
+        self._log.write(machine_now(self._adapter, self._log.rank, self._processes))
         self._window_s = None
 
     def end_epoch(self) -> None:
@@ -147,9 +147,9 @@ class Meter:
             self._adapter.synchronize()  # work submitted inside belongs to the pause
             if self._window_s is not None:
                 self._energy.start(perf_counter())
-            took_s = perf_counter() - start_s
-            self._paused_s += took_s
-            self._window_paused_s += took_s
+            pause_s = perf_counter() - start_s
+            self._paused_s += pause_s
+            self._window_paused_s += pause_s
             if self._fetch_start is not None:
                 self._fetch_start = self._adapter.mark()
 
@@ -167,8 +167,8 @@ class Meter:
             warmup=step <= self._warmup_steps,
         )
         # Reading numbers now would make the host wait for the device at every step.
-        later = {"loss": self._loss, "loss_scale": scale}
-        numbers = {name: self._adapter.defer(t) for name, t in later.items() if t is not None}
+        tensors = {"loss": self._loss, "loss_scale": scale}
+        numbers = {name: self._adapter.defer(t) for name, t in tensors.items() if t is not None}
         self._pending.append(PendingStep(event, numbers, self._fetches, self._waits))
 
     def write_steps(self, *, wait: bool) -> None:
@@ -189,7 +189,7 @@ class Meter:
             )
             self._log.write(event)
             if self._window_s is not None:
-                self._inside.append(event)
+                self._window_steps.append(event)
 
     def _seconds(self, spans: list[Span]) -> float:
         return sum(self._adapter.seconds(start, end) for start, end in spans)
@@ -223,15 +223,14 @@ class WindowEnergy:
 
 
 def machine_now(
-    adapter: Adapter, rank: int, others: Mapping[int, Use] | None = None
+    adapter: Adapter, rank: int, earlier: Mapping[int, Use] | None = None
 ) -> events.Machine:
-    """The `machine` event, with the programs that are busiest since `cpu_by_process` gave `others`.
-    Reading it takes milliseconds, which the window must not contain."""
-    condition, load = adapter.condition(), host_load()
-    programs = busiest(others, cpu_by_process(os.getppid())) if others is not None else []
-    named = [events.Program(*program) for program in programs]
-    cores = cpus_text(usable_cpus())
-    return events.Machine(rank=rank, device=condition, host=load, programs=named, cores=cores)
+    """The `machine` event, with the programs that are busiest since `cpu_by_process` gave
+    `earlier`. Reading it takes milliseconds, which the window must not contain."""
+    condition, load, cores = adapter.condition(), host_load(), cpus_text(usable_cpus())
+    uses = busiest(earlier, cpu_by_process(os.getppid())) if earlier is not None else []
+    programs = [events.Program(*use) for use in uses]
+    return events.Machine(rank=rank, device=condition, host=load, programs=programs, cores=cores)
 
 
 def window_of(

@@ -79,10 +79,10 @@ def multiply(
     def run(count: int) -> float:
         """The time at the end of `count` products."""
         for _ in range(count):
-            kept = product()  # until the next: its memory may be in use
+            result = product()  # stays until the next: its memory may be in use
             device.end_of_step()
         device.synchronize()
-        del kept
+        del result
         return perf_counter()
 
     for side in SIDES:
@@ -105,14 +105,14 @@ def make_product(device: Any, precision: str, side: int) -> Callable[[], Any]:
     import torch
 
     # Random numbers: products of constants take less power and so run faster.
-    left, right = (torch.randn(side, side, device=device.device) for _ in range(2))
+    a, b = (torch.randn(side, side, device=device.device) for _ in range(2))
     if precision == "fp8":
         scale = torch.ones((), device=device.device)
-        left, right = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+        a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t()
         return lambda: torch._scaled_mm(
-            left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+            a, b, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
         )
     names = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    kind = getattr(torch, names[precision])
-    left, right = left.to(kind), right.to(kind)
-    return lambda: torch.mm(left, right)
+    dtype = getattr(torch, names[precision])
+    a, b = a.to(dtype), b.to(dtype)
+    return lambda: torch.mm(a, b)

@@ -39,8 +39,7 @@ SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
 """Share of one core that sampling memory may use; expensive samples are taken less often."""
 TAIL_LINES = 400
-BAR = re.compile(r"\d%\|.*\[|\d(it|s)/(s|it)\]")
-"""A progress bar of tqdm."""
+BAR = re.compile(r"\d%\|.*\[|\d(it|s)/(s|it)\]")  # a progress bar of tqdm
 OUTPUT_S = 5.0  # time in which the last output is copied, unless something else holds the pipe
 
 
@@ -113,12 +112,11 @@ class ProgressLine:
         self._due_s = now_s + max(PROGRESS_EVERY_S, now_s - self._started_s)
         steps = self._spec.protocol.steps
         timed = self._step - self._spec.protocol.warmup_steps
-        left_s = self._time_s / timed * (steps - self._step) + self._scoring_s + self._rounds_s
-        if left_s < FIRST_PROGRESS_S:
-            return
-        rate = self._samples / self._time_s
-        place = f"step {self._step}/{steps}, {rate_text(rate)} samples/s"
-        self.report(f"{place}, about {duration_text(left_s)} left of this run")
+        remaining_s = self._time_s / timed * (steps - self._step) + self._scoring_s + self._rounds_s
+        if remaining_s >= FIRST_PROGRESS_S:
+            rate, duration = self._samples / self._time_s, duration_text(remaining_s)
+            state = f"step {self._step}/{steps}, {rate_text(rate)} samples/s"
+            self.report(f"{state}, about {duration} left of this run")
 
     def report(self, text: str) -> None:
         """Print a line about this job."""
@@ -137,19 +135,32 @@ def run_processes(
 ) -> ProcessExit:
     """Run a command, which inherits the descriptors `locks`, to its end or for `limit_min`, and
     leave no process alive. Raises Interrupted."""
-    killed_before = oom_kills()
-    process, pump = _start(launch, locks, place / LOG_NAME)
+    earlier_oom_kills = oom_kills()
+    processes.adopt_orphans()
+    log = (place / LOG_NAME).open("wb", buffering=0)  # on a full disk the job must not start
+    supervisor = {variables.SUPERVISOR_PID: f"{os.getpid()}@{socket.gethostname()}"}
+    process = subprocess.Popen(
+        launch.command,
+        env=launch.environment | supervisor,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C reaches only us: we stop the job in order
+        pass_fds=locks,
+        preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
+    )
+    assert process.stdout is not None
+    pump = LogPump(process.stdout, log, Masker(launch.environment))
     memory, tail = MemorySampler(), EventTail(place / events_name(0))
     deadline_s = time.monotonic() + limit_min * 60
-    ended = False
     try:
-        while not ended and time.monotonic() < deadline_s:
+        while process.poll() is None and time.monotonic() < deadline_s:
             requests.check()
             memory.sample()
             progress.update(tail.read())
             with suppress(subprocess.TimeoutExpired):
                 process.wait(TICK_S)
-                ended = True
+        in_time = process.poll() is not None
     finally:
         stop_descendants()
         exit_code = process.wait()
@@ -161,33 +172,12 @@ def run_processes(
         requests.check()
     return ProcessExit(
         exit_code=exit_code,
-        stopped_after_min=None if ended else limit_min,
-        oom_kills=oom_kills() - killed_before,
+        stopped_after_min=None if in_time else limit_min,
+        oom_kills=oom_kills() - earlier_oom_kills,
         disk_full=pump.disk_full,
         tail=list(pump.tail),
         peak_gib=memory.peak_gib,
     )
-
-
-def _start(
-    launch: Launch, locks: Sequence[int], log: Path
-) -> tuple["subprocess.Popen[bytes]", "LogPump"]:
-    """Start a command in a session of its own, dying with us; its output goes to `log`."""
-    processes.adopt_orphans()
-    stream = log.open("wb", buffering=0)  # before the job: on a full disk it must not start
-    process = subprocess.Popen(
-        launch.command,
-        env=launch.environment
-        | {variables.SUPERVISOR_PID: f"{os.getpid()}@{socket.gethostname()}"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C reaches only us: we stop the job in order
-        pass_fds=locks,
-        preexec_fn=processes.die_with_parent,  # no thread of ours runs yet
-    )
-    assert process.stdout is not None
-    return process, LogPump(process.stdout, stream, Masker(launch.environment))
 
 
 def stop_descendants(grace_s: float = GRACE_S) -> None:
@@ -199,12 +189,12 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
     while descendants() and time.monotonic() < deadline_s:
         time.sleep(0.05)
     deadline_s = time.monotonic() + KILLED_S
-    while alive := descendants():  # a process may start another before it is killed
-        for process in alive:
+    while survivors := descendants():  # a process may start another before it is killed
+        for process in survivors:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         if time.monotonic() >= deadline_s:
-            pids = ", ".join(str(process.pid) for process in alive)
+            pids = ", ".join(str(process.pid) for process in survivors)
             raise MachineFault(f"SIGKILL does not end process {pids}: it hangs in a driver")
         time.sleep(0.02)
 
@@ -222,8 +212,8 @@ class MemorySampler:
         if start_s < self._due_s:
             return
         sizes = [memory_gib(process) for process in processes.listed_descendants(psutil.Process())]
-        if known := [size for size in sizes if size is not None]:
-            self.peak_gib = max(self.peak_gib or 0.0, sum(known))
+        if any(sizes):
+            self.peak_gib = max(self.peak_gib or 0.0, sum(size or 0.0 for size in sizes))
         took_s = time.monotonic() - start_s
         self._due_s = start_s + max(SAMPLE_EVERY_S, took_s / SAMPLE_SHARE)
 

@@ -91,8 +91,8 @@ def train(
         if result := result_of_earlier_tries(out, place):
             job.publish(result)
         elif run := smaller_out_of_memory(smaller or []):
-            name = run.parent.name
-            cause = f"{NOT_TRIED}{name} ran out of memory, and this cell needs at least as much."
+            cell = run.parent.name
+            cause = f"{NOT_TRIED}{cell} ran out of memory, and this cell needs at least as much."
             job.publish(Result("out_of_memory", cause), smaller=str(run))
         else:
             options = Options(
@@ -221,17 +221,19 @@ def read_commit() -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | None:
+def result_of_earlier_tries(run: Path, own: workplace.Workplace) -> Result | None:
     """The result that the earlier tries of this call decide, if the scheduler ended the last one
     for lack of memory, or at a time limit that this try does not exceed. Else this try may do
-    better."""
-    if mine.since == workplace.NO_CALL:
+    better. `own` is the workplace of this try."""
+    if own.since == workplace.NO_CALL:
         return None
-    places = [place for place in workplace.leftovers(run) if place.since == mine.since]
-    jobs = [scheduler.find(place.job) for place in places if place.job not in ("", mine.job)]
-    ends = [job for job in jobs if job and job.is_over]
-    last = ends[-1] if ends else None
-    if last and last.state == scheduler.OUT_OF_MEMORY:
+    places = [place for place in workplace.leftovers(run) if place.since == own.since]
+    jobs = [scheduler.find(place.job) for place in places if place.job not in ("", own.job)]
+    ended_jobs = [job for job in jobs if job and job.is_over]
+    if not ended_jobs:
+        return None
+    last = ended_jobs[-1]
+    if last.state == scheduler.OUT_OF_MEMORY:
         limit = f"its limit of {last.memory}" if last.memory else "its limit"
         return Result(
             "out_of_memory",
@@ -239,16 +241,17 @@ def result_of_earlier_tries(run: Path, mine: workplace.Workplace) -> Result | No
             "was too low; to try it with more, raise job.memory_gib of the device, or mem_mb in "
             f"the profile, and call again with --forcerun {run / OUTCOME_NAME}",
         )
-    if last is None or last.state != scheduler.TIMEOUT:
+    if last.state != scheduler.TIMEOUT:
         return None
-    limits = [end.limit_min for end in ends if end.state == scheduler.TIMEOUT and end.limit_min]
-    this = scheduler.find(mine.job)
-    if this is None or this.limit_min is None or this.limit_min > max(limits, default=0.0):
+    timeouts = [job for job in ended_jobs if job.state == scheduler.TIMEOUT]
+    limits_min = [job.limit_min for job in timeouts if job.limit_min]
+    job = scheduler.find(own.job)
+    if job is None or job.limit_min is None or job.limit_min > max(limits_min, default=0.0):
         return None
-    listed = " and then ".join(f"{limit:g} min" for limit in limits)
+    limits = " and then ".join(f"{limit:g} min" for limit in limits_min)
     return Result(
         "failed",
-        f"{scheduler.NAME} stopped the job at its time limit, {listed}: raise "
+        f"{scheduler.NAME} stopped the job at its time limit, {limits}: raise "
         "protocol.timeout_min, or the rule's runtime in the profile",
     )
 

@@ -56,9 +56,9 @@ def make_trainer(
         )
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
-    kind.fills = loader.last_batch == "fill"
+    kind.fill_steps = loader.last_batch == "fill"
     kind.path = open_path(adapter, loader, held_batches=HELD_BATCHES + train.gradient_accumulation)
-    # Its own: it moves its tensors to the device, and those of `dataset` are sent to workers.
+    # A copy, because it moves its tensors to the device, and those of `dataset` go to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []
     optimizer: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def shared_arguments(spec: RunSpec, folder: Path, report_to: Sequence[str] = ())
         "run_name": f"{spec.study} {spec.device} {spec.cell} rep{spec.repeat}",
         "disable_tqdm": True,
     }
-    if_set = {
+    options = {
         "fp16": train.precision == "fp16",
         "adam_epsilon": FP16_EPSILON if train.precision == "fp16_full" else None,
         "torch_compile": train.execution != "eager",
@@ -122,7 +122,7 @@ def shared_arguments(spec: RunSpec, folder: Path, report_to: Sequence[str] = ())
         "accelerator_config": {"non_blocking": True} if loader.non_blocking else None,
     }
     # Not every kind of device has these, even as their defaults.
-    return arguments | {name: value for name, value in if_set.items() if value}
+    return arguments | {name: value for name, value in options.items() if value}
 
 
 class MeteredTrainer(_TRAINER):
@@ -131,18 +131,18 @@ class MeteredTrainer(_TRAINER):
     meter: Meter | None = None
     path: LoadingPath
     finish: Finish
-    fills: bool  # an epoch's incomplete step is filled
-    plugin: Any = None  # that of `sharding`
+    fill_steps: bool  # an epoch's incomplete step is filled
+    plugin: Any = None  # of `sharding`
     scalars: Sequence[str] = ()  # the parameters that `give_shapes` has changed
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step; all waiting for data and copying happens here."""
         if self.meter:
             self.meter.begin_fetch()
-        fetched = super().get_batch_samples(*args, **kwargs)
+        batches, items = super().get_batch_samples(*args, **kwargs)
         if self.meter:
-            self.meter.end_fetch(fetched[0])
-        return fetched
+            self.meter.end_fetch(batches)
+        return batches, items
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Forward and backward of one micro-step; the loss is divided by the accumulation."""
@@ -167,11 +167,12 @@ class MeteredTrainer(_TRAINER):
         """An order that depends on the seed only, not on the library's version."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         args, step_samples = self.args, 1
-        if args.dataloader_drop_last or self.fills:
+        if args.dataloader_drop_last or self.fill_steps:
             # By itself, the Trainer drops or fills batches, and shortens a last step.
             step_samples = args.per_device_train_batch_size * args.world_size
             step_samples *= args.gradient_accumulation_steps
-        return EpochOrder(len(dataset), args.data_seed, step_samples=step_samples, fill=self.fills)
+        rows, seed, fill = len(dataset), args.data_seed, self.fill_steps
+        return EpochOrder(rows, seed, step_samples=step_samples, fill=fill)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, which finishes its pixels."""
@@ -219,9 +220,9 @@ class MeteredTrainer(_TRAINER):
 
         # Gathered on the host of rank 0, empty on others; every rank must call it. On a CPU nothing
         # moves, and PyTorch's first FSDP would give tensors that it frees.
-        moves = self.accelerator.device.type != "cpu" or self.plugin.fsdp_version == 2
-        whole = StateDictOptions(full_state_dict=True, cpu_offload=moves)
-        weights: dict[str, Any] = get_model_state_dict(self.model, options=whole)
+        to_host = self.accelerator.device.type != "cpu" or self.plugin.fsdp_version == 2
+        options = StateDictOptions(full_state_dict=True, cpu_offload=to_host)
+        weights: dict[str, Any] = get_model_state_dict(self.model, options=options)
         weights |= {name: weights[name].reshape(()) for name in self.scalars if name in weights}
         if self.args.should_save:
             self._save(output_dir or self.args.output_dir, state_dict=weights)
@@ -239,9 +240,9 @@ class MeterCallback(TrainerCallback):
         """The loop begins."""
         self._meter.begin()
 
-    def on_step_end(self, _args: Any, state: Any, _control: Any, **given: Any) -> None:
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **parts: Any) -> None:
         """An optimizer step has ended; logging and saving come after."""
-        scaler = getattr(given.get("optimizer"), "scaler", None)  # of accelerate, in fp16 alone
+        scaler = getattr(parts.get("optimizer"), "scaler", None)  # of accelerate, in fp16 alone
         # The public `get_scale` waits for the device.
         self._meter.end_step(state.global_step, getattr(scaler, "_scale", None))
 

@@ -136,43 +136,40 @@ def write_error(log: EventLog, error: Exception) -> None:
 
 def classify(error: BaseException, rank: int = 0) -> Error:
     """The `error` event of an exception, by its type and message."""
-    text = f"{error}"
-    if re.match(_WORKER_GONE, text) and re.match(_KILLED, cause := f"{error.__cause__}"):
+    text, cause = str(error), str(error.__cause__)
+    if re.match(_WORKER_GONE, text) and re.match(_KILLED, cause):
         text = cause  # torch names the signal only in the exception's cause
-    frames = traceback.extract_tb(error.__traceback__)
-    cut_off = isinstance(error, EOFError | ConnectionError)
-    if cut_off and any(frame.name == "_try_get_data" for frame in frames):  # in torch's loader
-        text = "a loader worker was killed while it sent a batch"
-    if no_backend := text.startswith(NO_BACKEND):
+    if isinstance(error, EOFError | ConnectionError):
+        frames = traceback.extract_tb(error.__traceback__)
+        if any(frame.name == "_try_get_data" for frame in frames):  # in torch's loader
+            text = "a loader worker was killed while it sent a batch"
+    no_backend = text.startswith(NO_BACKEND)
+    if no_backend:
         reason = f"{type(error.__cause__).__name__}: {error.__cause__}"
         text = (
             f"this torch cannot load its device's software ({reason}); run "
             "`python -m feedrate doctor`"
         )
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    shared_full = bool(SHARED_MEMORY_FULL.search(text))
-    disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
+    message, disk_full = first_sentence(text), False
+    if SHARED_MEMORY_FULL.search(text):
+        message = f"the host's shared memory, /dev/shm, is too small: {message}"
+    elif DISK_FULL.search(text) or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
+        message, disk_full = f"the disk is full: {message}", True
+    out_of_memory = OUT_OF_MEMORY.search(text) or any(
+        kind.__name__ in ("MemoryError", "OutOfMemoryError") for kind in type(error).__mro__
+    )
     # oneDNN got no memory for its code. Its message has other causes too, so it counts only where
     # addresses are limited, as `train.memory_gib` does.
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    no_code = limited and text.startswith("could not create a primitive")
-    by_text = no_code or OUT_OF_MEMORY.search(text)
-    by_type = {"MemoryError", "OutOfMemoryError"} & {kind.__name__ for kind in type(error).__mro__}
-    message = first_sentence(text)
-    if shared_full:
-        message = f"the host's shared memory, /dev/shm, is too small: {message}"
-    if disk_full:
-        message = f"the disk is full: {message}"
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        out_of_memory = out_of_memory or text.startswith("could not create a primitive")
+    machine_fault = isinstance(error, DeviceError | DataError) or _MACHINE_FAULT.search(text)
     is_ours = type(error).__module__.startswith("feedrate.") and text
     return Error(
         rank=rank,
         type="" if is_ours else type(error).__name__,
         message=message,
-        out_of_memory=not disk_full and bool(by_text or by_type),
-        infrastructure=disk_full
-        or no_backend
-        or isinstance(error, DeviceError | DataError)
-        or bool(_MACHINE_FAULT.search(text)),
+        out_of_memory=bool(out_of_memory) and not disk_full,
+        infrastructure=bool(disk_full or no_backend or machine_fault),
         traceback=Masker()("".join(traceback.format_exception(error))),
     )
 

@@ -65,10 +65,8 @@ def is_complete(run: Path) -> bool:
 
 def workplace(run: Path, since: str) -> Workplace:
     """The workplace of this process, of the call that began at `since`; nothing is made."""
-    pid = os.getpid()
-    token = f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
-    if job := scheduler.this_job():
-        token = f"job-{job}"
+    job, pid = scheduler.this_job(), os.getpid()
+    token = f"job-{job}" if job else f"pid-{pid}-{_start_ticks(pid)}@{socket.gethostname()}"
     return Workplace(run.with_name(f".{run.name}.{since}.{token}"), since, token)
 
 
@@ -94,14 +92,14 @@ def publish(place: Path, run: Path) -> bool:
         else:
             return True
         if not is_complete(run):  # its outcome was removed, to force a new run
-            rest = place / "replaced"
+            replaced = place / "replaced"
             with suppress(FileNotFoundError):
-                run.rename(rest)
-            if not is_complete(rest):
-                shutil.rmtree(rest, ignore_errors=True)
+                run.rename(replaced)
+            if not is_complete(replaced):
+                shutil.rmtree(replaced, ignore_errors=True)
                 continue
             with suppress(OSError):  # another job published it in this moment
-                rest.rename(run)
+                replaced.rename(run)
         shutil.rmtree(place, ignore_errors=True)
         return False
 
@@ -127,8 +125,8 @@ def cause_of_missing(run: Path) -> str:
     """Why a planned run has no folder, as far as its last job's end, or else its log, tells."""
     places = leftovers(run)
     job = scheduler.find(places[-1].job) if places else None
-    if job and (why := scheduler.why_ended(job)):
-        return why
+    if job and (cause := scheduler.why_ended(job)):
+        return cause
     if places and places[-1].is_at_work:
         return "its job has not ended"
     logs = [run.with_name(f"{run.name}.log"), *(place.path / LOG_NAME for place in places[-1:])]

@@ -103,8 +103,7 @@ class PairDataset(Dataset[Sample]):
 
     slots: dict[str, Slots] | None = None
     """Memory for the tensors of batches by their names, if their loader reuses memory."""
-    recorder: stages.Recorder | None = None
-    """Where its workers record their stages."""
+    recorder: stages.Recorder | None = None  # where its workers record their stages
 
     def __init__(
         self,

@@ -44,14 +44,12 @@ class Order(Protocol):
 class LoadingPath(ABC):
     """The source of all batches of a run."""
 
-    decode: Decode
-    """The decode path that really runs, for the `data` event."""
+    decode: Decode  # the decode path that really runs, for the `data` event
     library, form = "torch", "same"
     """The package that makes the batches, with its version, and the form of `loader.form`."""
     by_torch: ClassVar[bool] = True
     """Whether torch's loader makes them. Then its worker processes can be stopped."""
-    round_size: int
-    """Batches that may be ready before they are requested."""
+    round_size: int  # batches that may be ready before they are requested
 
     @abstractmethod
     def wrap(self, loader: Any) -> Any:
@@ -107,10 +105,8 @@ class FeedPath(LoadingPath):
     """Something else than torch's loader makes the batches, in the order of the Trainer's."""
 
     by_torch = False
-    setting: str
-    """The setting that chose it, for messages."""
-    maker: str
-    """The part that hangs if it makes no batch for `timeout_s`; the process then ends."""
+    setting: str  # the setting that chose it, for messages
+    maker: str  # the part that hangs if it makes no batch for `timeout_s`; the process then ends
     timeout_s: float
     feed: Callable[[PairDataset, int], Feed]
     """Makes the batches of a dataset; the number is the size of the largest batch, in samples."""
@@ -220,10 +216,8 @@ class Distance(NamedTuple):
 
     mean_abs_diff: float
     """In levels of 0 to 255. Rounding to levels and clipping overshoot contribute 0.2 to 0.35."""
-    psnr_db: float | None
-    """10 log10(255^2 / mean squared difference); None if nothing differs."""
-    worst_abs_diff: float
-    """Mean difference of the picture that differs most, in levels."""
+    psnr_db: float | None  # 10 log10(255^2 / mean squared difference); None if nothing differs
+    worst_abs_diff: float  # mean difference of the picture that differs most, in levels
 
 
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:

@@ -22,10 +22,8 @@ from feedrate.loading.stages import span
 LEVELS = 255
 
 Statistics = tuple[float, float, float]
-Size = tuple[int, int]
-"""Height and width, px."""
-Batch = dict[str, Any]
-"""Tensors by the names of the model's arguments, and `return_loss`."""
+Size = tuple[int, int]  # height and width, px
+Batch = dict[str, Any]  # tensors by the names of the model's arguments, and `return_loss`
 
 
 class Box(NamedTuple):

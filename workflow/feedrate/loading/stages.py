@@ -25,11 +25,9 @@ STAMP = "collated_s"
 """Key of a batch: when it was complete, by `perf_counter`, which all processes share on Linux."""
 NUMBER, SECONDS, CPU_S, SAMPLES = range(4)
 """The fields of a span: its stage's number, and the others."""
-SPANS = 2**16
-"""The latest spans that are kept of each process, in 2 MiB."""
+SPANS = 2**16  # the latest spans that are kept of each process, in 2 MiB
 _NOTHING = nullcontext()
-_process: "Process | None" = None
-"""This process's part in a recorder."""
+_process: "Process | None" = None  # this process's part in a recorder
 
 
 class Recorder:
@@ -99,8 +97,7 @@ def _sample_seconds(spans: NDArray[np.float64]) -> NDArray[np.float64]:
 class Process:
     """One process's spans."""
 
-    cpu_clock: Callable[[], float] = staticmethod(process_time)
-    """NaN where the time is unknown."""
+    cpu_clock: Callable[[], float] = staticmethod(process_time)  # NaN where the time is unknown
 
     def __init__(self, spans: NDArray[np.float64], counts: Any, switch: Any, number: int) -> None:
         """`spans` (SPANS, 4), `counts` (its first is this process's) and `switch` (on, start of the

@@ -137,8 +137,7 @@ def cast(model: Module, train: TrainSettings) -> Module:
     return model.to(halves[train.precision]) if train.precision in halves else model
 
 
-MULTIPLE = 16
-"""The fp8 kernels accept matrices whose sides are multiples of this."""
+MULTIPLE = 16  # the fp8 kernels accept matrices whose sides are multiples of this
 
 
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:

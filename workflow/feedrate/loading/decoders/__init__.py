@@ -19,8 +19,7 @@ class Source(NamedTuple):
     """The rows that a decoder on the host reads."""
 
     paths: list[Path]
-    side_px: int
-    """Side of the square that it returns."""
+    side_px: int  # side of the square that it returns
     loader: LoaderSettings
     store: "Store | None"
 

@@ -26,8 +26,7 @@ from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
 from feedrate.loading.decoders.gaudi import READY_BATCHES, Feed, Read
 from feedrate.loading.pixels import LEVELS
 
-MODE = "legacy"
-"""A reader in Python with operators on the device, as in optimum-habana's examples."""
+MODE = "legacy"  # a reader in Python with operators on the device, as in optimum-habana's examples
 
 _numbers = itertools.count()
 
@@ -35,8 +34,7 @@ _numbers = itertools.count()
 class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
     """Gives a feed's batches to the pipeline, which makes this object."""
 
-    feed: Feed
-    """Set on a subclass for each pipeline: a reader may get a copy of its parameters."""
+    feed: Feed  # set on a subclass for each pipeline: a reader may get a copy of its parameters
 
     def __init__(self, params: Any, fw_params: Any = None) -> None:
         """The feed has all parameters."""

@@ -26,10 +26,8 @@ KINDS = ("hpu",)
 # The pipeline calls our reader in the thread that asks for a batch, and has its own prefetching.
 IGNORES = ("workers", "prefetch_factor", "persistent_workers")
 
-READY_BATCHES = 3
-"""Batches that the pipeline prepares ahead, as in optimum-habana's example."""
-ENDLESS = 2**30
-"""Length of an order without an end."""
+READY_BATCHES = 3  # batches that the pipeline prepares ahead, as in optimum-habana's example
+ENDLESS = 2**30  # length of an order without an end
 Read = tuple[list[str], NDArray[np.uint32], NDArray[np.uint32]]
 """Paths of a batch's images; token numbers and attention mask, (batch, max_tokens)."""
 

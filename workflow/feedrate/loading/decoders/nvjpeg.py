@@ -22,8 +22,7 @@ from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undec
 LEVEL = "device"
 KINDS = ("cuda",)
 
-READY_BATCHES = 2
-"""Batches that are decoded ahead: one is decoded while one waits."""
+READY_BATCHES = 2  # batches that are decoded ahead: one is decoded while one waits
 
 NO_MEMORY = re.compile(r"Failed to [^:\n]*: 5\b")
 """How torchvision reports NVJPEG_STATUS_ALLOCATOR_FAILURE. nvJPEG allocates by itself, from what

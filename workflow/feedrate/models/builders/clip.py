@@ -36,8 +36,7 @@ LEGACY_END = 2
 class Clip(CLIPModel):
     """CLIP for any tokenizer: its text tower pools at the end token, which it finds by its id."""
 
-    end_token_id: int | None = None
-    """The tokenizer's end token, if the configuration names another."""
+    end_token_id: int | None = None  # the tokenizer's end token, if the configuration names another
 
     def forward(
         self,

@@ -51,8 +51,7 @@ TINY: dict[str, dict[str, int]] = {
 }
 """Other values that are smaller in the size "tiny"."""
 
-IGNORED = -100
-"""Label of a token that takes no part in a loss."""
+IGNORED = -100  # label of a token that takes no part in a loss
 WORD_SHARE = 0.15
 """Share of the words that are hidden, as in BERT: 80% of these become the mask token, 10% another
 token, and 10% stay."""
@@ -67,8 +66,7 @@ class Masking:
     """Hides words, patches and matching texts of a batch, on its device, with torch's generator."""
 
     mask_id: int
-    special_ids: tuple[int, ...]
-    """Tokens that are never hidden."""
+    special_ids: tuple[int, ...]  # tokens that are never hidden
     mismatch_share: float = MISMATCH_SHARE
 
     def mismatch(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -42,10 +42,8 @@ SIZES = {
 
 PATCH_PX = 16
 IMAGE_PX = 224
-CLASSES = 1000
-"""As in ImageNet-1K, so that parameters and FLOPs are those of the published models."""
-UNKNOWN = -100
-"""The class of a value that the training split lacks; cross-entropy ignores it."""
+CLASSES = 1000  # as in ImageNet-1K, so that parameters and FLOPs are those of the published models
+UNKNOWN = -100  # the class of a value that the training split lacks; cross-entropy ignores it
 
 
 class ClassTokenizer:
