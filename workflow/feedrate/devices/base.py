@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""
 DDP_BUCKET_MB = 25  # the default of DistributedDataParallel
-BF16_AUTOCAST = ("bf16", "fp8")
-"""Precisions that run operations in bf16 by autocast."""
+BF16_AUTOCAST = ("bf16", "fp8")  # precisions that run operations in bf16 by autocast
 AUTOCAST = {**dict.fromkeys(BF16_AUTOCAST, "bfloat16"), "fp16": "float16"}
 """All precisions that run operations in half precision by autocast, with torch's name of it."""
 
@@ -47,10 +46,8 @@ class Card(NamedTuple):
 
     model: str
     uuid: str = ""
-    address: str = ""
-    """On the PCI bus, as the kernel writes it."""
-    fault: str = ""
-    """Why jobs cannot use it."""
+    address: str = ""  # on the PCI bus, as the kernel writes it
+    fault: str = ""  # why jobs cannot use it
 
 
 class Memory(NamedTuple):
@@ -65,8 +62,7 @@ class Memory(NamedTuple):
 class Deferred(NamedTuple):
     """A number on the device that is read later, so that no step waits for it."""
 
-    ready: Callable[[], bool]
-    """Whether `value` returns at once, and costs the device nothing."""
+    ready: Callable[[], bool]  # whether `value` returns at once, and costs the device nothing
     value: Callable[[], float]
 
 
@@ -103,13 +99,10 @@ class Adapter(ABC):
     methods need no device and no torch. Methods that do nothing here are for kinds that need them.
     """
 
-    device: "torch.device"
-    """The device of this rank's tensors."""
+    device: "torch.device"  # the device of this rank's tensors
     kind: ClassVar[Kind]
-    pins_memory: ClassVar[bool] = True
-    """Whether copies from page-locked host memory are faster."""
-    profiled_as: ClassVar[str] = "CPU"
-    """Its name in `torch.profiler.ProfilerActivity`."""
+    pins_memory: ClassVar[bool] = True  # whether copies from page-locked host memory are faster
+    profiled_as: ClassVar[str] = "CPU"  # its name in `torch.profiler.ProfilerActivity`
     draws_weights: ClassVar[bool] = True
     """Whether random weights are drawn on the device; else on the host, which takes minutes for
     billions of them."""

@@ -31,8 +31,7 @@ FAILS: Outlook = "will fail"
 SLOW: Outlook = "will be slow"
 UNKNOWN: Outlook = "unknown"
 
-ANSWER_S = 90
-"""For all questions to an interpreter: torch takes most of it, where its disk is cold."""
+ANSWER_S = 90  # for all questions to an interpreter: torch takes most of it, where its disk is cold
 RESULTS_GIB, FETCHED_GIB = 0.2, 5.0
 """Least disk space for a call's logs and results, and for the published weights (866.6 M parameters
 in fp32: 3.2 GiB) with the pictures, raw and prepared."""

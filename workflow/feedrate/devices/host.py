@@ -94,8 +94,7 @@ def tool_rows(command: list[str], form: str) -> list[list[str]]:
     return [[field.strip() for field in row.split(",")] for row in rows]
 
 
-_warn = cache(partial(tell, "feedrate"))
-"""Shows a warning once."""
+_warn = cache(partial(tell, "feedrate"))  # shows a warning once
 
 
 def cores_granted(affinity: int | None = None) -> int:

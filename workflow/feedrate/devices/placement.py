@@ -25,11 +25,9 @@ from feedrate.devices.host import cores_granted, kernel_number, kernel_text, par
 class Cpu(NamedTuple):
     """One logical CPU; siblings of one physical core have the same `core`. Sorts by place."""
 
-    node: int
-    """NUMA node."""
+    node: int  # NUMA node
     socket: int
-    core: int
-    """The lowest CPU number among the siblings of its core."""
+    core: int  # the lowest CPU number among the siblings of its core
     number: int
 
 
@@ -63,10 +61,8 @@ def cpus_text(cpus: Iterable[int]) -> str:
 class Placement(NamedTuple):
     """The cores of a rank."""
 
-    granted: int
-    """Cores that the whole job was granted on this host."""
-    cpus: Sequence[int]
-    """Logical CPUs that this rank is bound to."""
+    granted: int  # cores that the whole job was granted on this host
+    cpus: Sequence[int]  # logical CPUs that this rank is bound to
 
     def cores_of_rank(self, local_ranks: int) -> int:
         """Cores that this rank may use: its CPUs, or its part of a smaller quota."""

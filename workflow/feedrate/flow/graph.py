@@ -30,8 +30,7 @@ from feedrate.flow.identity import (
 from feedrate.flow.resources import with_cached_signature
 from feedrate.results.study_plan import StudyPlan, study_plan, write_plan
 
-DIGESTS = Path(".snakemake/feedrate/digests.json")
-"""Digests of unchanged files, for the next plan."""
+DIGESTS = Path(".snakemake/feedrate/digests.json")  # digests of unchanged files, for the next plan
 
 Files = Callable[[Any], list[str] | str] | list[str] | str
 """A rule's input: files, or a function of wildcards that names them."""

@@ -22,10 +22,8 @@ from feedrate.data.manifest import DataError, read_index
 from feedrate.loading.decoders import decoder_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
-LENGTH = 8
-"""Characters of an identity."""
-MEASURED = ("jobs", "devices", "models", "loading")
-"""The rooms of the measured work."""
+LENGTH = 8  # characters of an identity
+MEASURED = ("jobs", "devices", "models", "loading")  # the rooms of the measured work
 
 
 def identity(*parts: Any) -> str:
@@ -38,8 +36,7 @@ class Code(NamedTuple):
 
     programs: tuple[str, ...]
     """Files or globs in the package; files of other distributions' plug-ins with their paths."""
-    rooms: tuple[str, ...] = ()
-    """Of the package, only modules in these rooms count; empty: all."""
+    rooms: tuple[str, ...] = ()  # of the package, only modules in these rooms count; empty: all
 
 
 def measured_code(spec: RunSpec) -> Code:

@@ -16,8 +16,7 @@ from feedrate.core import paths, scheduler
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-START_MIN = 20
-"""Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
+START_MIN = 20  # minutes that a scheduler allows a training job beyond its protocol's `timeout_min`
 
 
 def with_cached_signature(function: Function) -> Function:

@@ -25,8 +25,7 @@ synchronisation at each end of the window lies outside the steps."""
 MOST_SKIPPED = 0.05
 """Share of skipped updates above which a rate leaves out too much of the optimizer's work. Once the
 loss scale fits, GradScaler tries a larger one every 2,000 steps (`growth_interval`)."""
-LISTED = 20
-"""Number of failures that `confirm_results` lists."""
+LISTED = 20  # number of failures that `confirm_results` lists
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
 

@@ -32,12 +32,10 @@ from feedrate.results.statistics import Noise, Noises, median_interval, noise_by
 from feedrate.results.study_plan import StudyPlan, read_plan
 
 Key = tuple[str, str, str]
-KEY = ("study", "device", "cell")
-"""The columns that identify a cell."""
+KEY = ("study", "device", "cell")  # the columns that identify a cell
 OVER_REPEATS: dict[str, Callable[[Any], Any]] = {"median": median, "largest": max, "smallest": min}
 """How the known values of a cell's ok runs combine, by the schema's word."""
-FEWEST = 2
-"""Number of repeats that a range over seeds needs at least."""
+FEWEST = 2  # number of repeats that a range over seeds needs at least
 
 
 def collect_results(plan: Path, results: Path) -> None:

@@ -13,14 +13,11 @@ from feedrate.config.workflow import Hub
 from feedrate.results.study_plan import StudyPlan
 
 WORKERS = "loader.workers"
-TOKENS = "loader.max_tokens"
-"""The setting of the loader that changes what a device computes."""
+TOKENS = "loader.max_tokens"  # the setting of the loader that changes what a device computes
 TRAINED = ("model.name", "model.size", "model.image_px", "model.losses")
 """The settings that say what is trained. Speeds of cells that differ in one are not compared."""
 
-
-Levels = Mapping[str, Any]
-"""A row of a cell or a run, which has its levels by factor."""
+Levels = Mapping[str, Any]  # a row of a cell or a run, which has its levels by factor
 
 
 def trains_the_same(factors: Mapping[str, Factor], cell: Levels, other: Levels) -> bool:
@@ -35,24 +32,23 @@ def computes_the_same(factors: Mapping[str, Factor], cell: Levels, other: Levels
 
 
 def _differing(factors: Mapping[str, Factor], cell: Levels, other: Levels) -> set[str]:
-    """The settings in which cells with these levels differ, without those adapted for a device."""
-
-    def settings(levels: Levels) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    """The settings in which these cells differ, without settings that are adapted for a device."""
+    settings: dict[str, Any] = {}
+    other_settings: dict[str, Any] = {}
+    for levels, values in ((cell, settings), (other, other_settings)):
         for name, factor in factors.items():
-            bundle = factor.bundles.get(level_text(levels[name]), {})
-            values |= {factor.sets: levels[name]} if factor.sets else bundle
-        return values
-
-    ours, theirs = settings(cell), settings(other)
-    return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+            if factor.sets:
+                values[factor.sets] = levels[name]
+            else:
+                values |= factor.bundles.get(level_text(levels[name]), {})
+    names = settings.keys() | other_settings.keys()
+    return {name for name in names if settings.get(name) != other_settings.get(name)}
 
 
 Kind = Literal["rate", "ratio", "memory", "loss"]
 """What is compared: rates (also of two devices), settings of one device, memory, or losses."""
 
-RATES = ("samples_per_s", "tflops_per_device")
-"""Metrics that the ends of epochs lower."""
+RATES = ("samples_per_s", "tflops_per_device")  # metrics that the ends of epochs lower
 _RUN: frozenset[Item] = frozenset({"device", "devices", "model", "precision"})
 NEEDS: dict[Kind, tuple[frozenset[Item], set[Item]]] = {
     "rate": (_RUN | {"data", "parallelism", "batch_size", "warmup_steps"}, {"steps_per_epoch"}),
@@ -101,7 +97,8 @@ def stated(row: Published | None, plan: StudyPlan) -> dict[Item, Fact]:
     facts: dict[Item, Fact] = {}
     names: tuple[Item, ...] = ("device", "batch_size", "software")
     for name in names:
-        if value := getattr(row, name, None):
+        value = getattr(row, name, None)
+        if value:
             facts[name] = Fact(says=value, where="its row")
     sheet = plan.project.sheets.get(row.sheet if row else plan.study.source.sheet)
     return facts | (sheet.facts if sheet else {})
@@ -109,8 +106,9 @@ def stated(row: Published | None, plan: StudyPlan) -> dict[Item, Fact]:
 
 def compare(row: Published | None, run: Mapping[str, Any], plan: StudyPlan) -> list[Compared]:
     """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
-    facts, names = stated(row, plan), {"devices": "world_size", "software": "library"}
-    ours: dict[Item, Level | None] = {i: run.get(names.get(i, i)) for i in get_args(Item)}
+    facts = stated(row, plan)
+    columns = {"devices": "world_size", "software": "library"}
+    ours: dict[Item, Level | None] = {i: run.get(columns.get(i, i)) for i in get_args(Item)}
     steps = run.get("steps_per_epoch")
     if steps and run.get("batch_size"):  # without an incomplete last step of an epoch
         micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
@@ -119,25 +117,27 @@ def compare(row: Published | None, run: Mapping[str, Any], plan: StudyPlan) -> l
     ours["data"] = dataset.name if isinstance(dataset, Hub) else run.get("dataset")
     ours["tf32"] = run.get("precision") == "tf32"
     ours["window"] = f"{run['steps']} steps" if run.get("steps") else None
-    says = {item: fact.values for item, fact in facts.items()}
-    return [Compared(item, says.get(item, ()), here) for item, here in ours.items()]
+    return [
+        Compared(item, facts[item].values if item in facts else (), level)
+        for item, level in ours.items()
+    ]
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:
     """The items for which a number of this kind cannot be judged. TF32 matters where our run
     computed in single precision. Two settings of a device may differ in batch by a factor of 2."""
     items = {item.item: item for item in compared}
-    same, alike = NEEDS[kind]
+    same, not_different = NEEDS[kind]
     if items["precision"].here == "fp32" and kind != "memory":
         same = same | {"tf32"}
     batch = items["batch_size"]
     if kind == "ratio" and isinstance(batch.here, int):
         sizes = [size for size in batch.says if isinstance(size, int)]
-        near = any(size / 2 <= batch.here <= 2 * size for size in sizes)
-        alike = alike - {"batch_size"} if near else alike
+        if any(size / 2 <= batch.here <= 2 * size for size in sizes):
+            not_different = not_different - {"batch_size"}
     return [
         item
         for name, item in items.items()
         if (name in same and item.outcome != "same")
-        or (name in alike and item.outcome == "different")
+        or (name in not_different and item.outcome == "different")
     ]

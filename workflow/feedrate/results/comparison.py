@@ -22,7 +22,7 @@ from feedrate.core.errors import ExpectedError
 from feedrate.results.assemble import read_run
 from feedrate.results.collect import KEY, reject_mixed_specs
 from feedrate.results.files import Row
-from feedrate.results.record import RECORDS_NAME, Record, read_records
+from feedrate.results.record import RECORDS_NAME, read_records
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
 from feedrate.results.study_plan import PlannedRun
@@ -36,50 +36,48 @@ WORK = {"spec": "spec_digest", "data": "data_digest", "code": "source_digest"}
 MACHINE = ("device_model", "host", "cores_granted", "commit")
 """The facts about a run besides its software: the first identify the measured work."""
 
-Changes = dict[str, tuple[str, str]]
-"""The values of facts before and after."""
+Changes = dict[str, tuple[str, str]]  # the values of facts before and after
 Run = dict[str, Any]
 """A run of a set: where it stands in its study, and what its provenance says, by name."""
 IDENTITY = re.compile(r"[0-9a-f]{8}(-\d+)?")
 """A set of runs is called by the identity of one of them, as it stands in the run's folder."""
 
 SOFTWARE: Run = {"packages": None, "driver": None, "device_model": None}
+"""The facts that the runs of a set share, besides the code."""
 _software: Callable[[Run], Any] = itemgetter(*SOFTWARE)
 
 
 def read_results(place: str) -> list[Run]:
     """The measured runs of the records in a folder or in its `results/`, or of the set in runs/
     with a run of this identity. Raises ExpectedError if there are none."""
+    records = []
     if IDENTITY.fullmatch(place) and not Path(place).exists():
         runs = run_set(read_runs(Path(paths.RUNS)), place)
         if not runs:
             raise ExpectedError(f"{place}: {paths.RUNS}/ has no run of this identity")
         project = load_project(Path(), load(Path("config/config.yaml"), dict[str, Any]))
-        records = []
         for run in runs:
-            if (device := project.devices.get(run["device"])) is None:
-                where = f"{run['folder']}: config/devices.yaml"
-                raise ExpectedError(f"{where} has no device {run['device']}")
+            device = project.devices.get(run["device"])
+            if device is None:
+                registry = f"{run['folder']}: config/devices.yaml"
+                raise ExpectedError(f"{registry} has no device {run['device']}")
             levels = parse_levels(run["cell"], BETWEEN_LEVELS)
-            named = {name: run[name] for name in ("device", "cell", "repeat", "folder")}
-            records.append(read_run(run["study"], PlannedRun(levels=levels, **named), device))
+            fields = {name: run[name] for name in ("device", "cell", "repeat", "folder")}
+            records.append(read_run(run["study"], PlannedRun(levels=levels, **fields), device))
     else:
-        records = []
         for folder in ("", "*/", f"{paths.RESULTS}/*/"):
             for file in Path(place).glob(f"{folder}*/{RECORDS_NAME}"):
                 records += read_records(file.parents[1], file.parent.name)
         if not records:
             raise ExpectedError(f"{place}: no folder with results, and no identity of a run")
-    return [_run(record) for record in reject_mixed_specs(records)]
-
-
-def _run(record: Record) -> Run:
-    facts: Run = msgspec.to_builtins(record.provenance)
-    for name in (*KEY, "repeat", "status", "cause"):
-        facts[name] = getattr(record, name)
-    for name in ("samples_per_s", "block_noise"):
-        facts[name] = getattr(record.measurement, name, None)
-    return facts
+    rows = []
+    for record in reject_mixed_specs(records):
+        row: Run = msgspec.to_builtins(record.provenance)
+        row |= {name: getattr(record, name) for name in (*KEY, "repeat", "status", "cause")}
+        for name in ("samples_per_s", "block_noise"):
+            row[name] = getattr(record.measurement, name, None)
+        rows.append(row)
+    return rows
 
 
 def read_runs(folder: Path) -> list[Run]:
@@ -111,8 +109,8 @@ def run_set(runs: Sequence[Run], name: str) -> list[Run]:
     codes = {run["source_digest"] for run in alike if run["call"] in calls} | {code}
     newest: dict[Any, Run] = {}
     for run in runs:
-        untried = run["packages"] is None and run["call"] in calls
-        if untried or (_software(run) == _software(first) and run["source_digest"] in codes):
+        is_untried = run["packages"] is None and run["call"] in calls
+        if is_untried or (_software(run) == _software(first) and run["source_digest"] in codes):
             newest.setdefault((*map(run.get, KEY), run["repeat"]), run)
     return list(newest.values())
 
@@ -122,49 +120,48 @@ def run_sets(runs: Sequence[Run]) -> Iterator[list[Run]]:
     listed: set[str] = set()
     for run in runs:
         if run["packages"] and run["folder"] not in listed:
-            members = run_set(runs, run["name"])
-            folders = {other["folder"] for other in members}
-            if run["folder"] in folders:  # else a newer attempt counts
-                listed |= folders
-                yield [run, *(other for other in members if other["folder"] != run["folder"])]
+            members = {member["folder"]: member for member in run_set(runs, run["name"])}
+            if run["folder"] in members:  # else a newer attempt counts
+                listed |= members.keys()
+                yield [members.pop(run["folder"]), *members.values()]
 
 
 def compare(before: Sequence[Run], after: Sequence[Run], thresholds: Thresholds) -> list[Row]:
     """A row for each cell of either set, by study, device and ratio: slowest first, cells without a
     ratio last."""
     cells: dict[tuple[str, str, str], tuple[list[Run], list[Run]]] = {}
-    sided = []
+    renamed = []  # so that noise is between repeats within a set, not between the sets
     for number, (side, runs) in enumerate((("before", before), ("after", after))):
         for run in runs:
             cells.setdefault(itemgetter(*KEY)(run), ([], []))[number].append(run)
-            sided.append(run | {"cell": f"{side} {run['cell']}"})
-    # The noise is that between repeats within either set, not between the sets.
-    noise = noise_by_device(sided)
-    compared = Counter(key[:2] for key, (was, now) in cells.items() if _rates(was) and _rates(now))
+            renamed.append(run | {"cell": f"{side} {run['cell']}"})
+    noise = noise_by_device(renamed)
+    numbers = Counter(key[:2] for key, (old, new) in cells.items() if _rates(old) and _rates(new))
     rows = []
-    for key, (was, now) in cells.items():
+    for key, (old, new) in cells.items():
         row: Row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
-        old, new = _rates(was), _rates(now)
-        for side, runs, rates in (("before", was, old), ("after", now, new)):
+        old_rates, new_rates = _rates(old), _rates(new)
+        for side, runs, rates in (("before", old, old_rates), ("after", new, new_rates)):
             statuses = (run["status"] for run in runs)
             row[f"status_{side}"] = min(statuses, key=STATUSES.index, default="")
             row[f"ok_runs_{side}"] = len(rates)
             row[f"samples_per_s_{side}"] = median(rates) if rates else None
-        row["same_runs"] = len(_starts(was) & _starts(now))
-        row["changes"] = changes = differences(was, now)
-        named = {name.split()[0] for name in changes if _is_named(name)}
-        row["differs"] = ";".join(word for word in (*WORK, *MACHINE) if word in named)
-        software = (item for item in changes.items() if not _is_named(item[0]))
-        row["software"] = ";".join(f"{name} {a} to {b}" for name, (a, b) in software)
-        if old and new:
-            row |= judge(old, new, thresholds, noise.get(key[:2]), compared[key[:2]])
-            if row["same_runs"] == len(was) == len(now):
+        row["same_runs"] = len(_starts(old) & _starts(new))
+        changes = row["changes"] = differences(old, new)
+        words = {fact.split()[0] for fact in changes if not _is_software(fact)}
+        row["differs"] = ";".join(word for word in (*WORK, *MACHINE) if word in words)
+        row["software"] = ";".join(
+            f"{fact} {was} to {now}" for fact, (was, now) in changes.items() if _is_software(fact)
+        )
+        if old_rates and new_rates:
+            row |= judge(old_rates, new_rates, thresholds, noise.get(key[:2]), numbers[key[:2]])
+            if row["same_runs"] == len(old) == len(new):
                 row["change"] = EQUAL  # none was repeated
         else:
             row["change"] = NO_RATE if row["status_before"] == row["status_after"] else OTHER_STATUS
-            if not (was and now):
-                row["change"] = ONLY_AFTER if now else ONLY_BEFORE
-            causes = (run["cause"] for run in (*now, *was) if run["status"] != "ok")
+            if not (old and new):
+                row["change"] = ONLY_AFTER if new else ONLY_BEFORE
+            causes = (run["cause"] for run in (*new, *old) if run["status"] != "ok")
             row |= {"ratio": None, "cause": next(filter(None, causes), "")}
         rows.append(row)
     # Without a ratio, a cell is the last one of its device.
@@ -182,13 +179,14 @@ def judge(
     docs/results.md. `noise` is that of all cells of both sets, and `comparisons` is the number of
     these cells. Swapped sets give the same answer, swapped."""
     ratio, low, high = ratio_interval(new, old, thresholds.confidence, noise, comparisons)
-    lesser, greater = sorted((median(old), median(new)))
-    most = 1 + thresholds.noise_share
-    is_apart = greater > lesser * most
-    change = (SLOWER if ratio < 1 else FASTER) if is_apart else EQUAL
+    slower, faster = sorted((median(old), median(new)))
+    least = 1 + thresholds.noise_share
+    change = EQUAL
+    if faster > slower * least:
+        change = SLOWER if ratio < 1 else FASTER
     if low is not None and high is not None and low <= 1 <= high:
-        may_differ = low * most < 1 or high > most
-        change = OPEN if is_apart or may_differ else EQUAL
+        may_differ = low * least < 1 or high > least
+        change = OPEN if change != EQUAL or may_differ else EQUAL
     return {"change": change, "ratio": ratio, "ratio_ci_low": low, "ratio_ci_high": high}
 
 
@@ -206,14 +204,14 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
 def differences(before: Iterable[Run], after: Iterable[Run]) -> Changes:
     """The facts whose values differ between runs of two sets, as far as both sides know them;
     software that only one side names is `none` on a side that names any."""
-    was, now = _values(before), _values(after)
-    both_known = all(any(not _is_named(name) for name in side) for side in (was, now))
+    old, new = _values(before), _values(after)
+    is_known = any(map(_is_software, old)) and any(map(_is_software, new))
     changes: Changes = {}
-    for name in dict.fromkeys([*was, *now]):
-        lacking = {"none"} if both_known and not _is_named(name) else set()
-        old, new = was.get(name, lacking), now.get(name, lacking)
-        if old and new and old != new:
-            changes[name] = ", ".join(sorted(old)), ", ".join(sorted(new))
+    for fact in dict.fromkeys([*old, *new]):
+        default = {"none"} if is_known and _is_software(fact) else set()
+        was, now = old.get(fact, default), new.get(fact, default)
+        if was and now and was != now:
+            changes[fact] = ", ".join(sorted(was)), ", ".join(sorted(now))
     return changes
 
 
@@ -225,18 +223,18 @@ def _values(runs: Iterable[Run]) -> dict[str, set[str]]:
         facts: Row = {word: run.get(column) for word, column in WORK.items()}
         facts[f"spec {run['repeat']}"] = facts.pop("spec")
         facts |= {word: run.get(word) for word in (*MACHINE, "driver", "python", "platform")}
-        for kind in ("firmware", "environment", "packages"):
-            before = "" if kind == "packages" else f"{kind} "
-            facts |= {f"{before}{name}": value for name, value in (run.get(kind) or {}).items()}
+        for kind in ("firmware", "environment"):
+            facts |= {f"{kind} {name}": value for name, value in (run.get(kind) or {}).items()}
+        facts |= run.get("packages") or {}
         for name, value in facts.items():
             if value not in (None, ""):
                 values[name].add(str(value))
     return values
 
 
-def _is_named(fact: str) -> bool:
-    """Whether a fact has a word in `differs`; else it is software."""
-    return fact.split()[0] in (*WORK, *MACHINE)
+def _is_software(fact: str) -> bool:
+    """Whether a fact has no word in `differs`."""
+    return fact.split()[0] not in (*WORK, *MACHINE)
 
 
 def _rates(runs: Iterable[Run]) -> list[float]:

@@ -33,8 +33,7 @@ class Evidence(NamedTuple):
         return self.ranks.get(0, RankEvents())
 
 
-Judgement = tuple[bool, str]
-"""Whether a check is passed, and a sentence."""
+Judgement = tuple[bool, str]  # whether a check is passed, and a sentence
 
 
 def joined(values: Iterable[object]) -> str:
@@ -268,8 +267,7 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
 
 
-NAMED = 0.02
-"""Share of the cores' time from which a program is named."""
+NAMED = 0.02  # share of the cores' time from which a program is named
 
 
 def _programs(ranks: Mapping[int, RankEvents]) -> str:
@@ -286,8 +284,7 @@ def _programs(ranks: Mapping[int, RankEvents]) -> str:
     return ", ".join(names)
 
 
-LOADED_BEFORE = 0.05
-"""Share of the window's batches, loaded before it, from which a run is noisy."""
+LOADED_BEFORE = 0.05  # share of the window's batches, loaded before it, from which a run is noisy
 
 
 def head_starts(spec: RunSpec, measurement: Measurement | None, parts: Ceilings) -> list[str]:
@@ -350,5 +347,4 @@ def merge_causes(causes: Sequence[str]) -> str:
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
 """The checks that a run fails because of other work; the next call repeats such a run."""
-MOST_ATTEMPTS = 3
-"""A run that is disturbed in so many attempts is not repeated again."""
+MOST_ATTEMPTS = 3  # a run that is disturbed in so many attempts is not repeated again

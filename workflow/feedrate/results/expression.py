@@ -64,17 +64,18 @@ def parse(text: str, *, fits: bool = False) -> Ratio:
     """Read an expression; with `fits`, one cell, as a ratio to itself. Raises ExpressionError."""
     cells = []
     for part in text.split("/"):
-        if (match := _CELL.fullmatch(part)) is None:
-            wanted = "expected a device or *, and levels in brackets, as in h100[workers=2]"
-            raise ExpressionError(f"{wanted}; found {part.strip()!r}")
+        match = _CELL.fullmatch(part)
+        if match is None:
+            form = "a device or *, and levels in brackets, as in h100[workers=2]"
+            raise ExpressionError(f"expected {form}; found {part.strip()!r}")
         try:
             levels = parse_levels(match[2] or "", ",").items()
         except ValueError as error:
             raise ExpressionError(str(error)) from None
         cells.append(CellRef(match[1], tuple((name, level_text(level)) for name, level in levels)))
     if len(cells) != (1 if fits else 2):
-        wanted = "one cell" if fits else "two cells, as in h100[workers=2] / h100"
-        raise ExpressionError(f"expected {wanted}, found {len(cells)}")
+        form = "one cell" if fits else "two cells, as in h100[workers=2] / h100"
+        raise ExpressionError(f"expected {form}, found {len(cells)}")
     return Ratio(cells[0], cells[-1])
 
 
@@ -106,8 +107,9 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
         if claim.tolerance is not None and claim.published is None:
             message = f"{claim.tolerance}: only a claim with published has a tolerance"
             problems.add(f"claims.{claim.id}.tolerance", message)
-        given = [key for key in CLAIMED if getattr(claim, key) is not None]
-        if len(given) != 1:
-            has = f"; it has {' and '.join(given)}" if given else ""
-            problems.add(f"claims.{claim.id}", f"it needs one of {', '.join(CLAIMED)}{has}")
+        keys = [key for key in CLAIMED if getattr(claim, key) is not None]
+        if len(keys) != 1:
+            message = f"it needs one of {', '.join(CLAIMED)}"
+            message += f"; it has {' and '.join(keys)}" if keys else ""
+            problems.add(f"claims.{claim.id}", message)
     raise_all(problems)

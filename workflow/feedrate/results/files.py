@@ -16,8 +16,7 @@ from feedrate.results.schema import VALUES, Kind
 from feedrate.results.statistics import RATE
 
 Row = dict[str, Any]
-FACTORS = "<factor>"
-"""Placeholder in a list of columns for one column per factor of the studies."""
+FACTORS = "<factor>"  # placeholder in a list of columns for one column per factor of the studies
 
 
 class Column(NamedTuple):
@@ -209,7 +208,10 @@ def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]
             kind = "number"
         if name not in names:
             factors.append(Column(kind, name, f"Level of {name}."))
-    return [c for entry in columns for c in (factors if entry.name == FACTORS else [entry])]
+    table: list[Column] = []
+    for column in columns:
+        table += factors if column.name == FACTORS else [column]
+    return table
 
 
 def with_levels(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
@@ -217,7 +219,9 @@ def with_levels(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) ->
     levels: dict[str, list[Level]] = {}
     for row in rows:
         for name, level in row.items():
-            levels.setdefault(name, []).extend([] if level is None else [level])
+            values = levels.setdefault(name, [])
+            if level is not None:
+                values.append(level)
     return with_factors(columns, levels)
 
 
@@ -280,17 +284,17 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
     TableError for too few or too many fields, and for one that is not of its column's kind."""
     kinds = {column.name: column.kind for column in columns}
     with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.reader(stream)
+        reader, rows = csv.reader(stream), []
         try:
             names = next(reader, [])
             readers = [_READERS.get(kinds.get(name), parse_level) for name in names]
-            rows = []
             for fields in filter(None, reader):
                 if len(fields) != len(names):
                     raise ValueError(f"{len(fields)} fields, expected {len(names)}")
-                cells = zip(names, readers, fields, strict=True)
-                row = {name: read(s) if s or read is str else None for name, read, s in cells}
+                row: Row = {}
+                for name, read, text in zip(names, readers, fields, strict=True):
+                    row[name] = read(text) if text or read is str else None
                 rows.append(row)
-            return rows
         except (ValueError, csv.Error) as error:
             raise TableError(f"{path}, line {reader.line_num}: {error}") from None
+    return rows

@@ -11,12 +11,10 @@ from feedrate.results.schema import Ceilings, Stages
 from feedrate.results.statistics import CONFIDENCE, Noise, critical, median_interval, pooled_noise
 
 Ranks = Mapping[int, RankEvents]
-Blocks = dict[int, Ceiling]
-"""The blocks of one kind and round, by rank."""
+Blocks = dict[int, Ceiling]  # the blocks of one kind and round, by rank
 
 PARTS = ("loader", "model", "exchange")
-FEWEST = 20
-"""Spans that a 95th percentile needs; of fewer it is the longest."""
+FEWEST = 20  # spans that a 95th percentile needs; of fewer it is the longest
 
 
 def ceilings(ranks: Ranks) -> Ceilings:

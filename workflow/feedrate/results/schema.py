@@ -236,8 +236,7 @@ class Provenance(Strict, kw_only=True):
 class Value(NamedTuple):
     """A measured value, as the `field` of a `part` of the record declares it."""
 
-    column: str
-    """Its name in result files."""
+    column: str  # its name in result files
     part: str
     field: str
     kind: Kind

@@ -13,12 +13,10 @@ LIMIT = 2.5 / 0.6745
 """A pair of runs counts as at most so many median pairs: 2.5 standard deviations if normal."""
 REPEATABILITY = 2.8
 """Standard deviations that two runs differ by in 95% of cases at most (ISO 5725-6)."""
-CONFIDENCE = 0.95
-"""Confidence of intervals outside any study's thresholds."""
+CONFIDENCE = 0.95  # confidence of intervals outside any study's thresholds
 RATE, BLOCK_NOISE = "samples_per_s", "block_noise"
 """The columns with the rate of a run, and its standard error from blocks of steps."""
-FEWEST_BLOCKS = 8
-"""Blocks of steps that a standard error needs at least."""
+FEWEST_BLOCKS = 8  # blocks of steps that a standard error needs at least
 _VARIANCES = (1.0, 0.5, 0.4487, 0.2982, 0.2868, 0.2147, 0.2104, 0.1682, 0.1661, 0.1383)
 """Variance of the median of 1, 2, … values from the standard normal distribution (Hojo 1931)."""
 _AGREE = (
@@ -56,15 +54,14 @@ def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise
     pairs of runs; a pair counts as at most LIMIT median pairs (Shamos 1976), so that one slow run
     does not widen all intervals."""
     cells = [[math.log(value) for value in group] for group in groups if len(group) > 1]
-    pairs = [[abs(a - b) for a, b in combinations(logs, 2)] for logs in cells]
-    if not pairs:
+    if not cells:
         return None
+    pairs = [[abs(a - b) for a, b in combinations(logs, 2)] for logs in cells]
     most = LIMIT * median(chain.from_iterable(pairs)) or math.inf
-    dof = sum(len(logs) - 1 for logs in cells)
-    squares = sum(
-        sum(min(distance, most) ** 2 for distance in distances) / len(logs)
-        for distances, logs in zip(pairs, cells, strict=True)
-    )
+    squares, dof = 0.0, 0
+    for logs, distances in zip(cells, pairs, strict=True):
+        squares += sum(min(distance, most) ** 2 for distance in distances) / len(logs)
+        dof += len(logs) - 1
     return Noise(max(math.sqrt(squares / dof), floor), dof, len(cells))
 
 
@@ -73,10 +70,10 @@ def median_interval(
 ) -> Estimate:
     """Median of positive `values` with its interval. `noise` is that of all cells; None: that of
     these values. Raises ValueError for no value."""
-    value, own = median(values), noise_of(values, noise)
-    if own is None:
+    value, noise = median(values), noise_of(values, noise)
+    if noise is None:
         return Estimate(value, None, None)
-    half = critical(confidence, own.dof) * own.sd * math.sqrt(variance(len(values)))
+    half = critical(confidence, noise.dof) * noise.sd * math.sqrt(variance(len(values)))
     return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
@@ -94,9 +91,11 @@ def ratio_interval(
     noise = noise or pooled_noise([numerator, denominator])
     if noise is None:
         return Estimate(value, None, None)
-    sides = [((noise_of(side, noise) or noise).sd, len(side)) for side in (numerator, denominator)]
-    error = math.sqrt(sum(sd**2 * variance(runs) for sd, runs in sides))
-    half = critical(confidence, noise.dof, comparisons) * error
+    square = 0.0
+    for side in (numerator, denominator):
+        own = noise_of(side, noise) or noise
+        square += own.sd**2 * variance(len(side))
+    half = critical(confidence, noise.dof, comparisons) * math.sqrt(square)
     return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
@@ -143,15 +142,16 @@ def paired_interval(
     changes += [mean / math.sqrt(2), -mean / math.sqrt(2)]
     sizes = [*of, mean, mean]
     middle = sum(changes) / sum(sizes)
-    squares = ((change - middle * n) ** 2 for change, n in zip(changes, sizes, strict=True))
+    squares = ((change - middle * size) ** 2 for change, size in zip(changes, sizes, strict=True))
     half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt(sum(squares)) / sum(sizes)
     return max(middle - half, -1.0), min(middle + half, 1.0)
 
 
 def variance(n: int) -> float:
     """Variance of the median of n values, over the variance of one (normal distribution)."""
-    above = math.pi / (2 * n + (0.9 if n % 2 else 2.7))  # within 1% for more values
-    return _VARIANCES[n - 1] if n <= len(_VARIANCES) else above
+    if n <= len(_VARIANCES):
+        return _VARIANCES[n - 1]
+    return math.pi / (2 * n + (0.9 if n % 2 else 2.7))  # within 1%
 
 
 @lru_cache(maxsize=1024)
@@ -162,7 +162,10 @@ def critical(confidence: float, dof: int, comparisons: int = 1) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         angle = (low + high) / 2
-        low, high = (angle, high) if _t_share(angle, dof) < share else (low, angle)
+        if _t_share(angle, dof) < share:
+            low = angle
+        else:
+            high = angle
     return math.sqrt(dof) * math.tan(low)
 
 
@@ -195,9 +198,9 @@ def noise_by_device(
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
     blocks: dict[tuple[str, str], list[float]] = {}
     for run in runs:
-        if run["status"] != "ok" or run.get("measured_as"):
-            continue
-        if measured := value(run):
+        is_own = run["status"] == "ok" and not run.get("measured_as")
+        measured = value(run) if is_own else None
+        if measured:
             key = run["study"], run["device"]
             cells.setdefault(key, {}).setdefault(run["cell"], []).append(measured)
             blocks.setdefault(key, []).append(within(run) or 0.0)

@@ -13,11 +13,9 @@ from feedrate.config.values import Strict, about
 from feedrate.core.errors import hide_secrets
 from feedrate.jobs.events import Trainer
 
-MAX_CHARS = 300
-"""Length of a cause."""
+MAX_CHARS = 300  # length of a cause
 TRAINING, STATE, EVENTS = "*_results.json", "trainer_state.json", "**/events.out.tfevents.*"
-FILES = (TRAINING, STATE, EVENTS)
-"""The files that are read, in the Trainer's folder."""
+FILES = (TRAINING, STATE, EVENTS)  # the files that are read, in the Trainer's folder
 MEMORY, PEAK_MEMORY = "memory_allocated (GB)", "max_memory_allocated (GB)"
 """optimum-habana's figures of memory. Its "(GB)" are bytes / 1024^3, so GiB."""
 
